@@ -9,8 +9,16 @@ import time
 import pytest
 from conftest import needs
 from support.daemons import Host
+from support.tidecast import wait_for
 
 BIG = 60_000_000
+
+
+def ended(pid: int) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def same(source, dest, *flags) -> None:
@@ -19,7 +27,7 @@ def same(source, dest, *flags) -> None:
     said = subprocess.run(["rsync", "-anHAXc", "--delete", "--itemize-changes", *flags, f"{source}/", f"{dest}/"],
                           capture_output=True, text=True, check=True)
     assert said.stdout == "", said.stdout
-    assert not list(pathlib.Path(dest).glob(".tidecast*"))
+    assert not [*pathlib.Path(dest).glob(".tidecast*"), *pathlib.Path(dest).parent.glob(".tidecast*")]
 
 
 @pytest.fixture
@@ -189,11 +197,64 @@ def test_what_a_killed_copy_has_brought_is_not_sent_again(killed, here, node, ss
         assert ends
         [os.kill(int(pid), signal.SIGKILL) for pid in ends]
         proc.exits(1)
-    assert not (dest / "big").exists()
+    assert not dest.exists() and list(tmp_path.glob(".tidecast-copy-*/root"))
     end = done(here, *words)
     same(source, dest)
     assert end["bytes_resumed"] > BIG / 5
     assert end["bytes_copied"] < BIG + 3_000_000 - end["bytes_resumed"] + (4 << 20)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("killed", ["sender", "receiver"])
+def test_a_new_destination_has_all_of_it_or_nothing(killed, empty, here, node, ssh, start, tmp_path):
+    source, dest = tmp_path / "src", tmp_path / "new/dest"
+    for n in range(4000):
+        path = source / f"d{n % 50}/{n}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(10_000))
+    (source / "d3").chmod(0o500)
+    if empty:
+        dest.mkdir(parents=True)
+    words = (f"{source}/", f"host:{dest}", *ssh)
+    copied = 0
+    for _ in range(2):
+        proc = here.run("--json", "copy", *words, "--limit", "30mbit")
+        # Of what is left.
+        proc.until("some of it", lambda: any(e.get("bytes", 0) > 1_000_000 for e in proc.events()))
+        ends = subprocess.run(["pgrep", "-s", str(proc.process.pid), "-f", "copy-end"], capture_output=True, text=True).stdout.split()
+        [os.kill(int(pid), signal.SIGKILL) for pid in (ends if killed == "receiver" else [proc.process.pid])]
+        proc.wait()
+        # A receiver writes what it has before it ends.
+        wait_for("the end of the other end", lambda: all(ended(int(pid)) for pid in ends))
+        assert dest.exists() == empty and not [name for name in dest.glob("*") if not name.name.startswith(".tidecast-copy-")]
+        left = [path for path in (tmp_path / "new").rglob(".tidecast-copy-*/root/**/*") if path.is_file() and path.stat().st_size == 10_000]
+        assert len(left) > copied
+        copied = len(left)
+    end = done(here, *words)
+    same(source, dest)
+    assert os.listdir(tmp_path / "new") == ["dest"] and end["files_copied"] < 4000 - copied // 2, end
+
+
+def test_a_disk_that_is_full_leaves_no_new_destination(here, server, tmp_path):
+    if os.geteuid():
+        pytest.skip("SKIPPED: mounting a tmpfs needs root")
+    source, disk = tmp_path / "src", tmp_path / "served/in"
+    source.mkdir()
+    for n in range(300):
+        (source / str(n)).write_bytes(os.urandom(100_000))
+    url = server()
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", disk], check=True)
+    try:
+        said = done(here, f"{source}/", url + "in/new", code=1)["message"]
+        (left,) = disk.iterdir()
+        assert "No space left" in said and f"/in/{left.name} holds" in said and left.name.startswith(".tidecast-copy-"), said
+        subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+        end = done(here, f"{source}/", url + "in/new")
+        assert end["files_copied"] < 200, end
+        same(source, disk / "new")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_full_disk_is_an_error_and_the_rest_follows_when_there_is_room(here, server, tmp_path):

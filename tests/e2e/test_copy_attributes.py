@@ -121,9 +121,12 @@ def test_files_are_on_disk_when_that_was_asked(when, node, built, start, tmp_pat
             assert syncs >= 1 and fsyncs < 21
         case "each":
             assert fsyncs >= 21
-            # No file has its name before it is on disk: each thread syncs what it renames.
+            # No file has its name before it is on disk: a new destination gets its own after all syncs of files, else each thread syncs
+            # what it renames.
+            root = calls.index('"root"')
+            assert calls[:root].count("fsync(") >= 21 and calls[:root].count("syncfs(") >= 1
             for thread in {line.split()[0] for line in calls.splitlines()}:
-                own = [line.split(None, 1)[1] for line in calls.splitlines() if line.split()[0] == thread and ".status" not in line]
+                own = [line.split(None, 1)[1] for line in calls.splitlines() if line.split()[0] == thread and not any(name in line for name in (".status", '"root"'))]
                 unsynced = 0
                 for call in own:
                     unsynced += 1 if call.startswith("fsync(") else -1 if call.startswith("renameat") else 0

@@ -1,12 +1,12 @@
 """`tidecast copy` whose other end freezes, whose shell prints, whose disk is full or limited: each is an error in time that says so."""
 import os
-import pathlib
 import signal
 import subprocess
 import time
 
 import pytest
 from support.tidecast import wait_for
+from test_copy import ended
 
 SIZE = 40_000_000
 
@@ -22,13 +22,6 @@ def ssh(built, tmp_path):
         return "--ssh", script, "--remote-program", built / "tidecast"
 
     return make
-
-
-def ended(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.mark.parametrize("way", ["push", "pull", "via-ssh-push", "via-ssh-pull"])
@@ -112,7 +105,7 @@ def test_what_another_copy_has_left_is_named_when_there_is_no_room(here, tmp_pat
             (tmp_path / name).mkdir()
             (tmp_path / name / name).write_bytes(os.urandom(size))
         said = here("--json", "copy", f"{tmp_path}/one/", disk / "d", code=1).last("error")["message"]
-        (left,) = (disk / "d").glob(".tidecast-copy-*")
+        (left,) = disk.glob(".tidecast-copy-*")
         assert "No space left" in said and f"{left} holds" in said and "when the command is given again" in said, said
         said = here("--json", "copy", f"{tmp_path}/two/", disk / "d", code=1).last("error")["message"]
         assert f"{left} holds" in said and "a copy that did not end has left" in said, said

@@ -91,13 +91,13 @@ impl Lineage {
         self.sources.iter().filter_map(first).collect()
     }
 
-    /// Whether a copy to `base` leaves its sources as they are.
+    /// Whether a copy to `base` leaves its sources as they are; or to a name in it, if nothing `is_there` yet.
     ///
     /// # Errors
     /// When a source is the place to which it is copied, lies in what would be deleted, or has the destination in it.
     pub(crate) fn check(
         &self,
-        base: &OwnedFd,
+        (base, is_there): (&OwnedFd, bool),
         shown: &[u8],
         delete: bool,
         filter: &Filter,
@@ -110,9 +110,10 @@ impl Lineage {
             Err(Error::Usage(why.replace("SRC", &source.to_string()).replace("DEST", &dest.to_string())))
         };
         let around = above(base, b"", b"");
+        let find = |inside: &[u8]| if is_there { find(base, inside) } else { None };
         for line in &self.sources {
             let Some((own, _)) = line.above.first().filter(|_| line.inside.is_some()) else { continue };
-            if line.inside.as_ref().is_some_and(|inside| find(base, inside) == Some(*own)) {
+            if line.inside.as_ref().is_some_and(|inside| find(inside) == Some(*own)) {
                 return refused(line, "SRC is where DEST is: it cannot be copied onto itself");
             }
             if !self.leaves_out && !line.listed && around.iter().any(|(inode, _)| inode == own) {
@@ -124,7 +125,7 @@ impl Lineage {
         }
         let emptied = self.sources.iter().filter(|_| delete).filter_map(|line| {
             let inside = line.inside.as_ref()?;
-            Some((find(base, inside)?, inside))
+            Some((find(inside)?, inside))
         });
         for (dir, inside) in emptied {
             for line in &self.sources {

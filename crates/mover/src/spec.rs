@@ -152,6 +152,8 @@ pub struct ReceiveSpec {
     pub null: bool,
     /// Identities of copies to the same place that are over: what they have left there is removed in the end.
     pub leftovers: Vec<String>,
+    /// Other copies bring parts of the same tree to the same place at the same time.
+    pub shared: bool,
     /// Everything goes into a directory of its own at the destination, which is removed in the end: what writing costs.
     pub discard: bool,
 }
@@ -189,6 +191,7 @@ impl Default for ReceiveSpec {
             durable: Durable::default(),
             null: false,
             leftovers: Vec::new(),
+            shared: false,
             discard: false,
         }
     }

@@ -121,6 +121,7 @@ fn pair(job: &Job, number: usize, (from, to): &(Place, Place), board: &Arc<Board
     }
     job.share = Some(Share { board: board.clone(), pair: number, identity });
     job.send.share = true;
+    job.receive.shared = true;
     job.receive.delete = false;
     Pair { job, name: name(from, to), done: Outcome::default(), bytes: 0, seconds: 0.0, kept: 0, broke: None }
 }

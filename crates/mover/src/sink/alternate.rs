@@ -147,7 +147,7 @@ impl Directory {
         // Whatever had the name when it was looked at, this is what is linked.
         let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("look at");
         let tried = linked.and_then(|stat| match is_unchanged(&stat, &found.stat) {
-            true => self.rename(&writer.stage, &temporary, &dir, name, path).map(|()| true),
+            true => self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path).map(|()| true),
             false => fs::unlinkat(&writer.stage, at, AtFlags::empty()).doing("remove").map(|()| false),
         });
         if tried.is_err() {
@@ -185,7 +185,7 @@ impl Directory {
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
         };
-        let tried = fill().and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
+        let tried = fill().and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
         writer.tidy(&temporary, tried)?;
         self.change_done(path, "copy", self.local_item(entry, found));
         Ok(true)

@@ -224,7 +224,7 @@ impl Directory {
     fn liken(&self, backups: &mut Dirs, path: &[u8]) -> Tried {
         let Some(staging) = &self.staging else { return Ok(()) };
         let made = reopen(&*backups.find(path).doing("open")?)?;
-        let mut here = Dirs::new(staging.base.clone());
+        let mut here = Dirs::new(staging.base().clone());
         let stat = here.find(path).and_then(fs::fstat);
         let mode = stat.as_ref().map_or(0o777 & !self.owners.umask, |stat| stat.st_mode & 0o7777);
         if let Ok(stat) = stat

@@ -63,7 +63,7 @@ impl Directory {
             self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
             return Ok(());
         }
-        let base = self.staging.as_ref().map(|staging| &*staging.base).or(self.place.base.as_ref());
+        let base = self.staging.as_ref().map(|staging| &**staging.base()).or(self.place.base.as_ref());
         let Some(base) = base else { return Ok(()) };
         let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
         let whole = named.has(b"");

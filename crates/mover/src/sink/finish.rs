@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use super::across;
 use super::ask::{There, there};
 use super::dirs::{Dirs, look, split};
+use super::root::Target;
 use super::stage::{self, Stage};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
@@ -28,9 +29,9 @@ impl Directory {
         if staging.removed.swap(true, Relaxed) {
             return Ok(());
         }
-        let whole = |t: Trouble| t.at(self.place.path(staging.stage.name.as_bytes()));
+        let whole = |t: Trouble| t.at(staging.shown(&self.place).join(&staging.stage.name));
         let unfinished = self.unfinished(walked);
-        let mut dirs = Dirs::new(staging.base.clone());
+        let mut dirs = Dirs::new(staging.root.clone());
         let mut fatal = None;
         let each =
             |spool: &super::Spool, act: &mut dyn FnMut(&Entry, u64) -> Tried, fatal: &mut Option<Error>| {
@@ -45,22 +46,35 @@ impl Directory {
             };
         each(&staging.links, &mut |entry, number| self.link(staging, &mut dirs, entry, number), &mut fatal)
             .map_err(whole)?;
+        self.fill(staging)?;
         self.delete(walked)?;
-        let usual = 0o777 & !self.owners.umask;
-        each(&staging.made, &mut |entry, _| set_mode(&mut dirs, &entry.path, usual), &mut fatal)
-            .map_err(whole)?;
-        let mut late = Late::default();
-        each(&staging.dirs, &mut |entry, _| self.dress_dir(&mut dirs, entry, &mut late), &mut fatal)
-            .map_err(whole)?;
-        late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
-        for entry in &late.closed {
-            let tried = self.dress_open(&mut dirs, entry);
-            self.settle(&entry.path, tried)?;
-        }
+        let dress = |fatal: &mut Option<Error>| {
+            let mut dirs = Dirs::new(staging.base().clone());
+            let usual = 0o777 & !self.owners.umask;
+            each(&staging.made, &mut |entry, _| set_mode(&mut dirs, &entry.path, usual), fatal)
+                .map_err(whole)?;
+            let mut late = Late::default();
+            each(&staging.dirs, &mut |entry, _| self.dress_dir(&mut dirs, entry, &mut late), fatal)
+                .map_err(whole)?;
+            late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
+            for entry in &late.closed {
+                let tried = self.dress_open(&mut dirs, entry);
+                self.settle(&entry.path, tried)?;
+            }
+            Ok::<_, Error>(late)
+        };
+        let mut late = dress(&mut fatal)?;
         if let Some(e) = fatal {
             return Err(e);
         }
         self.tell_left_out();
+        self.sync(staging)?;
+        if self.appears(staging, late.top.as_ref())? {
+            late = dress(&mut fatal)?;
+            if let Some(e) = fatal {
+                return Err(e);
+            }
+        }
         self.leave(staging, unfinished, late.top.as_ref())?;
         let Some((around, own)) = &self.place.around else { return Ok(()) };
         own.remove(around).map_err(|t| t.at(self.place.shown.clone()))
@@ -78,25 +92,39 @@ impl Directory {
         }
     }
 
-    /// Sees to it that all is on the disk, and removes the staging directory.
-    fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
-        let base = reopen(&staging.base).map_err(|t| t.at(self.place.shown.clone()))?;
-        if self.spec.durable != Durable::No {
-            fs::syncfs(&base)
-                .doing("sync")
-                .and_then(|()| self.others.sync())
-                .map_err(|t| t.at(self.place.shown.clone()))?;
+    /// Sees to it that all is on the disk.
+    fn sync(&self, staging: &Staging) -> Result<(), Error> {
+        if self.spec.durable == Durable::No {
+            return Ok(());
         }
-        self.idle.lock().clear();
-        if !unfinished {
-            let tried = staging.stage.remove();
-            self.settle(staging.stage.name.as_bytes(), tried)?;
-        }
-        self.clear_leftovers(staging)?;
-        if let Some(top) = top {
-            let tried = self.dress_open(&mut Dirs::new(staging.base.clone()), top);
+        let synced = fs::syncfs(&**staging.base()).doing("sync").and_then(|()| self.others.sync());
+        synced.map_err(|t| t.at(self.place.shown.clone()))
+    }
+
+    /// Gives what is to become the destination its name; whether another program has made the destination meanwhile.
+    fn appears(&self, staging: &Staging, top: Option<&Entry>) -> Result<bool, Error> {
+        // One that its owner may not write to cannot be renamed, nor be opened again if it is closed otherwise.
+        if let Some(top) = top
+            .filter(|top| top.attributes.mode & 0o700 == 0o700 && !matches!(staging.target, Target::Itself))
+        {
+            let tried = self.dress_open(&mut Dirs::new(staging.base().clone()), top);
             self.settle(b"", tried)?;
         }
+        self.appear(staging)
+    }
+
+    /// Removes the staging directory, and sees to it that names at the top are on the disk.
+    fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
+        let base = reopen(staging.base()).map_err(|t| t.at(self.place.shown.clone()))?;
+        self.idle.lock().clear();
+        let tried = if unfinished { self.leave_unfinished(staging) } else { staging.stage.remove() };
+        self.settle(staging.stage.name.as_bytes(), tried)?;
+        self.clear_leftovers(staging)?;
+        if let Some(top) = top {
+            let tried = self.dress_open(&mut Dirs::new(staging.base().clone()), top);
+            self.settle(b"", tried)?;
+        }
+        self.sync_name(staging)?;
         if self.spec.durable != Durable::No {
             match fs::fsync(&base) {
                 // A file system whose directories need no sync says so this way.
@@ -111,7 +139,7 @@ impl Directory {
     fn clear_leftovers(&self, staging: &Staging) -> Result<(), Error> {
         for identity in &self.spec.leftovers {
             let name = stage::name(identity, &self.place);
-            let found = Stage::find(staging.base.clone(), &name);
+            let found = Stage::find(staging.base().clone(), &name);
             if let Err(Trouble { doing, error }) =
                 found.and_then(|stage| stage.map_or(Ok(()), |stage| stage.remove()))
             {
@@ -165,7 +193,7 @@ impl Directory {
             Err(Errno::XDEV) => self.link_across(&from, old, &dir, entry)?,
             other => {
                 other.doing("make the link")?;
-                self.rename(&staging.stage.dir, temporary, &dir, name, &entry.path)?;
+                self.rename(&staging.stage.dir, temporary.as_bytes(), &dir, name, &entry.path)?;
             }
         }
         self.counts.entries.fetch_add(1, Relaxed);
@@ -186,7 +214,8 @@ impl Directory {
             }
             other => other.doing("make the link"),
         };
-        let tried = made.and_then(|()| self.rename(&aside.dir, across::NEW, dir, name, &entry.path));
+        let tried =
+            made.and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), dir, name, &entry.path));
         let removed = aside.remove(dir);
         tried.and(removed)
     }

@@ -48,8 +48,8 @@ pub(super) fn staged(id: &Id) -> String {
 }
 
 impl Journal {
-    /// Reads what an earlier run has left, and goes on after it.
-    pub(super) fn open(stage: &Stage) -> Tried<(Self, HashMap<Id, Left>)> {
+    /// Reads what an earlier run has left, and goes on after it; whether it has left anything.
+    pub(super) fn open(stage: &Stage) -> Tried<(Self, HashMap<Id, Left>, bool)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
         let file = File::from(stage.file(NAME, flags).doing("open the journal in")?);
         let (left, good) = read(&file, &|id| stage.file(&staged(id), OFlags::RDONLY).is_ok());
@@ -58,7 +58,7 @@ impl Journal {
         if good == 0 {
             journal.append(record(0, MAGIC, 0))?;
         }
-        Ok((journal, left))
+        Ok((journal, left, good > 0))
     }
 
     /// A part has been written.

@@ -26,10 +26,13 @@ mod plan;
 mod private;
 mod remove;
 mod room;
+mod root;
 mod stage;
 mod trouble;
 mod write;
 
+#[cfg(test)]
+mod root_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -39,8 +42,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -67,6 +70,7 @@ pub use memory::{Arrived, Memory};
 pub use null::Null;
 use numbers::Numbers;
 use place::Place;
+use root::Target;
 use stage::{Spool, Stage};
 use trouble::Trouble;
 
@@ -121,7 +125,13 @@ pub struct Directory {
 #[derive(Debug)]
 struct Staging {
     stage: Stage,
-    base: Arc<OwnedFd>,
+    /// The directory below which all is written.
+    root: Arc<OwnedFd>,
+    target: Target,
+    /// The destination, when all that was below the root is there.
+    filled: OnceLock<Arc<OwnedFd>>,
+    /// A root that an earlier copy had begun to move here.
+    whole: Option<Arc<OwnedFd>>,
     journal: Journal,
     left: Mutex<HashMap<Id, Left>>,
     /// Directories that came, and those that had to be made before.
@@ -217,8 +227,12 @@ impl Directory {
         // Owners are not for a guest to say; what else is not theirs is taken from each entry.
         let chowns = accept != Accept::All && (spec.alter.user.is_some() || spec.alter.group.is_some());
         let owners = Owners::new(spec, accept)?;
-        if let Some(base) = place.base.as_ref().filter(|_| !spec.discard) {
-            spec.offer.lineage.check(base, spec.dest.as_bytes(), spec.delete, &filter)?;
+        let at = match &place.absent {
+            Some(absent) => Some((&*absent.parent, false)),
+            None => place.base.as_ref().map(|base| (base, true)),
+        };
+        if let Some(at) = at.filter(|_| !spec.discard) {
+            spec.offer.lineage.check(at, spec.dest.as_bytes(), spec.delete, &filter)?;
         }
         place.fresh &= !spec.only.selects();
         let backups = Backups::new(spec, &place)?;
@@ -230,22 +244,8 @@ impl Directory {
             let looked = ask::looking(base).map(|mut dirs| before.note(&mut dirs, b""));
             looked.map_err(|t| t.at(place.shown.clone()))?;
         }
-        let staging = match place.base.take() {
-            Some(base) if !spec.dry_run => {
-                let base = Arc::new(base);
-                let staging = Staging::open(base.clone(), spec, &place);
-                let failed =
-                    |t: Trouble| room::explained(t.at(place.shown.clone()), &base, &place.shown, None);
-                let staging = staging.map_err(failed)?;
-                place.fresh &= !staging.stage.found;
-                Some(staging)
-            }
-            base => {
-                place.base = base;
-                place.fresh = false;
-                None
-            }
-        };
+        let staging = Staging::begin(spec, &mut place, owners.umask)?;
+        place.fresh &= staging.as_ref().is_some_and(|staging| !staging.stage.found);
         let made = (owners.keeps_old_mode() || before.is_some()).then(Named::default);
         made.iter().filter(|_| place.made).for_each(|made| made.add(b""));
         let directory = Self {
@@ -276,6 +276,7 @@ impl Directory {
             foreign: AtomicU64::new(0),
             spec: spec.clone(),
         };
+        directory.go_on_moving()?;
         directory.tell_missing(&missing);
         if chowns {
             directory.tell_foreign();
@@ -327,8 +328,9 @@ impl Directory {
     fn fatal(&self, trouble: Trouble, path: &[u8]) -> Error {
         let error = trouble.at(self.place.path(path));
         match &self.staging {
-            Some(Staging { base, stage, .. }) => {
-                room::explained(error, base, &self.place.shown, Some(&stage.name))
+            Some(staging) => {
+                let (stage, shown) = (&staging.stage, staging.shown(&self.place));
+                room::explained(error, &stage.base, shown, Some(&stage.name))
             }
             None => error,
         }
@@ -340,7 +342,7 @@ impl Directory {
         }
         let stage = staging.stage.writer(self.writers.fetch_add(1, Relaxed));
         let stage = stage.map_err(|t| self.fatal(t, staging.stage.name.as_bytes()))?;
-        let dirs = Dirs::new(staging.base.clone());
+        let dirs = Dirs::new(staging.root.clone());
         let alternates = self.alternates().map_err(|t| self.fatal(t, b""))?;
         Ok(Writer { dirs, alternates, stage, begun: 0, part: Part::default() })
     }
@@ -356,15 +358,57 @@ impl Directory {
 }
 
 impl Staging {
-    fn open(base: Arc<OwnedFd>, spec: &ReceiveSpec, place: &Place) -> Result<Self, Trouble> {
-        let stage = Stage::open(base.clone(), &stage::name(&spec.offer.identity, place))?;
-        let keep = |name: &[u8]| spec.resume && (name == b"journal" || name.starts_with(b"f"));
-        stage.clear(&keep)?;
-        let (journal, left) = Journal::open(&stage)?;
-        // What the journal does not name is of no use.
+    /// Takes the directory of a place; None for a dry run.
+    fn begin(spec: &ReceiveSpec, place: &mut Place, umask: u32) -> Result<Option<Self>, Error> {
+        let (base, target) = match (place.absent.take(), place.base.take()) {
+            (Some(absent), _) => (absent.parent.clone(), Target::Absent(absent)),
+            (None, Some(base)) if !spec.dry_run => {
+                let (fills, base) = (root::fills(&base, place, spec), Arc::new(base));
+                (base.clone(), if fills { Target::Empty(base) } else { Target::Itself })
+            }
+            (None, base) => {
+                place.base = base;
+                return Ok(None);
+            }
+        };
+        let shown = match &target {
+            Target::Absent(absent) => absent.shown.clone(),
+            Target::Empty(_) | Target::Itself => place.shown.clone(),
+        };
+        let staging = Self::open(base.clone(), target, spec, place, umask);
+        let failed = |t: Trouble| room::explained(t.at(place.shown.clone()), &base, &shown, None);
+        staging.map(Some).map_err(failed)
+    }
+
+    fn open(
+        base: Arc<OwnedFd>,
+        target: Target,
+        spec: &ReceiveSpec,
+        place: &Place,
+        umask: u32,
+    ) -> Result<Self, Trouble> {
+        let identity = &spec.offer.identity;
+        let name = match &target {
+            Target::Absent(absent) => absent.stage(identity),
+            Target::Empty(_) | Target::Itself => {
+                root::adopt(place, &base, identity)?;
+                stage::name(identity, place)
+            }
+        };
+        let stage = Stage::open(base.clone(), &name)?;
+        let has_root = !matches!(target, Target::Itself);
+        let whole = if spec.resume && !has_root { stage.whole_root()? } else { None };
+        let is_root = |name: &[u8]| (has_root || whole.is_some()) && name == stage::ROOT.as_bytes();
+        let is_kept = |name: &[u8]| name == b"journal" || whole.is_some() && name == stage::WHOLE.as_bytes();
+        stage.clear(&|name| spec.resume && (is_kept(name) || name.starts_with(b"f") || is_root(name)))?;
+        let (journal, left, is_old) = Journal::open(&stage)?;
+        // What the journal does not name is of no use, nor is a root without one.
         stage.clear(&|name| {
-            name == b"journal" || left.keys().any(|id| journal::staged(id).as_bytes() == name)
+            is_kept(name)
+                || is_old && is_root(name)
+                || left.keys().any(|id| journal::staged(id).as_bytes() == name)
         })?;
+        let root = if has_root { Arc::new(stage.root(umask)?) } else { base.clone() };
         Ok(Self {
             journal,
             left: Mutex::new(left),
@@ -373,8 +417,11 @@ impl Staging {
             links: Spool::new(&stage.dir, "links")?,
             reserve: !is_memory(&base),
             removed: false.into(),
+            filled: OnceLock::new(),
+            whole: whole.filter(|_| is_old),
             stage,
-            base,
+            root,
+            target,
         })
     }
 }

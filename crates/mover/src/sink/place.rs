@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use tidecast_text::escaped;
 
 use super::private::Private;
+use super::root::Absent;
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
 
@@ -22,6 +23,8 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 pub(super) struct Place {
     /// The directory below which all lies; None if a dry run has found none.
     pub(super) base: Option<OwnedFd>,
+    /// In the place of `base`, where that is made at the end.
+    pub(super) absent: Option<Absent>,
     /// Its name, for messages.
     pub(super) shown: PathBuf,
     /// The only source's name, and the one that it gets.
@@ -102,10 +105,12 @@ impl Place {
             Err(Errno::NOENT) => None,
             Err(e) => return Err(refused(&spec.dest, e)),
         };
-        let place = match (is_dir, &spec.offer.single) {
-            (Some(true), _) => Self::directory(way, path, spec),
-            (None, None) => Self::directory(way, path, spec),
-            (None, Some(_)) if slash => Self::directory(way, path, spec),
+        let place = match (is_dir, spec.offer.single.as_ref().filter(|_| is_dir.is_some() || !slash)) {
+            (Some(true), _) => Self::directory(way, path, spec, None),
+            (None, None) => {
+                let absent = Absent::find(&way, path, spec).map_err(|e| refused(&spec.dest, e))?;
+                Self::directory(way, path, spec, absent)
+            }
             (Some(false), None) => Err(Error::Usage(format!(
                 "the destination {} is a file: a directory, or several sources, cannot be copied to it",
                 escaped(&spec.dest)
@@ -127,14 +132,14 @@ impl Place {
         Ok(Self { base: Some(opened), around: Some((base, own)), rename: None, fresh: true, ..self })
     }
 
-    fn directory(way: Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
-        let base = Self::opened(&way, path, spec)?;
+    fn directory(way: Way, path: &Path, spec: &ReceiveSpec, absent: Option<Absent>) -> Result<Self, Error> {
+        let base = if absent.is_none() { Self::opened(&way, path, spec)? } else { None };
         let fresh = match &base {
             Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
             None => true,
         };
         let (shown, at) = (PathBuf::from(&spec.dest), path.to_owned());
-        Ok(Self { base, shown, rename: None, fresh, made: false, around: None, way, at })
+        Ok(Self { base, absent, shown, rename: None, fresh, made: false, around: None, way, at })
     }
 
     fn renamed(way: Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
@@ -147,7 +152,8 @@ impl Place {
         let fresh = matches!(there, None | Some(Err(Errno::NOENT)));
         let rename = Some((single.to_vec(), name.as_bytes().to_vec()));
         let shown = Path::new(&spec.dest).parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { base, shown, rename, fresh, made: false, around: None, at: parent.to_owned(), way })
+        let (absent, at) = (None, parent.to_owned());
+        Ok(Self { base, absent, shown, rename, fresh, made: false, around: None, at, way })
     }
 
     fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
@@ -156,6 +162,11 @@ impl Place {
             Err(Errno::NOENT) if spec.dry_run => Ok(None),
             other => other.map(Some).map_err(|e| refused(&spec.dest, e)),
         }
+    }
+
+    /// How it is opened.
+    pub(super) fn at(&self) -> &Path {
+        &self.at
     }
 
     /// The path of another directory that the user names; a relative one begins at this one.

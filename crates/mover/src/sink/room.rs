@@ -14,8 +14,8 @@ use crate::error::Error;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Staging directories have no more levels of names than this.
-const LEVELS: usize = 4;
+/// Levels of a staging directory that are looked at: what is to be a destination lies in one as it is.
+const LEVELS: usize = 64;
 
 /// The same error; if it is that there is no room, with the staging directories in `base` and what they hold. `own`: that of this copy.
 pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<&str>) -> Error {

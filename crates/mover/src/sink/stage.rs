@@ -1,4 +1,5 @@
-//! The staging directory: everything that has no final name yet, below the destination so that one rename gives it that name.
+//! The staging directory: everything that has no final name yet, below the destination so that one rename gives it that name; beside
+//! a destination that is not there yet ([`super::root`]).
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -22,6 +23,9 @@ use crate::part::{Data, Part, Parts, TableWriter};
 
 /// How the name of every staging directory begins.
 pub(super) const PREFIX: &str = crate::spec::STAGING;
+/// The directory that becomes the destination, or from which it is filled; and what says that all of it has come.
+pub(super) const ROOT: &str = "root";
+pub(super) const WHOLE: &str = "whole";
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -29,7 +33,8 @@ const DIRECTORY: OFlags =
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) name: String,
-    base: Arc<OwnedFd>,
+    /// Where it lies.
+    pub(super) base: Arc<OwnedFd>,
     pub(super) dir: OwnedFd,
     /// Whether an earlier copy has left it.
     pub(super) found: bool,
@@ -147,7 +152,7 @@ impl Stage {
 fn is_known(name: &[u8]) -> bool {
     let all = |rest: &[u8], of: fn(&u8) -> bool| !rest.is_empty() && rest.iter().all(of);
     match name {
-        b"lock" | b"journal" | b"dirs" | b"made" | b"links" | b"link" => true,
+        b"lock" | b"journal" | b"dirs" | b"made" | b"links" | b"link" | b"root" | b"whole" => true,
         [b'w' | b'b', rest @ ..] => all(rest, u8::is_ascii_digit),
         [b'f', rest @ ..] => all(rest, u8::is_ascii_hexdigit),
         _ => false,

@@ -12,6 +12,7 @@ use super::backup;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::{kind, look, split};
 use super::itemize::making;
+use super::root::Target;
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
@@ -186,25 +187,33 @@ impl Directory {
         if let Some(base) = self.base_in(&dir, name, entry)? {
             return self.update(&base, (&dir, name), entry, path, data);
         }
-        let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = self.replaced(&dir, name)?;
         let attributes = self.owners.settled(entry, there.as_ref());
         let mode = self.owners.first_mode(&attributes);
-        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
         let fill = |file: OwnedFd| {
-            let file = File::from(file);
-            match (data, &entry.kind) {
-                (Some(data), Kind::File { sparse: false, .. }) => write_all(&file, data)?,
-                (Some(data), _) => {
-                    fs::ftruncate(&file, entry.len()).doing("make")?;
-                    write_sparse(&file, 0, data)?;
-                }
-                (None, _) => fs::ftruncate(&file, entry.len()).doing("make")?,
-            }
-            self.dress_file(&file.into(), &attributes, self.owners.own_in(&dir), path)
+            let (file, written) = fill(file, entry, data);
+            let own = self.owners.own_in(&dir);
+            let tried = written.and_then(|()| self.dress_file(&file, &attributes, own, path));
+            (file, tried)
         };
-        let tried = fill(file).and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
+        // One that is killed here must not have the length that it is to have.
+        let grows = data.is_some() && matches!(entry.kind, Kind::File { sparse: false, .. });
+        if grows && !matches!(staging.target, Target::Itself) {
+            match fs::openat(&*dir, name, flags, mode) {
+                Ok(file) => {
+                    let (file, tried) = fill(file);
+                    return tried.inspect_err(|_| forget(&dir, name, &file));
+                }
+                // An earlier run has left it, or another source has one of this name.
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(e).doing("make"),
+            }
+        }
+        let temporary = writer.next();
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let (_, tried) = fill(file);
+        let tried = tried.and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
         writer.tidy(&temporary, tried)
     }
 
@@ -346,7 +355,7 @@ impl Directory {
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
-            self.rename(&staging.stage.dir, &super::journal::staged(&cut.id), &dir, name, path)
+            self.rename(&staging.stage.dir, super::journal::staged(&cut.id).as_bytes(), &dir, name, path)
         };
         let tried = finish();
         self.over(number);
@@ -399,7 +408,7 @@ impl Directory {
         let tried = dressed.and_then(|()| match is_same {
             // What differs in attributes only is no other version of it.
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
-            _ => self.rename(stage, &temporary, &dir, name, path),
+            _ => self.rename(stage, temporary.as_bytes(), &dir, name, path),
         });
         writer.tidy(&temporary, tried)
     }
@@ -408,7 +417,7 @@ impl Directory {
     pub(super) fn rename(
         &self,
         from: &OwnedFd,
-        temporary: &str,
+        temporary: &[u8],
         to: &OwnedFd,
         name: &[u8],
         path: &[u8],
@@ -444,7 +453,7 @@ impl Directory {
     fn rename_across(
         &self,
         from: &OwnedFd,
-        temporary: &str,
+        temporary: &[u8],
         to: &OwnedFd,
         name: &[u8],
         path: &[u8],
@@ -454,9 +463,8 @@ impl Directory {
         if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
             self.lost(path, across::UNLINKED.into());
         }
-        let tried =
-            across::duplicate(from, temporary.as_bytes(), &aside.dir, self.spec.durable == Durable::Each)
-                .and_then(|()| self.rename(&aside.dir, across::NEW, to, name, path));
+        let tried = across::duplicate(from, temporary, &aside.dir, self.spec.durable == Durable::Each)
+            .and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), to, name, path));
         if tried.is_ok() {
             let _ = fs::unlinkat(from, temporary, AtFlags::empty());
         }
@@ -477,6 +485,27 @@ impl Writer {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
         }
         tried
+    }
+}
+
+/// Writes the content of a new file; without data it is a hole.
+fn fill(file: OwnedFd, entry: &Entry, data: Option<&[u8]>) -> (OwnedFd, Tried) {
+    let file = File::from(file);
+    let set_len = || fs::ftruncate(&file, entry.len()).doing("make");
+    let tried = match (data, &entry.kind) {
+        (Some(data), Kind::File { sparse: false, .. }) => write_all(&file, data),
+        (Some(data), _) => set_len().and_then(|()| write_sparse(&file, 0, data)),
+        (None, _) => set_len(),
+    };
+    (file.into(), tried)
+}
+
+/// Removes the name of a file that is not complete, if it is still that file's.
+fn forget(dir: &OwnedFd, name: &[u8], file: &OwnedFd) {
+    let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let there = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(inode);
+    if there.is_ok() && there == fs::fstat(file).map(inode) {
+        let _ = fs::unlinkat(dir, name, AtFlags::empty());
     }
 }
 
