@@ -3,6 +3,9 @@
 //! Large blocks on a plain socket go from the page cache to the network inside the kernel; those that
 //! TLS must encrypt are read into a buffer that is used for one after another. Small ones (stock clients)
 //! are read into one buffer together with their headers, so that a system call moves many of them.
+//!
+//! A relay that kept the last 2 to 24 blocks in memory, and encrypted them from there, took no less CPU time: its
+//! buffers were colder, which cost what reading the store had.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
