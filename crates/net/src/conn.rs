@@ -42,6 +42,7 @@ pub(crate) async fn run(
         outgoing: established.outgoing,
         takes_offers: established.takes_offers,
         gathers: established.gathers,
+        reads_hex: established.reads_hex,
         enrolled: established.enrolled,
         web: None,
         greeting,

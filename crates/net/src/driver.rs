@@ -6,6 +6,7 @@ mod conn;
 mod dispatch;
 mod gather;
 mod group;
+mod id;
 mod members;
 mod plan;
 mod progress;
@@ -354,6 +355,7 @@ impl Driver {
             outgoing: new.outgoing,
             takes_offers: new.takes_offers,
             gathers: new.gathers,
+            reads_hex: new.reads_hex,
             web: new.web,
             member: None,
             greeting: new.greeting,

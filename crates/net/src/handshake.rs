@@ -84,6 +84,8 @@ pub(crate) struct Established {
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
+    /// It reads keys and peer ids in a part of a plan as hexadecimal digits.
+    pub(crate) reads_hex: bool,
     /// It has given this node its credential.
     pub(crate) enrolled: bool,
     pub(crate) node: Option<NodeId>,
@@ -250,6 +252,7 @@ async fn shake_hands(
         upgraded: agreed.v2(),
         takes_offers: false,
         gathers: false,
+        reads_hex: false,
         enrolled: false,
         node,
         client: client_of(&theirs.peer_id),
@@ -290,7 +293,7 @@ fn offer(local: &Local, security: &Security) -> Offer {
     let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN).with(Caps::FINGERPRINTS);
     let mut offer = Offer { caps, ..Offer::default() };
     if local.gathers {
-        offer.caps = offer.caps.with(Caps::GATHER);
+        offer.caps = offer.caps.with(Caps::GATHER).with(Caps::GATHER_HEX);
     }
     if local.draft {
         offer.caps = offer.caps.with(Caps::ROOTS);
@@ -335,6 +338,7 @@ impl Established {
             self.protocol = Protocol::Tidecast { max_block: session.max_block };
             self.takes_offers = session.peer.has(Caps::PLAN);
             self.gathers = session.peer.has(Caps::GATHER);
+            self.reads_hex = session.peer.has(Caps::GATHER_HEX);
             self.input.set_chunk(CHUNK_TIDECAST);
         }
         Ok(())

@@ -85,6 +85,8 @@ pub(crate) struct NewPeer {
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
+    /// It reads keys and peer ids in a part of a plan as hexadecimal digits.
+    pub(crate) reads_hex: bool,
     /// It has just given this node its credential.
     pub(crate) enrolled: bool,
     /// It is a web seed.

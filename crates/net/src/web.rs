@@ -92,6 +92,7 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
         outgoing: true,
         takes_offers: false,
         gathers: false,
+        reads_hex: false,
         enrolled: false,
         web: Some(seed.clone()),
         greeting: None,

@@ -8,12 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fake::{Fake, Heard};
 use common::{finish, options, publish, soon};
 use parking_lot::RwLock;
 use tidecast_identity::{NodeId, NodeKey, Tls};
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_net::{Group, Known, Security, Swarm, SwarmOptions, Urgency};
 use tidecast_store::{DownloadOptions, SeedOptions, Store};
+use tidecast_wire::ext::{self, Caps};
 
 const FILES: usize = 40;
 const LEN: usize = 300_000;
@@ -159,4 +161,34 @@ async fn who_knows_of_no_plan_gets_it_too() {
     assert!(sent >= 2 * bytes && admitted == [1, 1], "{sent} of {bytes}, {admitted:?}");
     let (bytes, sent, admitted) = fetch(Group::None, &[Group::Whole; 2]).await;
     assert!(sent >= 2 * bytes && admitted == [1, 1], "{sent} of {bytes}, {admitted:?}");
+}
+
+/// The peer ids of its neighbours, as the maker has written them in the first part that names one.
+async fn told_of(member: &mut Fake) -> serde_json::Value {
+    loop {
+        let heard = soon(member.hear()).await.unwrap();
+        let Heard::Message(ext::Message::Gather { bytes, .. }) = heard else { continue };
+        let said: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        if let Some(known) = said.pointer("/Part/known/0") {
+            return known["peer_id"].clone();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_read_hexadecimal_ids_is_told_them_as_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("data"), vec![7; LEN]).unwrap();
+    let manifest = publish(&dir.path().join("data"), Version::V2);
+    let opened = Store::seed(manifest.clone(), &dir.path().join("data"), &SeedOptions::default()).unwrap();
+    let seed = SwarmOptions { seed_only: true, group: Group::Make, ..options(opened, Security::Open) };
+    let maker = Swarm::start(seed).unwrap();
+    soon(maker.complete()).await.unwrap();
+    let (old, new, at) = (*b"-TC0000-older member", *b"-TC0000-newer member", maker.listen_addrs()[0]);
+    let mut older = Fake::join(at, &manifest, old, Caps::default()).await;
+    let mut newer = Fake::join(at, &manifest, new, Caps::GATHER_HEX).await;
+    assert_eq!(told_of(&mut older).await, serde_json::json!(new));
+    let digits: String = old.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(told_of(&mut newer).await, serde_json::json!(digits));
+    maker.stop().await.unwrap();
 }

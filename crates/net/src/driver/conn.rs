@@ -23,6 +23,7 @@ pub(super) struct Conn {
     pub(super) outgoing: bool,
     pub(super) takes_offers: bool,
     pub(super) gathers: bool,
+    pub(super) reads_hex: bool,
     pub(super) web: Option<Arc<Seed>>,
     /// Which member of the plan it is, as the engine was told.
     pub(super) member: Option<u32>,

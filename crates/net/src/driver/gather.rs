@@ -19,6 +19,7 @@ use tidecast_wire::ext::{self, MAX_GATHER, MAX_STRIPES};
 
 use super::Driver;
 use super::group::{Handed, Joined, Said};
+use super::id::Form;
 use crate::member::{Complained, Group, Member};
 use crate::security::Security;
 
@@ -208,10 +209,11 @@ impl Driver {
     /// Tells a member its part in the present epoch.
     fn hand_out(&mut self, number: u32) {
         let Some(plan) = &self.gather.plan else { return };
-        let handed = self.gather.handed(plan.plan(), number);
-        if let Some(peer) = self.gather.members.get(number as usize).and_then(|m| m.peer) {
-            self.say(peer, &Said::Part(handed));
-        }
+        let Some(peer) = self.gather.members.get(number as usize).and_then(|m| m.peer) else { return };
+        let reads_hex = self.conns.get(&peer).is_some_and(|conn| conn.reads_hex);
+        let form = if reads_hex { Form::Hex } else { Form::Numbers };
+        let handed = self.gather.handed(plan.plan(), number, form);
+        self.say(peer, &Said::Part(handed));
     }
 
     /// We have a part in a plan.
@@ -230,12 +232,12 @@ impl Driver {
         let mut members = vec![Member::default(); last as usize + 1];
         for known in handed.known {
             if let (Security::Known(security), Some(node)) = (&self.shared.security, known.node) {
-                (security.named)(NodeId(node));
+                (security.named)(NodeId(node.bytes));
             }
             if let Some(member) = members.get_mut(known.number as usize) {
                 *member = Member {
-                    node: known.node.map(NodeId),
-                    peer_id: Some(known.peer_id),
+                    node: known.node.map(|node| NodeId(node.bytes)),
+                    peer_id: Some(known.peer_id.bytes),
                     addrs: known.addrs,
                     distance: 0,
                 };

@@ -9,6 +9,7 @@ use tidecast_identity::NodeId;
 use tidecast_swarm::PeerId;
 use tidecast_swarm::plan::{Gathering, Plan};
 
+use super::id::{Form, Id};
 use crate::member::Group;
 
 /// What members and the maker say to each other, as JSON: they may be of different versions.
@@ -38,8 +39,8 @@ pub(super) struct Handed {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Known {
     pub(super) number: u32,
-    pub(super) node: Option<[u8; 32]>,
-    pub(super) peer_id: [u8; 20],
+    pub(super) node: Option<Id<32>>,
+    pub(super) peer_id: Id<20>,
     pub(super) addrs: Vec<SocketAddr>,
 }
 
@@ -82,8 +83,8 @@ impl Gather {
         self.leader = Some(node);
     }
 
-    /// What a member is told.
-    pub(super) fn handed(&self, plan: &Plan, number: u32) -> Handed {
+    /// What a member is told, with ids in this form.
+    pub(super) fn handed(&self, plan: &Plan, number: u32, form: Form) -> Handed {
         let role = plan.role(number);
         let mut known = BTreeMap::new();
         for edges in &role.stripes {
@@ -91,8 +92,8 @@ impl Gather {
                 if let Some(joined) = self.members.get(*other as usize) {
                     known.entry(*other).or_insert_with(|| Known {
                         number: *other,
-                        node: joined.node.map(|node| node.0),
-                        peer_id: joined.peer_id,
+                        node: joined.node.map(|node| Id::new(node.0, form)),
+                        peer_id: Id::new(joined.peer_id, form),
                         addrs: joined.listens.into_iter().collect(),
                     });
                 }

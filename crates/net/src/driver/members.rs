@@ -66,6 +66,7 @@ mod tests {
             outgoing,
             takes_offers: true,
             gathers: false,
+            reads_hex: false,
             web: None,
             member: None,
             greeting: None,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::{Buf, BytesMut};
 use tidecast_metainfo::Manifest;
 use tidecast_wire::ext::{self, Caps, Offer};
-use tidecast_wire::{BlockHeader, Codec, Decoded, ExtIds, Frame, Handshake, Message, Reserved};
+use tidecast_wire::{BlockHeader, Codec, Decoded, ExtHandshake, ExtIds, Frame, Handshake, Message, Reserved};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -27,7 +27,7 @@ impl Fake {
     pub async fn dial(node: SocketAddr, manifest: &Manifest, id: [u8; 20]) -> Fake {
         let mut stream = TcpStream::connect(node).await.unwrap();
         stream.write_all(&shake(manifest, id).to_bytes()).await.unwrap();
-        Fake::meet(stream, manifest).await
+        Fake::meet(stream, manifest, Caps::default(), None).await
     }
 
     /// Dials a node from an address of its own.
@@ -36,17 +36,26 @@ impl Fake {
         socket.bind(from).unwrap();
         let mut stream = socket.connect(node).await.unwrap();
         stream.write_all(&shake(manifest, id).to_bytes()).await.unwrap();
-        Fake::meet(stream, manifest).await
+        Fake::meet(stream, manifest, Caps::default(), None).await
     }
 
     /// Is dialled by a node.
     pub async fn accept(listener: &TcpListener, manifest: &Manifest, id: [u8; 20]) -> Fake {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(&shake(manifest, id).to_bytes()).await.unwrap();
-        Fake::meet(stream, manifest).await
+        Fake::meet(stream, manifest, Caps::default(), None).await
     }
 
-    async fn meet(mut stream: TcpStream, manifest: &Manifest) -> Fake {
+    /// Dials a node as a member of its group that has these capabilities, too, and can be dialled.
+    pub async fn join(node: SocketAddr, manifest: &Manifest, id: [u8; 20], caps: Caps) -> Fake {
+        let mut stream = TcpStream::connect(node).await.unwrap();
+        stream.write_all(&shake(manifest, id).to_bytes()).await.unwrap();
+        let mut fake = Fake::meet(stream, manifest, caps.with(Caps::GATHER), Some(1)).await;
+        fake.say(ext::Message::Gather { channel: 0, bytes: b"\"Join\""[..].into() }).await;
+        fake
+    }
+
+    async fn meet(mut stream: TcpStream, manifest: &Manifest, more: Caps, port: Option<u16>) -> Fake {
         stream.set_nodelay(true).unwrap();
         let mut theirs = [0; Handshake::LEN];
         stream.read_exact(&mut theirs).await.unwrap();
@@ -54,9 +63,10 @@ impl Fake {
         let agreed = Reserved::ours(false).both(theirs.reserved);
         let usual = Offer::default();
         let roots = if manifest.is_draft() { Caps::ROOTS } else { Caps::default() };
-        let codec = Codec::new(agreed, ExtIds::LOCAL, Offer { caps: usual.caps.with(roots), ..usual });
+        let caps = usual.caps.with(roots).with(more);
+        let codec = Codec::new(agreed, ExtIds::LOCAL, Offer { caps, ..usual });
         let mut fake = Fake { stream, codec, buf: BytesMut::new() };
-        let hello = Message::ExtHandshake(Box::new(fake.codec.ext_handshake()));
+        let hello = Message::ExtHandshake(Box::new(ExtHandshake { port, ..fake.codec.ext_handshake() }));
         let mut out = BytesMut::new();
         hello.encode(ExtIds::LOCAL, &mut out).unwrap();
         fake.stream.write_all(&out).await.unwrap();

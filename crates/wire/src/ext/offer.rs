@@ -31,6 +31,8 @@ impl Caps {
     pub const GATHER: Self = Self(128);
     /// Answers `FingerprintsRequest`.
     pub const FINGERPRINTS: Self = Self(256);
+    /// Reads keys and peer ids within `Gather` as strings of hexadecimal digits, too.
+    pub const GATHER_HEX: Self = Self(512);
 
     /// Whether all bits of `other` are here.
     #[must_use]
