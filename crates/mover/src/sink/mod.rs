@@ -1,7 +1,8 @@
 //! The receiving front: a directory of this host.
 //!
 //! Whatever a block says, nothing outside of the destination is touched and no link is followed ([`dirs`]). A small file is written
-//! in the staging directory and renamed; a cut one is put together there ([`cut`], [`journal`]). What must wait for the end
+//! in the staging directory and renamed, or below a root there that is moved as a whole ([`root`]); a cut one is put together there
+//! ([`cut`], [`journal`]). What must wait for the end
 //! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
 
 mod across;
