@@ -1,7 +1,8 @@
 //! Flags and settings of commands that take part in a swarm, as options of the library.
 
 use anyhow::anyhow;
-use tidecast::{Network, Policy, SslFiles, SwarmOptions, TicketOptions};
+use tidecast::settings::policy;
+use tidecast::{Network, SslFiles, SwarmOptions, TicketOptions};
 use tidecast_text::{Rate, Span};
 
 use super::Context;
@@ -14,33 +15,23 @@ impl SwarmArgs {
     /// # Errors
     /// Usage errors: what does not parse.
     pub(crate) fn options(&self, context: &Context<'_>) -> Result<SwarmOptions, Failure> {
-        let settings = context.settings;
-        let net = self.net.as_ref().or(settings.net.as_ref()).map(|net| net.parse::<Network>());
-        let policy = match self.policy.as_deref().or(settings.policy.as_deref()) {
-            None | Some("tidecast") => Policy::Tidecast,
-            Some("classic") => Policy::Classic,
-            Some(other) => {
-                return Err(Failure::usage(anyhow!("policy is {other:?}: write tidecast or classic")));
-            }
-        };
-        let defaults = SwarmOptions::default();
-        let or = |flags: &[String], settings: &[String]| {
-            if flags.is_empty() { settings.to_vec() } else { flags.to_vec() }
-        };
+        let set = context.settings.swarm()?;
+        let net = self.net.as_ref().map(|net| net.parse::<Network>()).transpose();
+        let or = |flags: &[String], set: Vec<String>| if flags.is_empty() { set } else { flags.to_vec() };
         let bytes = |rate: Rate| rate.0 / 8;
         Ok(SwarmOptions {
-            listen: self.listen.or(settings.listen).map_or(defaults.listen, |listen| listen.addr()),
-            net: net.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?,
-            peers: or(&self.peer, &settings.peer),
-            trackers: or(&self.tracker, &settings.tracker),
-            upload_limit: self.upload_limit.or(settings.upload_limit).map(bytes),
-            download_limit: self.download_limit.or(settings.download_limit).map(bytes),
-            policy,
-            dht: self.dht || settings.dht == Some(true),
-            lsd: !self.no_lsd && settings.lsd != Some(false),
+            listen: self.listen.map_or(set.listen, |listen| listen.addr()),
+            net: net.map_err(|e| Failure::usage(anyhow!("--net: {e}")))?.or(set.net),
+            peers: or(&self.peer, set.peers),
+            trackers: or(&self.tracker, set.trackers),
+            upload_limit: self.upload_limit.map(bytes).or(set.upload_limit),
+            download_limit: self.download_limit.map(bytes).or(set.download_limit),
+            policy: self.policy.as_deref().map(policy).transpose()?.unwrap_or(set.policy),
+            dht: self.dht || set.dht,
+            lsd: !self.no_lsd && set.lsd,
             web_seeds: !self.no_web_seeds,
-            plain: self.plain || settings.plain == Some(true),
-            link_rate: self.link_rate.or(settings.link_rate).map(|rate| rate.0),
+            plain: self.plain || set.plain,
+            link_rate: self.link_rate.map(|rate| rate.0).or(set.link_rate),
             ssl: self.ssl_cert.clone().zip(self.ssl_key.clone()).map(|(cert, key)| SslFiles { cert, key }),
         })
     }

@@ -23,6 +23,7 @@
 //! ```
 
 mod daemon;
+mod swarm;
 mod values;
 
 use std::io::ErrorKind;
@@ -33,6 +34,7 @@ use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_text::{Rate, Size, Span};
 
 pub use self::daemon::{Requirements, Table};
+pub use self::swarm::policy;
 use self::values::text;
 pub use self::values::{Listen, Text};
 use crate::state::{below_home, named};

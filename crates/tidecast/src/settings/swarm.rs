@@ -1,0 +1,49 @@
+//! What the settings say of swarms.
+
+use tidecast_event::Error;
+use tidecast_node::{Policy, SwarmOptions};
+use tidecast_text::Rate;
+
+use super::Settings;
+
+impl Settings {
+    /// How this node takes part in swarms, as far as the settings say.
+    ///
+    /// # Errors
+    /// Usage errors: what does not parse.
+    pub fn swarm(&self) -> Result<SwarmOptions, Error> {
+        let defaults = SwarmOptions::default();
+        let policy = match self.policy.as_deref() {
+            None => defaults.policy,
+            Some(word) => policy(word)?,
+        };
+        let net = self.net.as_ref().map(|net| net.parse()).transpose();
+        let bytes = |rate: Rate| rate.0 / 8;
+        Ok(SwarmOptions {
+            listen: self.listen.map_or(defaults.listen, |listen| listen.addr()),
+            net: net.map_err(|error| Error::usage(format!("--net: {error}")))?,
+            peers: self.peer.clone(),
+            trackers: self.tracker.clone(),
+            upload_limit: self.upload_limit.map(bytes),
+            download_limit: self.download_limit.map(bytes),
+            policy,
+            dht: self.dht == Some(true),
+            lsd: self.lsd != Some(false),
+            plain: self.plain == Some(true),
+            link_rate: self.link_rate.map(|rate| rate.0),
+            ..defaults
+        })
+    }
+}
+
+/// The policy of a word.
+///
+/// # Errors
+/// A usage error: it is none.
+pub fn policy(word: &str) -> Result<Policy, Error> {
+    match word {
+        "tidecast" => Ok(Policy::Tidecast),
+        "classic" => Ok(Policy::Classic),
+        other => Err(Error::usage(format!("policy is {other:?}: write tidecast or classic"))),
+    }
+}
