@@ -105,7 +105,7 @@ async fn fetch(
         }
     };
     client.fetch(&what, told).await.map_err(|error| match error {
-        FetchError::Client(error) => failed(error),
+        FetchError::Client(error) => refusal(error),
         late @ FetchError::Late { .. } => Error::cut(late),
     })
 }
@@ -125,7 +125,7 @@ async fn give(
         Some(dir) => {
             let out = hand_out(client, &ready.info, dir, options.link, options.force).await;
             let out = out.map_err(|error| match error {
-                materialize::Error::Client(error) => failed(error),
+                materialize::Error::Client(error) => refusal(error),
                 other => Error::fault(other),
             })?;
             (out.path, out.made)
@@ -205,15 +205,15 @@ async fn create(
 fn not_made(error: create::Error) -> Error {
     let wait = || Reached::Cache(Refused { reason: "wait".into() });
     match error {
-        create::Error::Client(error) => failed(error),
+        create::Error::Client(error) => refusal(error),
         create::Error::NoRoom(_) => Error::fault(error).with(wait()),
         create::Error::Late { .. } => Error::cut(error).with(wait()),
         other => Error::fault(other),
     }
 }
 
-/// A refusal of the daemon.
-fn failed(error: ClientError) -> Error {
+/// Why the daemon did not do it, as the error of an operation.
+pub fn refusal(error: ClientError) -> Error {
     match &error {
         ClientError::Refused { kind, .. } => {
             let reason = kind.clone();

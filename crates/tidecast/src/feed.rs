@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tidecast_event::{Error, Event};
@@ -85,6 +86,24 @@ impl<S: Clone, D: Clone, N: Clone> Feed<S, D, N> {
                 return taken;
             }
             self.changed.wait(&mut state);
+        }
+    }
+
+    /// The same, for no longer than that.
+    pub(crate) fn block_for<T>(
+        &self,
+        wait: Duration,
+        take: impl Fn(&mut State<S, D, N>) -> Option<T>,
+    ) -> Poll<T> {
+        let (mut state, until) = (self.state.lock(), Instant::now() + wait);
+        loop {
+            match take(&mut state) {
+                Some(taken) => return Poll::Ready(taken),
+                None if self.changed.wait_until(&mut state, until).timed_out() => {
+                    return take(&mut state).map_or(Poll::Pending, Poll::Ready);
+                }
+                None => {}
+            }
         }
     }
 

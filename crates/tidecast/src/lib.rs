@@ -91,7 +91,7 @@ mod tracker;
 mod verify;
 
 pub use bcast::{Broadcast, Worker, WorkerOptions, broadcast, worker};
-pub use caches::{CreateCache, GetCache, GetCacheOptions, create_cache, get_cache};
+pub use caches::{CreateCache, GetCache, GetCacheOptions, create_cache, get_cache, refusal};
 pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
@@ -114,6 +114,8 @@ pub use tidecast_daemon::api::types::Create as NewCache;
 pub use tidecast_daemon::api::types::Limit as DaemonLimits;
 /// The caches of this host, by the socket of their daemon: to list, keep, share and remove them.
 pub use tidecast_daemon::client::Client as Caches;
+/// What [`Caches`] answers with where the daemon does not do it.
+pub use tidecast_daemon::client::ClientError as CachesError;
 /// What an administrator has daemons do, by [`Caches::order`] and [`Caches::order_site`].
 pub use tidecast_daemon::client::admin::Order;
 pub use tidecast_daemon::client::hand_out::Link;
@@ -121,6 +123,8 @@ pub use tidecast_daemon::name::CacheName;
 /// What operations say while they run and how they end, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
+/// The hosts of a list, or of the job, without some; where a source goes on each.
+pub use tidecast_group::choose::{choose as choose_hosts, destination as broadcast_destination};
 /// The ticket that `tidecast bcast` hands to a worker that it starts.
 pub use tidecast_group::launch::handed as handed_ticket;
 pub use tidecast_group::launch::{Launch, NotHanded};
@@ -132,6 +136,8 @@ pub use tidecast_identity::Ticket;
 pub use tidecast_memory as memory;
 pub use tidecast_metainfo::{Magnet, Manifest};
 pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
+/// A pattern of names that a copy leaves out, or takes.
+pub use tidecast_mover::filter::Rule as CopyRule;
 /// What to copy, from where to where, and how.
 pub use tidecast_mover::session::{Consumer, Copy};
 pub use tidecast_net::Network;

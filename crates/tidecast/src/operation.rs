@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidecast_event::{Error, Event, Failed, NoNews, Progress, Stage, Warning, round};
@@ -33,6 +34,11 @@ impl<S: Clone, D: Clone, N: Clone> Operation<S, D, N> {
     /// As [`next`](Operation::next), for code that is not async.
     pub fn next_blocking(&mut self) -> Option<Event<S, D, N>> {
         self.feed.block(State::next)
+    }
+
+    /// As [`next_blocking`](Operation::next_blocking), but pending when nothing comes in that time.
+    pub fn next_timeout(&mut self, wait: Duration) -> Poll<Option<Event<S, D, N>>> {
+        self.feed.block_for(wait, State::next)
     }
 
     /// Waits until the work has begun: of [`share`](crate::share()) and [`seed`](crate::seed()), until others can connect.
@@ -205,6 +211,6 @@ fn block_on<T>(threads: usize, work: impl Future<Output = Result<T, Error>>) -> 
     let runtime = runtime.map_err(|error| Error::fault(error).context("cannot start threads"))?;
     let result = runtime.block_on(work);
     // A blocking read of a dead disk must not keep the caller waiting.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.shutdown_timeout(Duration::from_secs(2));
     result
 }
