@@ -1,14 +1,66 @@
-"""Tidecast: the same bytes into a buffer of every process of a group, from memory to memory.
+"""Tidecast: the same bytes on every node of a cluster, at the speed of the network card.
 
     import tidecast
-    tidecast.bcast(array)                                     # within an MPI job, from rank 0
-    tidecast.bcast(array, group="node01:7000", rank=3, size=64, secret=secret)    # without MPI
 
-``array`` is anything that lies in one piece in this process's memory: a NumPy array, a bytearray, a memoryview, or an
-object with ``__dlpack__`` on the CPU (a PyTorch tensor). It is filled in place. Nothing touches a disk; ranks of one
-host share memory, and the data comes to a host once.
+    with tidecast.share("genomes") as shared:             # on one node
+        print(shared.ticket)
+        ...
+    path = tidecast.get(ticket, to="/scratch")            # on the others
+
+    tidecast.bcast_files("/sw/env", "/scratch/env", hosts="node[001-064]")
+    tidecast.copy("store:/archive/cmip6", "/data/")
+    path = tidecast.caches().get("head/nt")               # from the daemon of this host
+    tidecast.bcast(array)                                 # within an MPI job: from memory to memory, from rank 0
+
+Functions wait for the end; :mod:`tidecast.aio` has the same for asyncio. Sizes are in bytes, rates in bytes a second, times in
+seconds. ``progress`` is True for a bar (where tqdm is installed), or a function that is called with each event: a dictionary as
+``docs/events.md`` has it. Warnings go to the logger ``tidecast``. What fails is an :class:`Error`: a :class:`FaultError`,
+:class:`UsageError` or :class:`CutError`, as the exit code of the program says. Ctrl-C ends any call.
+
+An operation belongs to the process that began it: after a fork, begin another.
 """
-from ._errors import Error, Lost
-from ._group import Group, bcast
+from __future__ import annotations
 
-__all__ = ["Error", "Group", "Lost", "bcast"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._errors import CutError, Error, FaultError, Lost, UsageError
+
+if TYPE_CHECKING:
+    from . import aio, copy, field
+    from ._caches import Cache, Caches, caches
+    from ._group import Group, bcast
+    from ._installed import find_tidecast_bin, get_include, get_library
+    from ._sync import bcast_files, get, publish, seed, share, verify
+    from ._transfer import Manifest, Share, Swarm, Tree
+
+#: What is loaded when it is first used, and where it is: `import tidecast` is quick, and needs neither NumPy nor MPI.
+_LAZY = {
+    "Cache": "_caches", "Caches": "_caches", "caches": "_caches",
+    "Group": "_group", "bcast": "_group",
+    "find_tidecast_bin": "_installed", "get_include": "_installed", "get_library": "_installed",
+    "bcast_files": "_sync", "get": "_sync", "publish": "_sync", "seed": "_sync", "share": "_sync", "verify": "_sync",
+    "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
+}
+_MODULES = ("aio", "copy", "field")
+
+__all__ = [
+    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Share", "Swarm", "Tree", "UsageError", "aio", "bcast",
+    "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "publish", "seed", "share", "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    if name == "__version__":
+        return importlib.import_module("._native", __name__).VERSION
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

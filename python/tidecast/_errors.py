@@ -1,15 +1,45 @@
-"""What goes wrong."""
+"""The exceptions of this package. They mirror the exit codes of the program."""
 from __future__ import annotations
+
+from typing import Any
 
 
 class Error(RuntimeError):
-    """A broadcast failed for this rank; what is in its buffer is undefined. The group is still good, unless this is
-    :class:`Lost`. ``code`` is that of tidecast.h. Or a program of Tidecast failed: ``code`` is what it ended with."""
+    """An operation of Tidecast failed.
 
-    def __init__(self, text: str, code: int):
+    :ivar code: the exit code that the program ends with: 1, 2 or 3. Of :class:`~tidecast.Group`, the code of ``tidecast.h``
+    :ivar reached: how far the operation came: the fields of its result that are known, as in ``docs/events.md``
+    """
+
+    def __init__(self, text: str, code: int = 1, reached: dict[str, Any] | None = None):
         super().__init__(text)
         self.code = code
+        self.reached = reached or {}
+
+
+class FaultError(Error):
+    """The data, the peer or the host is at fault (exit code 1)."""
+
+
+class UsageError(Error, ValueError):
+    """The arguments are wrong: the same call fails again (exit code 2)."""
+
+    def __init__(self, text: str, code: int = 2, reached: dict[str, Any] | None = None):
+        super().__init__(text, code, reached)
+
+
+class CutError(Error):
+    """It timed out or was stopped; the same call goes on from there (exit code 3)."""
 
 
 class Lost(Error):
     """This rank is no longer of the group: it was given up, or rank 0 is gone. Every further call fails too."""
+
+
+_BY_CODE = {1: FaultError, 2: UsageError, 3: CutError}
+
+
+def of(failed: dict[str, Any]) -> Error:
+    """The exception for what the extension module says of a failure."""
+    code = failed["code"]
+    return _BY_CODE.get(code, Error)(failed["message"], code, failed.get("reached"))

@@ -19,7 +19,7 @@ def find() -> str:
     if named:
         return named
     here = pathlib.Path(__file__).resolve().parent
-    for place in (here, here.parent.parent / "target" / "release"):
+    for place in (here / "lib", here, here.parent.parent / "target" / "release"):
         if (place / "libtidecast.so").exists():
             return str(place / "libtidecast.so")
     return ctypes.util.find_library("tidecast") or "libtidecast.so"

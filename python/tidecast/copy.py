@@ -1,4 +1,9 @@
-"""Files of another host, or of this one, in memory as they come: analysis begins with the first, while the others are still on their way.
+"""Copies of any mix of files from host to host; and their files in memory as they come.
+
+    import tidecast
+    tidecast.copy("store:/archive/cmip6", "/data/")            # the module is a function too: see :func:`copy`
+
+Analysis of files that come into memory begins with the first, while the others are still on their way:
 
     import h5py, tidecast.copy
     for file in tidecast.copy.files("store:/archive/*.nc"):
@@ -15,15 +20,17 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import shutil
 import subprocess
+import sys
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from ._errors import Error
+from ._installed import find_tidecast_bin
 from ._secret import by_descriptor
 
-__all__ = ["Block", "Blocks", "File", "Files", "blocks", "files"]
+__all__ = ["Block", "Blocks", "File", "Files", "blocks", "copy", "files"]
 
 
 def _path(event: dict[str, Any]) -> str:
@@ -120,9 +127,10 @@ class _Copy:
     _kind, _words, _item = "file", (), File
 
     def __init__(self, sources: Sequence[str | os.PathLike], memory: int | None, program: str | None, options: Sequence[str]):
-        program = program or os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast")
-        if program is None:
-            raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2)
+        try:
+            program = program or os.environ.get("TIDECAST_PROGRAM") or find_tidecast_bin()
+        except FileNotFoundError:
+            raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2) from None
         into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
         # Behind -- nothing is an option, whatever it begins with.
         argv = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
@@ -234,3 +242,37 @@ def files(*sources: str | os.PathLike, memory: int | None = None, program: str |
 def blocks(*sources: str | os.PathLike, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Blocks:
     """Parts of 4 MiB of the files of ``sources``, as :func:`files`: for files that are larger than the memory."""
     return Blocks(sources, memory, program, options)
+
+
+def copy(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], to: str | os.PathLike[str], *, delete: bool = False,
+         update: bool = False, checksum: bool = False, dry_run: bool = False, exclude: Sequence[str] = (), key: str | None = None,
+         plain: bool = False, streams: int | None = None, limit: int | None = None, progress: Any = False) -> dict[str, Any]:
+    """Copies files and directories, named as with rsync: paths of this host, ``host:path``, or URLs of copy servers.
+
+    Times, modes and links are kept, as with ``rsync -a``. What is interrupted goes on where it was when the same is called again.
+    Gives the fields of the event ``done``.
+
+    :param delete: delete what the sources do not have
+    :param update: files that are newer at the destination stay
+    :param checksum: files of equal size and time are compared by content
+    :param dry_run: change nothing; what would be done is counted
+    :param exclude: patterns of what is left out, as rsync's
+    :param key: the key of a copy server
+    :param plain: data unencrypted
+    :param streams: TCP connections; by default as many as bring more
+    :param limit: bytes a second
+    :raises FaultError: names failed: ``reached`` has the ``problems``; the rest is copied
+    """
+    from . import _transfer
+    return _transfer.copy(sources, to, delete=delete, update=update, checksum=checksum, dry_run=dry_run, exclude=exclude, key=key,
+                          plain=plain, streams=streams, limit=limit).run(progress)
+
+
+class _Module(types.ModuleType):
+    """A module that is a function: ``tidecast.copy(...)`` beside ``tidecast.copy.files(...)``."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any]:
+        return copy(*arguments, **named)
+
+
+sys.modules[__name__].__class__ = _Module

@@ -1,0 +1,34 @@
+//! The extension module `tidecast._native`: the crate `tidecast` for the Python package in `python/tidecast`.
+//!
+//! It starts operations and hands out what they say as the JSON objects of `docs/events.md`; the package makes Python types of
+//! these. It holds Python's lock only while it reads arguments, and looks for signals five times a second.
+
+mod caches;
+mod operation;
+mod start;
+mod swarm;
+
+use pyo3::prelude::*;
+
+/// What `import tidecast._native` runs.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::caches::Daemon;
+    #[pymodule_export]
+    use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::start::{broadcast, copy, create_cache, get, get_cache, publish, revoke, seed, share, verify};
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}
+
+/// Why an operation cannot even start: a `ValueError`.
+fn usage(error: impl std::fmt::Display) -> PyErr {
+    pyo3::exceptions::PyValueError::new_err(error.to_string())
+}
+
+/// What the environment and the configuration file say.
+fn settings() -> PyResult<tidecast::settings::Settings> {
+    tidecast::settings::Settings::load(None).map_err(|error| usage(error.in_full()))
+}

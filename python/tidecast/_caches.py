@@ -1,0 +1,106 @@
+"""The caches that the daemon of this host keeps."""
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native
+from ._operation import Progress, Task, answer, begin
+from ._transfer import AnyPath, Path, path_of
+
+#: What the daemon says of a cache: the fields of ``docs/events.md``, ``name``, ``bytes``, ``files``, ``lease``, ``pinned`` and so on.
+Cache = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class New:
+    """The arguments of :meth:`Caches.create`."""
+
+    name: str
+    lease: int | None
+    policy: str | None
+    requirements: str | None
+    private: bool
+    replicas: int
+    mode: int | None
+    group: str | None
+
+
+class Caches:
+    """The daemon of this host. Calls that ask it something are answered at once; :meth:`create` and :meth:`get` may take long.
+
+    :ivar socket: where it listens
+    """
+
+    def __init__(self, socket: AnyPath | None = None):
+        """:param socket: where it listens; by default as the settings say, else the host's daemon, else the user's own"""
+        self._daemon = begin(_native.Daemon, socket)
+        self.socket = Path(self._daemon.socket)
+
+    def create(self, name: str, paths: AnyPath | Sequence[AnyPath], *, lease: float | None = None, policy: str | None = None,
+               requirements: str | None = None, private: bool = False, replicas: int = 0, mode: int | None = None,
+               group: str | None = None, wait: float | None = None, progress: Progress = False) -> Cache:
+        """Makes a cache of a directory's content, or of files of one directory.
+
+        :param lease: keep it at least so many seconds
+        :param policy: the ClassAd expression that daemons' ads must satisfy to be offered it
+        :param requirements: the ClassAd expression that a daemon's ad must satisfy to hold it
+        :param private: it leaves this host only directly, for its owner
+        :param replicas: copies to keep alive on hosts
+        :param mode: who may read: 0o700, 0o750 or 0o755; by default as the files allow
+        :param wait: wait for room so many seconds
+        """
+        new = New(name, None if lease is None else int(lease), policy, requirements, private, replicas, mode, group)
+        words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        return Task(begin(_native.create_cache, self.socket, words, new, wait), lambda done: done).run(progress)
+
+    def get(self, name: str, to: AnyPath | None = None, *, link: str = "symlink", force: bool = False, wait: float | None = None,
+            offline: bool = False, progress: Progress = False) -> Path:
+        """Has a cache on this host, and gives its path. It is kept while this process runs.
+
+        :param to: have it in this directory too, under its own name
+        :param link: what is made there: ``symlink``, ``hardlink``, ``reflink``, ``bind`` or ``copy``
+        :param wait: give up after so many seconds
+        :param offline: the newest version that is here, without asking for a newer one
+        """
+        native = begin(_native.get_cache, self.socket, name, to, link, force, wait, offline)
+        return Task(native, lambda done: path_of(done, "made" if "made" in done else "path")).run(progress)
+
+    def ls(self, name: str | None = None) -> list[Cache]:
+        """The caches that the caller may read; those of a name, if one is given."""
+        return list(self._answer(self._daemon.list, name))
+
+    def show(self, name: str) -> Cache:
+        """One cache, with what uses it."""
+        return dict(self._answer(self._daemon.show, name))
+
+    def extend(self, name: str, lease: float) -> Cache:
+        """Keeps it at least so many seconds from now."""
+        return dict(self._answer(self._daemon.extend, name, int(lease)))
+
+    def pin(self, name: str, pinned: bool = True) -> Cache:
+        """Keeps it until it is unpinned."""
+        return dict(self._answer(self._daemon.pin, name, pinned))
+
+    def rm(self, name: str) -> Cache:
+        """Removes it from this host; other hosts keep theirs."""
+        return dict(self._answer(self._daemon.remove, name))
+
+    def replicate(self, name: str, to: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Offers it to these hosts; to none: to as many as it is to have copies."""
+        return list(self._answer(self._daemon.replicate, name, list(to)))
+
+    def where(self, name: str) -> list[dict[str, Any]]:
+        """Which hosts have it."""
+        return list(self._answer(self._daemon.holders, name))
+
+    @staticmethod
+    def _answer(question: Any, *arguments: Any) -> Any:
+        return answer(begin(question, *arguments))
+
+
+def caches(socket: AnyPath | None = None) -> Caches:
+    """The daemon of this host, by its socket; see :class:`Caches`."""
+    return Caches(socket)

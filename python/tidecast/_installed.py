@@ -1,0 +1,43 @@
+"""Where the parts of an installed package are that are not Python's."""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+import sysconfig
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+def find_tidecast_bin() -> str:
+    """The program ``tidecast`` that came with this package; else the one of TIDECAST_PROGRAM or PATH.
+
+    :raises FileNotFoundError: there is none
+    """
+    schemes = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), os.path.dirname(sys.executable)]
+    for place in schemes:
+        program = os.path.join(place, "tidecast")
+        if os.access(program, os.X_OK):
+            return program
+    program = os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast") or ""
+    if not program:
+        raise FileNotFoundError("there is no program tidecast: neither with this package nor in PATH")
+    return program
+
+
+def get_library() -> str:
+    """``libtidecast.so``, for programs in C."""
+    return str(_part("lib/libtidecast.so"))
+
+
+def get_include() -> str:
+    """The directory that has ``tidecast.h``."""
+    return str(_part("include/tidecast.h").parent)
+
+
+def _part(name: str) -> pathlib.Path:
+    part = _HERE / name
+    if not part.exists():
+        raise FileNotFoundError(f"{part} is not there: this package was not installed from a wheel")
+    return part

@@ -1,0 +1,233 @@
+"""Publishing, sharing, fetching, broadcasting and copying: the arguments of each, and what they become."""
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _errors, _native
+from ._operation import Native, Progress, Task, answer, begin, shown, tell
+
+Path = pathlib.Path
+#: A path of the file system.
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swarm:
+    """How this node takes part in a swarm. None is what ``TIDECAST_*`` and the configuration file say, else what is right for a
+    node of a cluster.
+
+    :ivar listen: ``ADDRESS:PORT`` to listen on; port 0 is the first free one of 6881 to 6889, else any
+    :ivar net: the network to use, an interface (``ib0``) or a CIDR (``10.1.0.0/16``)
+    :ivar peers: peers to connect to, ``HOST:PORT``
+    :ivar trackers: URLs of trackers to announce to
+    :ivar upload_limit: the most that is sent, bytes a second
+    :ivar download_limit: the most that is received, bytes a second
+    :ivar dht: find peers through the public DHT
+    :ivar lsd: find peers on the local network by multicast
+    :ivar web_seeds: fetch from web seeds too
+    :ivar plain: open, unencrypted BitTorrent
+    """
+
+    listen: str | None = None
+    net: str | None = None
+    peers: Sequence[str] | None = None
+    trackers: Sequence[str] | None = None
+    upload_limit: int | None = None
+    download_limit: int | None = None
+    dht: bool | None = None
+    lsd: bool | None = None
+    web_seeds: bool | None = None
+    plain: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """How a file or directory is described.
+
+    :ivar name: the name to publish under; by default that of the path
+    :ivar piece_length: bytes in a piece, a power of two from 16384; by default chosen by size
+    :ivar exclude: globs of what is left out: a name at any depth, or a path if it has a ``/``
+    :ivar skip_outside_links: leave out symbolic links that lead out of the tree
+    """
+
+    name: str | None = None
+    piece_length: int | None = None
+    exclude: Sequence[str] = ()
+    skip_outside_links: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest (.torrent) that :func:`publish` made.
+
+    :ivar path: the file; None if it was not written
+    :ivar name: the name of what it describes
+    :ivar bytes: bytes of all files
+    :ivar files: how many files
+    :ivar magnet: the magnet link
+    :ivar fields: all fields of the event ``done``
+    """
+
+    path: Path | None
+    name: str
+    bytes: int
+    files: int
+    magnet: str
+    fields: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The arguments of :func:`get` that say what comes."""
+
+    files: Sequence[str]
+    seed_for: float | None
+    timeout: float | None
+    force: bool
+    delete: bool
+    base: Sequence[AnyPath]
+
+
+@dataclass(frozen=True)
+class Copying:
+    """The arguments of :func:`copy`."""
+
+    delete: bool
+    update: bool
+    checksum: bool
+    dry_run: bool
+    exclude: Sequence[str]
+    key: str | None
+    plain: bool
+    streams: int | None
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The arguments of :func:`bcast_files`."""
+
+    hosts: str | None
+    exclude: str | None
+    launch: str
+    program: str
+    plain: bool
+    durable: bool
+    force: bool
+    delete: bool
+    base: Sequence[str]
+
+
+def path_of(fields: dict[str, Any], name: str = "path") -> Path:
+    """A path of an event; one that is not UTF-8 is there in Base64 too."""
+    exact = fields.get(f"{name}_base64")
+    return Path(fields[name] if exact is None else os.fsdecode(base64.b64decode(exact)))
+
+
+def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree(), private: bool = False,
+            trackers: Sequence[str] = (), web_seeds: Sequence[str] = (), state_dir: AnyPath | None = None) -> Task[Manifest]:
+    """See :func:`tidecast.publish`."""
+    native = begin(_native.publish, path, output, tree, private, trackers, web_seeds, state_dir)
+
+    def finish(done: dict[str, Any]) -> Manifest:
+        written = None if output is None else Path(output)
+        return Manifest(written, done["name"], done["bytes"], done["file_count"], done["magnet"], done)
+
+    return Task(native, finish)
+
+
+def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: float | None = None, timeout: float | None = None,
+        force: bool = False, delete: bool = False, base: Sequence[AnyPath] = (), swarm: Swarm = Swarm(),
+        state_dir: AnyPath | None = None) -> Task[Path]:
+    """See :func:`tidecast.get`."""
+    fetch = Fetch(files, seed_for, timeout, force, delete, base)
+    return Task(begin(_native.get, os.fspath(source), to, fetch, swarm, state_dir), path_of)
+
+
+def verify(manifest: AnyPath, path: AnyPath) -> Task[dict[str, Any]]:
+    """See :func:`tidecast.verify`."""
+    return Task(begin(_native.verify, manifest, path), lambda done: done)
+
+
+def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = False, update: bool = False, checksum: bool = False,
+         dry_run: bool = False, exclude: Sequence[str] = (), key: str | None = None, plain: bool = False,
+         streams: int | None = None, limit: int | None = None) -> Task[dict[str, Any]]:
+    """See :func:`tidecast.copy`."""
+    words = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    how = Copying(delete, update, checksum, dry_run, exclude, key, plain, streams, limit)
+    return Task(begin(_native.copy, words, to, how), lambda done: done)
+
+
+def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None = None, *, exclude: str | None = None,
+                launch: str = "auto", program: str = "tidecast", plain: bool = False, durable: bool = False, force: bool = False,
+                delete: bool = False, base: Sequence[AnyPath] = ()) -> Task[dict[str, Any]]:
+    """See :func:`tidecast.bcast_files`."""
+    named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
+    bases = [os.path.abspath(path) for path in base]
+    how = Broadcast(named, exclude, launch, program, plain, durable, force, delete, bases)
+    return Task(begin(_native.broadcast, source, to, how), lambda done: done)
+
+
+class Share:
+    """Something that this process serves, until :meth:`close` or the end of a ``with`` block.
+
+    :ivar ticket: the secret that lets other nodes :func:`tidecast.get` it
+    :ivar addresses: where this node listens, ``ADDRESS:PORT``
+    :ivar fields: all fields of the event ``started``
+    """
+
+    def __init__(self, native: Native, progress: Progress, state_dir: AnyPath | None):
+        self._native, self._state_dir = native, state_dir
+        self.fields: dict[str, Any] = self._begun(progress)
+        self.ticket: str = self.fields.get("ticket") or ""
+        self.addresses: list[str] = self.fields["listen"]
+
+    def _begun(self, progress: Progress) -> dict[str, Any]:
+        with shown(progress) as show:
+            try:
+                while (line := self._native.next()) is not None:
+                    event = json.loads(line)
+                    tell(event, show)
+                    if event["event"] == "started":
+                        return dict(event)
+            except BaseException:
+                self._native.stop()
+                raise
+        answer(self._native.result())
+        raise _errors.FaultError("the share ended before it began")
+
+    def revoke(self) -> None:
+        """Makes the ticket worthless: no further node enrols with it, and those that did are refused."""
+        answer(begin(_native.revoke, self.ticket, self._state_dir))  # type: ignore[arg-type]
+
+    def close(self) -> dict[str, Any]:
+        """Ends it; gives the totals: the fields of the event ``done``."""
+        self._native.stop()
+        while self._native.next() is not None:
+            pass
+        done = answer(self._native.result())
+        return dict(done)
+
+    def __enter__(self) -> "Share":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
+          state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
+    """See :func:`tidecast.share`."""
+    return Share(begin(_native.share, path, tree, (expires, uses), swarm, state_dir), progress, state_dir)
+
+
+def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
+         state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
+    """See :func:`tidecast.seed`."""
+    return Share(begin(_native.seed, manifest, path, (expires, uses), swarm, state_dir), progress, state_dir)
