@@ -285,7 +285,8 @@ def test_hosts_on_slow_links_send_one_copy_each(lab, node, tmp_path):
     done = bcast(node("origin", lab, 0), data, tmp_path / "{host}/data", "--link-rate", "40mbit", hosts=f"{lab.name}.n[001-013]",
                  launch="ip netns exec {host} {command}").ok().last("done")
     sent = sorted(host["sent"] / data.stat().st_size for host in done["hosts"])
-    assert 11 < sum(sent) < 13.5 and sent[-1] < 1.06, sent
+    # A busy machine makes a host late for a piece or two.
+    assert 11 < sum(sent) < 13.5 and sent[-1] < 1.09, sent
 
 
 @pytest.mark.root

@@ -427,6 +427,12 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
     assert not list(directory.rglob("*.part"))
 
 
+def sleeps(process: int) -> bool:
+    """Whether all threads of a process wait."""
+    states = (path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{process}/task").glob("*/stat"))
+    return all(state == "S" for state in states)
+
+
 def test_steps_wait_while_the_disk_is_busy(recv, tmp_path):
     directory = tmp_path / "run"
     directory.mkdir()
@@ -438,6 +444,8 @@ def test_steps_wait_while_the_disk_is_busy(recv, tmp_path):
     for batch, values in enumerate(volumes):
         sender.send(values, batch)
         here.until("the step is whole", lambda: here.proc.out.count('"event":"step"') == batch + 1)  # noqa: B023
+        # So it has been copied, too, before another takes its place in the volume.
+        here.until("no thread has anything to do", lambda: sleeps(here.proc.process.pid))
     assert not (directory / "c").exists()
     reader = os.open(directory / "steps.jsonl", os.O_RDONLY)
     try:
