@@ -1,12 +1,13 @@
 """The extension module (crates/python). Only this package calls it; what arguments mean is where it does."""
 import os
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from ._caches import New
 from ._transfer import Broadcast, Copying, Fetch, Swarm, Tree
 
-_Path = str | os.PathLike[str]
-_Answer = tuple[bool, str]
+_Path: TypeAlias = str | os.PathLike[str]
+_Answer: TypeAlias = tuple[bool, str]
 
 VERSION: str
 
@@ -16,7 +17,7 @@ class Operation:
     def stop(self) -> None: ...
 
 class Daemon:
-    def __new__(cls, socket: _Path | None) -> Daemon: ...
+    def __init__(self, socket: _Path | None) -> None: ...
     @property
     def socket(self) -> os.PathLike[str]: ...
     def list(self, name: str | None) -> _Answer: ...

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from . import _errors
 
 T = TypeVar("T")
+R = TypeVar("R")
 #: An event of ``docs/events.md``: ``event["event"]`` is its name, the rest are its fields. Sizes are bytes, times are seconds.
 Event = dict[str, Any]
 #: How progress is shown: True is a bar of tqdm (nothing, where tqdm is not installed); a function takes each event.
@@ -27,8 +28,8 @@ class Native(Protocol):
     def stop(self) -> None: ...
 
 
-def begin(start: Callable[..., Native], *arguments: Any) -> Native:
-    """Starts an operation. What is wrong with its arguments is a :class:`UsageError`."""
+def begin(start: Callable[..., R], *arguments: Any) -> R:
+    """Calls the extension module. What is wrong with the arguments is a :class:`UsageError`."""
     try:
         return start(*arguments)
     except ValueError as error:
@@ -65,7 +66,7 @@ class Task(Generic[T]):
         loop = asyncio.get_running_loop()
         if callable(progress):
             called = progress
-            progress = lambda event: void(loop.call_soon_threadsafe(called, event))  # noqa: E731
+            progress = lambda event: void(loop.call_soon_threadsafe(called, event))
         done: asyncio.Future[T] = loop.create_future()
 
         def run() -> None:
@@ -74,7 +75,7 @@ class Task(Generic[T]):
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 settle, value = done.set_exception, error  # type: ignore[assignment]
             try:
-                loop.call_soon_threadsafe(lambda: None if done.done() else settle(value))  # type: ignore[arg-type]
+                loop.call_soon_threadsafe(lambda: None if done.done() else settle(value))
             except RuntimeError:
                 pass  # The loop is closed: nothing waits any more.
 

@@ -204,7 +204,7 @@ class Share:
 
     def revoke(self) -> None:
         """Makes the ticket worthless: no further node enrols with it, and those that did are refused."""
-        answer(begin(_native.revoke, self.ticket, self._state_dir))  # type: ignore[arg-type]
+        answer(begin(_native.revoke, self.ticket, self._state_dir))
 
     def close(self) -> dict[str, Any]:
         """Ends it; gives the totals: the fields of the event ``done``."""
@@ -214,7 +214,7 @@ class Share:
         done = answer(self._native.result())
         return dict(done)
 
-    def __enter__(self) -> "Share":
+    def __enter__(self) -> Share:
         return self
 
     def __exit__(self, *_: object) -> None:
