@@ -31,6 +31,14 @@ def test_nobody_there_is_3(tide, data, port, tmp_path):
     assert proc.events()[-1]["event"] == "error"
 
 
+def test_a_flag_overrules_a_setting_that_is_wrong(tide, data, port, tmp_path):
+    words = ("get", tide.publish(data, tmp_path / "m.torrent"), "--to", tmp_path / "got", "--peer", f"127.0.0.1:{port()}", "--plain",
+             "--timeout", "1s")
+    tide.env["TIDECAST_POLICY"] = "none"
+    assert "policy" in tide(*words, code=2).err
+    tide(*words, "--policy", "classic", code=3, timeout=30)
+
+
 @pytest.mark.parametrize("fmt", ["v1", "v2", "hybrid", "auto"])
 def test_publish_show_verify(tide, data, tmp_path, fmt):
     proc = tide("publish", data, "-o", tmp_path / "m.torrent", "--format", fmt, "--json")

@@ -1,9 +1,8 @@
 //! Flags and settings of commands that take part in a swarm, as options of the library.
 
-use anyhow::anyhow;
-use tidecast::settings::policy;
-use tidecast::{Network, SslFiles, SwarmOptions, TicketOptions};
-use tidecast_text::{Rate, Span};
+use tidecast::settings::Settings;
+use tidecast::{SslFiles, SwarmOptions, TicketOptions};
+use tidecast_text::Span;
 
 use super::Context;
 use crate::args::SwarmArgs;
@@ -15,25 +14,25 @@ impl SwarmArgs {
     /// # Errors
     /// Usage errors: what does not parse.
     pub(crate) fn options(&self, context: &Context<'_>) -> Result<SwarmOptions, Failure> {
-        let set = context.settings.swarm()?;
-        let net = self.net.as_ref().map(|net| net.parse::<Network>()).transpose();
-        let or = |flags: &[String], set: Vec<String>| if flags.is_empty() { set } else { flags.to_vec() };
-        let bytes = |rate: Rate| rate.0 / 8;
-        Ok(SwarmOptions {
-            listen: self.listen.map_or(set.listen, |listen| listen.addr()),
-            net: net.map_err(|e| Failure::usage(anyhow!("--net: {e}")))?.or(set.net),
-            peers: or(&self.peer, set.peers),
-            trackers: or(&self.tracker, set.trackers),
-            upload_limit: self.upload_limit.map(bytes).or(set.upload_limit),
-            download_limit: self.download_limit.map(bytes).or(set.download_limit),
-            policy: self.policy.as_deref().map(policy).transpose()?.unwrap_or(set.policy),
-            dht: self.dht || set.dht,
-            lsd: !self.no_lsd && set.lsd,
-            web_seeds: !self.no_web_seeds,
-            plain: self.plain || set.plain,
-            link_rate: self.link_rate.map(|rate| rate.0).or(set.link_rate),
-            ssl: self.ssl_cert.clone().zip(self.ssl_key.clone()).map(|(cert, key)| SslFiles { cert, key }),
-        })
+        let set = context.settings;
+        let or =
+            |flags: &[String], set: &[String]| if flags.is_empty() { set.to_vec() } else { flags.to_vec() };
+        let settings = Settings {
+            listen: self.listen.or(set.listen),
+            net: self.net.clone().or_else(|| set.net.clone()),
+            peer: or(&self.peer, &set.peer),
+            tracker: or(&self.tracker, &set.tracker),
+            upload_limit: self.upload_limit.or(set.upload_limit),
+            download_limit: self.download_limit.or(set.download_limit),
+            policy: self.policy.clone().or_else(|| set.policy.clone()),
+            dht: self.dht.then_some(true).or(set.dht),
+            lsd: self.no_lsd.then_some(false).or(set.lsd),
+            plain: self.plain.then_some(true).or(set.plain),
+            link_rate: self.link_rate.or(set.link_rate),
+            ..set.clone()
+        };
+        let ssl = self.ssl_cert.clone().zip(self.ssl_key.clone()).map(|(cert, key)| SslFiles { cert, key });
+        Ok(SwarmOptions { web_seeds: !self.no_web_seeds, ssl, ..settings.swarm()? })
     }
 }
 

@@ -34,7 +34,6 @@ use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_text::{Rate, Size, Span};
 
 pub use self::daemon::{Requirements, Table};
-pub use self::swarm::policy;
 use self::values::text;
 pub use self::values::{Listen, Text};
 use crate::state::{below_home, named};

@@ -10,12 +10,16 @@ impl Settings {
     /// How this node takes part in swarms, as far as the settings say.
     ///
     /// # Errors
-    /// Usage errors: what does not parse.
+    /// Usage errors: a network or a policy that cannot be parsed.
     pub fn swarm(&self) -> Result<SwarmOptions, Error> {
         let defaults = SwarmOptions::default();
         let policy = match self.policy.as_deref() {
             None => defaults.policy,
-            Some(word) => policy(word)?,
+            Some("tidecast") => Policy::Tidecast,
+            Some("classic") => Policy::Classic,
+            Some(other) => {
+                return Err(Error::usage(format!("policy is {other:?}: write tidecast or classic")));
+            }
         };
         let net = self.net.as_ref().map(|net| net.parse()).transpose();
         let bytes = |rate: Rate| rate.0 / 8;
@@ -33,17 +37,5 @@ impl Settings {
             link_rate: self.link_rate.map(|rate| rate.0),
             ..defaults
         })
-    }
-}
-
-/// The policy of a word.
-///
-/// # Errors
-/// A usage error: it is none.
-pub fn policy(word: &str) -> Result<Policy, Error> {
-    match word {
-        "tidecast" => Ok(Policy::Tidecast),
-        "classic" => Ok(Policy::Classic),
-        other => Err(Error::usage(format!("policy is {other:?}: write tidecast or classic"))),
     }
 }
