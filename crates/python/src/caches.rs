@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use serde_json::Value;
+use serde::Serialize;
 use tidecast::{CacheName, Caches, CachesError};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::operation::{LOOK, failure, json};
+use crate::operation::{Answer, LOOK, Process, answer};
 use crate::{settings, usage};
 
 /// The daemon that listens at a socket. Answers are JSON.
@@ -20,7 +20,7 @@ pub(crate) struct Daemon {
     socket: PathBuf,
     client: Arc<Caches>,
     runtime: Runtime,
-    process: u32,
+    process: Process,
 }
 
 #[pymethods]
@@ -32,67 +32,62 @@ impl Daemon {
         let socket = socket.map_or_else(usual, Ok)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let client = Arc::new(Caches::new(&socket));
-        Ok(Self { socket, client, runtime: runtime?, process: std::process::id() })
+        Ok(Self { socket, client, runtime: runtime?, process: Process::this() })
     }
 
     fn list(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Answer> {
         let name = name.map(cache).transpose()?;
-        self.ask(py, async move |client| Ok(json(&client.list(name.as_ref()).await?)))
+        self.ask(py, async move |client| client.list(name.as_ref()).await)
     }
 
     fn show(&self, py: Python<'_>, name: &str) -> PyResult<Answer> {
         let name = cache(name)?;
-        self.ask(py, async move |client| Ok(json(&client.show(&name).await?)))
+        self.ask(py, async move |client| client.show(&name).await)
     }
 
     fn extend(&self, py: Python<'_>, name: &str, lease: u64) -> PyResult<Answer> {
         let name = cache(name)?;
-        self.ask(py, async move |client| Ok(json(&client.extend(&name, lease).await?)))
+        self.ask(py, async move |client| client.extend(&name, lease).await)
     }
 
     fn pin(&self, py: Python<'_>, name: &str, pinned: bool) -> PyResult<Answer> {
         let name = cache(name)?;
         self.ask(py, async move |client| match pinned {
-            true => Ok(json(&client.pin(&name).await?)),
-            false => Ok(json(&client.unpin(&name).await?)),
+            true => client.pin(&name).await,
+            false => client.unpin(&name).await,
         })
     }
 
     fn remove(&self, py: Python<'_>, name: &str) -> PyResult<Answer> {
         let name = cache(name)?;
-        self.ask(py, async move |client| Ok(json(&client.remove(&name).await?)))
+        self.ask(py, async move |client| client.remove(&name).await)
     }
 
     fn replicate(&self, py: Python<'_>, name: &str, to: Vec<String>) -> PyResult<Answer> {
         let name = cache(name)?;
-        self.ask(py, async move |client| Ok(json(&client.replicate(&name, to).await?)))
+        self.ask(py, async move |client| client.replicate(&name, to).await)
     }
 
     fn holders(&self, py: Python<'_>, name: &str) -> PyResult<Answer> {
         let name = cache(name)?;
-        self.ask(py, async move |client| Ok(json(&client.holders(&name).await?)))
+        self.ask(py, async move |client| client.holders(&name).await)
     }
 }
 
-/// Whether it was answered; and the answer, or what failed, as JSON.
-type Answer = (bool, String);
-
 impl Daemon {
-    fn ask<F>(&self, py: Python<'_>, question: impl FnOnce(Arc<Caches>) -> F) -> PyResult<Answer>
+    fn ask<T, F>(&self, py: Python<'_>, question: impl FnOnce(Arc<Caches>) -> F) -> PyResult<Answer>
     where
-        F: Future<Output = Result<Value, CachesError>> + Send + 'static,
+        T: Serialize + Send + 'static,
+        F: Future<Output = Result<T, CachesError>> + Send + 'static,
     {
-        if std::process::id() != self.process {
-            return Err(PyRuntimeError::new_err("this object was made before a fork: make another"));
-        }
+        self.process.check()?;
         let mut asking = self.runtime.spawn(question(self.client.clone()));
         loop {
-            // A question that a signal has cut short ends with its task.
-            let answer = py.detach(|| self.runtime.block_on(async { timeout(LOOK, &mut asking).await }));
-            match answer {
+            let answered = py.detach(|| self.runtime.block_on(async { timeout(LOOK, &mut asking).await }));
+            match answered {
+                // A question that a signal has cut short ends with its task.
                 Err(_) => py.check_signals().inspect_err(|_| asking.abort())?,
-                Ok(Ok(Ok(answer))) => return Ok((true, answer.to_string())),
-                Ok(Ok(Err(error))) => return Ok((false, failure(&tidecast::refusal(error)).to_string())),
+                Ok(Ok(result)) => return Ok(answer(result.map_err(tidecast::refusal))),
                 Ok(Err(panic)) => return Err(PyRuntimeError::new_err(panic.to_string())),
             }
         }

@@ -17,8 +17,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(200);
 trait Running: Send {
     /// The next event as JSON, if one comes in that time.
     fn next(&mut self, wait: Duration) -> Poll<Option<String>>;
-    /// The result; the error of one that failed.
-    fn end(self: Box<Self>) -> Result<Value, Error>;
+    /// How it ended.
+    fn end(self: Box<Self>) -> Answer;
 }
 
 impl<S, D, N> Running for tidecast::Operation<S, D, N>
@@ -31,7 +31,7 @@ where
         match self.next_timeout(wait) {
             Poll::Ready(Some(event)) => match serde_json::to_string(&event) {
                 Ok(line) => Poll::Ready(Some(line)),
-                // It is none of JSON lines.
+                // This event has no JSON form.
                 Err(_) => Poll::Pending,
             },
             Poll::Ready(None) => Poll::Ready(None),
@@ -39,24 +39,49 @@ where
         }
     }
 
-    fn end(self: Box<Self>) -> Result<Value, Error> {
-        self.wait_blocking().map(|done| json(&done))
+    fn end(self: Box<Self>) -> Answer {
+        answer(self.wait_blocking())
     }
 }
 
-/// A value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> Value {
+/// Whether something succeeded; and the result or what failed, as JSON.
+pub(crate) type Answer = (bool, String);
+
+/// A result as Python takes it. Of an error: the fields of the event `error`, and what was reached.
+pub(crate) fn answer(result: Result<impl Serialize, Error>) -> Answer {
+    match result {
+        Ok(done) => (true, json(&done).to_string()),
+        Err(error) => {
+            let failed = json!({
+                "code": error.kind() as u8,
+                "kind": error.kind().name(),
+                "message": error.in_full(),
+                "reached": error.reached().map(json),
+            });
+            (false, failed.to_string())
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// An error as Python takes it: the fields of the event `error`, and what was reached.
-pub(crate) fn failure(error: &Error) -> Value {
-    json!({
-        "code": error.kind() as u8,
-        "kind": error.kind().name(),
-        "message": error.in_full(),
-        "reached": error.reached().map(json),
-    })
+/// The process that made an object whose threads a fork leaves behind.
+pub(crate) struct Process(u32);
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    /// An error in any other process.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        if std::process::id() == self.0 {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err("this object belongs to another process: it was made before a fork"))
+    }
 }
 
 /// An operation under way. It ends when the object does.
@@ -64,7 +89,7 @@ pub(crate) fn failure(error: &Error) -> Value {
 pub(crate) struct Operation {
     running: Mutex<Option<Box<dyn Running>>>,
     stopper: Stopper,
-    process: u32,
+    process: Process,
 }
 
 impl Operation {
@@ -75,15 +100,7 @@ impl Operation {
         N: Clone + Serialize + Send + 'static,
     {
         let stopper = operation.stopper();
-        Self { running: Mutex::new(Some(Box::new(operation))), stopper, process: std::process::id() }
-    }
-
-    /// The threads of an operation stay behind in the process that began it.
-    fn check(&self) -> PyResult<()> {
-        if std::process::id() == self.process {
-            return Ok(());
-        }
-        Err(PyRuntimeError::new_err("this operation runs in another process: it was begun before a fork"))
+        Self { running: Mutex::new(Some(Box::new(operation))), stopper, process: Process::this() }
     }
 }
 
@@ -91,7 +108,7 @@ impl Operation {
 impl Operation {
     /// The next event, as JSON; None after the last one. Signals are handled meanwhile.
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.check()?;
+        self.process.check()?;
         loop {
             let next = py.detach(|| match self.running.lock().as_mut() {
                 Some(running) => running.next(LOOK),
@@ -105,14 +122,11 @@ impl Operation {
     }
 
     /// After the last event: whether it succeeded; and the result or what failed, as JSON.
-    fn result(&self, py: Python<'_>) -> PyResult<(bool, String)> {
-        self.check()?;
+    fn result(&self, py: Python<'_>) -> PyResult<Answer> {
+        self.process.check()?;
         let running = py.detach(|| self.running.lock().take());
         let running = running.ok_or_else(|| PyRuntimeError::new_err("the result was taken already"))?;
-        Ok(match py.detach(|| running.end()) {
-            Ok(done) => (true, done.to_string()),
-            Err(error) => (false, failure(&error).to_string()),
-        })
+        Ok(py.detach(|| running.end()))
     }
 
     /// Asks it to end cleanly. Does not wait.

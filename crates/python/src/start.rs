@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use tidecast::settings::Settings;
 use tidecast::{
     BroadcastOptions, Copy, GetCacheOptions, GetOptions, Link, NewCache, PublishOptions, RevokeOptions,
-    SeedOptions, ShareOptions, TicketOptions, TreeOptions, VerifyOptions,
+    SeedOptions, ShareOptions, SwarmOptions, TicketOptions, TreeOptions, VerifyOptions,
 };
 
-use crate::operation::{Operation, failure, json};
+use crate::operation::{Answer, Operation, answer};
 use crate::swarm::Swarm;
 use crate::{settings, usage};
 
@@ -70,10 +70,8 @@ pub(crate) fn share(
     swarm: Swarm,
     state_dir: Option<PathBuf>,
 ) -> PyResult<Operation> {
-    let settings = settings()?;
-    let (tree, ticket, swarm) = (tree.into(), terms(ticket)?, swarm.options(&settings)?);
-    let state_dir = place(&settings, state_dir)?;
-    let options = ShareOptions { tree, ticket, swarm, state_dir, ..ShareOptions::default() };
+    let (ticket, swarm, state_dir) = serving(ticket, swarm, state_dir)?;
+    let options = ShareOptions { tree: tree.into(), ticket, swarm, state_dir, ..ShareOptions::default() };
     Ok(Operation::new(tidecast::share(path, options)))
 }
 
@@ -85,24 +83,26 @@ pub(crate) fn seed(
     swarm: Swarm,
     state_dir: Option<PathBuf>,
 ) -> PyResult<Operation> {
-    let settings = settings()?;
-    let (ticket, swarm) = (terms(ticket)?, swarm.options(&settings)?);
-    let state_dir = place(&settings, state_dir)?;
+    let (ticket, swarm, state_dir) = serving(ticket, swarm, state_dir)?;
     let options = SeedOptions { ticket, swarm, state_dir, ..SeedOptions::default() };
     Ok(Operation::new(tidecast::seed(manifest, path, options)))
 }
 
-fn terms((expires, uses): (Option<f64>, Option<u32>)) -> PyResult<TicketOptions> {
-    Ok(TicketOptions { expires: times(expires, "expires")?, uses })
+/// What [`share`] and [`seed`] have in common.
+fn serving(
+    (expires, uses): (Option<f64>, Option<u32>),
+    swarm: Swarm,
+    state_dir: Option<PathBuf>,
+) -> PyResult<(TicketOptions, SwarmOptions, Option<PathBuf>)> {
+    let settings = settings()?;
+    let ticket = TicketOptions { expires: times(expires, "expires")?, uses };
+    Ok((ticket, swarm.options(&settings)?, place(&settings, state_dir)?))
 }
 
 #[pyfunction]
-pub(crate) fn revoke(py: Python<'_>, ticket: &str, state_dir: Option<PathBuf>) -> PyResult<(bool, String)> {
+pub(crate) fn revoke(py: Python<'_>, ticket: &str, state_dir: Option<PathBuf>) -> PyResult<Answer> {
     let state_dir = place(&settings()?, state_dir)?;
-    Ok(match py.detach(|| tidecast::revoke(ticket, RevokeOptions { state_dir })) {
-        Ok(done) => (true, json(&done).to_string()),
-        Err(error) => (false, failure(&error).to_string()),
-    })
+    Ok(answer(py.detach(|| tidecast::revoke(ticket, RevokeOptions { state_dir }))))
 }
 
 /// The attributes of `tidecast._transfer.Fetch`; times in seconds.
@@ -264,6 +264,6 @@ fn link_of(word: &str) -> PyResult<Link> {
         "reflink" => Link::Reflink,
         "bind" => Link::Bind,
         "copy" => Link::Copy,
-        _ => return Err(usage(format!("link: {word:?} is none of symlink, hardlink, reflink, bind, copy"))),
+        _ => return Err(usage(format!("link: {word:?}: write symlink, hardlink, reflink, bind or copy"))),
     })
 }

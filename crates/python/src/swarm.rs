@@ -1,10 +1,9 @@
 //! How Python says how a node takes part in a swarm.
 
-use std::net::SocketAddr;
-
 use pyo3::prelude::*;
-use tidecast::settings::Settings;
-use tidecast::{Network, SwarmOptions};
+use tidecast::SwarmOptions;
+use tidecast::settings::{Listen, Settings};
+use tidecast_text::Rate;
 
 use crate::usage;
 
@@ -27,26 +26,25 @@ impl Swarm {
     /// The same over the settings.
     ///
     /// # Errors
-    /// An address or a network is none; the settings are not right.
+    /// An address, a network or a setting cannot be parsed.
     pub(crate) fn options(self, settings: &Settings) -> PyResult<SwarmOptions> {
-        let set = settings.swarm().map_err(|error| usage(error.in_full()))?;
-        let address = |text: String| {
-            text.parse::<SocketAddr>().map_err(|_| usage(format!("listen: {text:?} is no ADDRESS:PORT")))
-        };
-        let network =
-            |text: String| text.parse::<Network>().map_err(|error| usage(format!("net: {text:?}: {error}")));
-        Ok(SwarmOptions {
-            listen: self.listen.map(address).transpose()?.unwrap_or(set.listen),
-            net: self.net.map(network).transpose()?.or(set.net),
-            peers: self.peers.unwrap_or(set.peers),
-            trackers: self.trackers.unwrap_or(set.trackers),
-            upload_limit: self.upload_limit.or(set.upload_limit),
-            download_limit: self.download_limit.or(set.download_limit),
-            dht: self.dht.unwrap_or(set.dht),
-            lsd: self.lsd.unwrap_or(set.lsd),
-            web_seeds: self.web_seeds.unwrap_or(set.web_seeds),
-            plain: self.plain.unwrap_or(set.plain),
+        let set = settings.clone();
+        let address =
+            |text: String| text.parse::<Listen>().map_err(|error| usage(format!("listen: {error}")));
+        let rate = |bytes: u64| Rate(bytes.saturating_mul(8));
+        let settings = Settings {
+            listen: self.listen.map(address).transpose()?.or(set.listen),
+            net: self.net.or(set.net),
+            peer: self.peers.unwrap_or(set.peer),
+            tracker: self.trackers.unwrap_or(set.tracker),
+            upload_limit: self.upload_limit.map(rate).or(set.upload_limit),
+            download_limit: self.download_limit.map(rate).or(set.download_limit),
+            dht: self.dht.or(set.dht),
+            lsd: self.lsd.or(set.lsd),
+            plain: self.plain.or(set.plain),
             ..set
-        })
+        };
+        let options = settings.swarm().map_err(|error| usage(error.in_full()))?;
+        Ok(SwarmOptions { web_seeds: self.web_seeds.unwrap_or(options.web_seeds), ..options })
     }
 }

@@ -20,7 +20,7 @@ impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
         let now = self.env.now();
-        // Only who has a piece to give looks at its children: a relay has none, and would touch all of them at each event.
+        // The children are looked at only when there is a piece to give: a relay has none, and would touch all of them at each event.
         while let Some(piece) = self.next_to_give()
             && let Some((stripe, root)) = self.stripe_with_room()
         {

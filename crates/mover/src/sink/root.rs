@@ -271,7 +271,7 @@ impl Directory {
         Ok(failed)
     }
 
-    /// Leaves what has come of unfinished files where the next copy looks for it: in the destination, which is there then.
+    /// Moves the parts of unfinished files into the destination, where the next copy looks for them.
     pub(super) fn leave_unfinished(&self, staging: &Staging) -> Tried {
         staging.forget_root()?;
         let Target::Absent(absent) = &staging.target else { return Ok(()) };
