@@ -14,6 +14,7 @@
 //! | `local` | what users and administrators of this host do with caches |
 //! | `transfer` | brings caches here: grant, admission, move, commit, repair; keeps replicas |
 //! | `directory` | members, what they hold, what names mean, catalogues |
+//! | [`site`] | the certificate authority of a site: keeping it, joining it, renewing by it |
 //! | `links` | one control channel to each other daemon; whom to trust |
 //! | `storage`, `host` | the depot and the audit log; processes, other daemons of this machine, limits |
 //! | [`client`] | how commands and other daemons of this machine speak to a daemon |
@@ -31,6 +32,7 @@ mod local;
 mod model;
 mod policy;
 mod serving;
+pub mod site;
 mod storage;
 mod transfer;
 

@@ -54,6 +54,17 @@ pub struct Revoked {
     pub crl: PathBuf,
 }
 
+/// An invitation is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Invited {
+    /// The host or user that the joining node becomes: `host:NAME` or `user:NAME`.
+    pub identity: String,
+    /// The ticket, a secret: for `tidecast daemon init --join`.
+    pub ticket: String,
+    /// When it expires, seconds since 1970.
+    pub expires: u64,
+}
+
 /// An authority, and what it has issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shown {

@@ -48,6 +48,25 @@ pub struct Done {
     pub seconds: f64,
 }
 
+path_field!(dir, dir_base64, "The directory of its certificate and of what it trusts.");
+
+/// This host has founded a site, or joined one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Initialized {
+    /// The host or user that it is: `host:NAME` or `user:NAME`.
+    pub identity: String,
+    /// Its key.
+    pub node: String,
+    /// The directory of its certificate and of what it trusts.
+    #[serde(flatten, serialize_with = "dir::serialize")]
+    #[schemars(with = "dir::Schema")]
+    pub dir: PathBuf,
+    /// It founded the site, and keeps its certificate authority.
+    pub authority: bool,
+    /// When its certificate expires, seconds since 1970; the daemon renews it before.
+    pub not_after: u64,
+}
+
 /// What became of an administrator's wish at several hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AllRuled {

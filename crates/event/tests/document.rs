@@ -158,6 +158,7 @@ fn answers(out: &mut String) {
     answer("`cache replicate`", event::<cache::Replicated>);
     answer("`cache where`", event::<cache::Holders>);
     answer("`cache history`", event::<cache::History>);
+    answer("`daemon init`", event::<daemon::Initialized>);
     answer("`admin`", event::<daemon::Status>);
     answer("`admin` with `--all` or `--host`", event::<daemon::AllRuled>);
     answer("`admin fsck`", event::<daemon::Checked>);
@@ -165,6 +166,7 @@ fn answers(out: &mut String) {
     answer("`show` of a ticket", event::<show::Ticket>);
     answer("`ca init`", event::<ca::Made>);
     answer("`ca issue`", event::<ca::Issued>);
+    answer("`ca invite`", event::<ca::Invited>);
     answer("`ca revoke`", event::<ca::Revoked>);
     answer("`ca show` of an authority", event::<ca::Shown>);
     answer("`ca show` of this node", event::<ca::Node>);

@@ -6,6 +6,8 @@
 //! durable before it is answered; files appear whole or not at all; a revocation list only ever has a higher number
 //! than those before it.
 
+pub(crate) mod enrolment;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use self::enrolment::Invited;
 use crate::credential::CLOCK_SKEW;
 use crate::{Error, Identity, NodeId, files};
 
@@ -90,6 +93,19 @@ struct State {
     crl: u64,
     /// Certificates that have not run out, by serial number.
     issued: BTreeMap<String, Entry>,
+    /// Invitations that have not expired, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    invitations: BTreeMap<String, Invited>,
+}
+
+impl State {
+    fn add(&mut self, serial: &str, entry: Entry) -> Result<(), Error> {
+        if self.issued.len() >= MAX_ISSUED {
+            return Err(Error::TooMany { what: "certificates", limit: MAX_ISSUED });
+        }
+        self.issued.insert(serial.to_owned(), entry);
+        Ok(())
+    }
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -100,6 +116,9 @@ struct Entry {
     not_after: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revoked: Option<u64>,
+    /// For how long it was issued, seconds: its renewals last as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lifetime: Option<u64>,
 }
 
 impl SiteCa {
@@ -110,6 +129,9 @@ impl SiteCa {
     pub const CERT: &str = "ca.crt";
     /// The revocation list, PEM: what they check.
     pub const CRL: &str = "ca.crl";
+
+    /// What a daemon trusts that has the two files above: TOML.
+    pub const TRUST: (&str, &str) = ("trust.toml", "[[root]]\ncertificate = \"ca.crt\"\ncrl = \"ca.crl\"\n");
 
     /// Makes the authority called `name` in `dir`.
     ///
@@ -129,8 +151,10 @@ impl SiteCa {
         if !files::create(&dir.join(Self::ROOT), pem.as_bytes())? {
             return Err(Error::Ca(format!("{} holds a CA already", dir.display())));
         }
+        let (name, text) = Self::TRUST;
+        files::replace(&dir.join(name), text.as_bytes())?;
         let ca = Self::open(dir)?;
-        ca.change(now, |_| Ok(()))?;
+        ca.change(now, |_| Ok::<_, Error>(()))?;
         Ok(ca)
     }
 
@@ -182,6 +206,18 @@ impl SiteCa {
         lifetime: u64,
         now: u64,
     ) -> Result<Issued, Error> {
+        let (issued, entry) = self.sign(identity, node, lifetime, now)?;
+        self.change(now, |state| state.add(&issued.serial, entry))?;
+        Ok(issued)
+    }
+
+    fn sign(
+        &self,
+        identity: &Identity,
+        node: Option<NodeId>,
+        lifetime: u64,
+        now: u64,
+    ) -> Result<(Issued, Entry), Error> {
         let lifetime = lifetime.min(self.not_after.saturating_sub(now));
         if lifetime == 0 {
             return Err(Error::Ca(
@@ -208,15 +244,14 @@ impl SiteCa {
         };
         let (serial, not_after) = (HEXLOWER.encode(&serial), now + lifetime);
         let node = node.map(|n| n.to_string());
-        let entry = Entry { identity: identity.to_string(), node, not_after, revoked: None };
-        self.change(now, |state| {
-            if state.issued.len() >= MAX_ISSUED {
-                return Err(Error::TooMany { what: "certificates", limit: MAX_ISSUED });
-            }
-            state.issued.insert(serial.clone(), entry);
-            Ok(())
-        })?;
-        Ok(Issued { serial, not_after, pem })
+        let entry = Entry {
+            identity: identity.to_string(),
+            node,
+            not_after,
+            revoked: None,
+            lifetime: Some(lifetime),
+        };
+        Ok((Issued { serial, not_after, pem }, entry))
     }
 
     /// Revokes a certificate by its serial number, or all of an identity; answers their serial numbers.
@@ -247,7 +282,7 @@ impl SiteCa {
     /// # Errors
     /// It cannot be written.
     pub fn renew_crl(&self, now: u64) -> Result<(), Error> {
-        self.change(now, |_| Ok(()))
+        self.change(now, |_| Ok::<_, Error>(()))
     }
 
     /// The certificates that have not run out.
@@ -281,18 +316,23 @@ impl SiteCa {
     }
 
     /// Changes the state under the lock, then writes what is made from it.
-    fn change(&self, now: u64, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+    fn change<E: From<Error>>(
+        &self,
+        now: u64,
+        change: impl FnOnce(&mut State) -> Result<(), E>,
+    ) -> Result<(), E> {
         let _lock = files::lock(&self.dir.join("ca.lock"))?;
         let mut state = self.read()?;
         // RFC 5280, 3.3: a revoked certificate stays in one list beyond its end.
         state.issued.retain(|_, entry| entry.not_after.saturating_add(CRL_LIFETIME) > now);
+        state.invitations.retain(|_, invited| !invited.has_expired(now));
         change(&mut state)?;
         state.crl += 1;
         let list = self.sign_list(&state, now)?;
         let json = serde_json::to_vec_pretty(&state).map_err(|e| self.damaged(&e.to_string()))?;
         files::replace(&self.dir.join(Self::STATE), &json)?;
         files::replace(&self.dir.join(Self::CERT), self.root_pem.as_bytes())?;
-        files::replace(&self.dir.join(Self::CRL), list.as_bytes())
+        Ok(files::replace(&self.dir.join(Self::CRL), list.as_bytes())?)
     }
 
     fn sign_list(&self, state: &State, now: u64) -> Result<String, Error> {

@@ -81,9 +81,9 @@ pub enum Error {
 /// Why a string is not a ticket. The secret is never part of the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    /// It does not start with `tidecast1`.
-    #[error("this is not a ticket: it does not start with \"tidecast1\"")]
-    Prefix,
+    /// It does not start as such a word does.
+    #[error("this is not a ticket: it does not start with \"{0}\"")]
+    Prefix(&'static str),
     /// A character that base32 does not have.
     #[error(
         "the ticket is damaged: it contains a character that no ticket has, at position {0}; copy it again, whole"

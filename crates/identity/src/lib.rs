@@ -15,6 +15,7 @@
 //! authority's state and the SSL root, written atomically, readable by their owner alone. Every
 //! decoder bounds what it reads and refuses what it does not understand.
 
+mod armour;
 mod authority;
 pub mod bytes;
 mod ca;
@@ -24,6 +25,7 @@ pub mod date;
 mod error;
 mod files;
 mod gate;
+mod invitation;
 mod node;
 pub mod ssl_torrent;
 mod ticket;
@@ -33,6 +35,7 @@ mod verifier;
 mod who;
 
 pub use authority::{Authority, TokenInfo};
+pub use ca::enrolment::{EnrolError, Enrolled, root_hash};
 pub use ca::{CERT_LIFETIME, CertInfo, Issued, SiteCa};
 pub use card::{Card, CardError, Holder, MAX_CARD};
 pub use credential::{
@@ -40,8 +43,9 @@ pub use credential::{
     SwarmId,
 };
 pub use error::{Error, Refused, TicketError};
-pub use files::{own_dir, read_private};
+pub use files::{own_dir, read_private, replace as replace_private};
 pub use gate::Gate;
+pub use invitation::Invitation;
 pub use node::{NodeId, NodeKey};
 pub use ticket::{
     Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, MAX_USES, ManifestId, Secret, Terms, Ticket, Token,

@@ -11,14 +11,14 @@
 //! (4, 0: no limit). A ticket without terms is written as version 1, which every Tidecast reads.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
-use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE, HEXLOWER};
+use data_encoding::HEXLOWER;
 use ring::rand::SecureRandom;
 
-use crate::bytes::Reader;
-use crate::{Error, NodeId, SwarmId, TicketError};
+use crate::bytes::{Reader, put_address};
+use crate::{Error, NodeId, SwarmId, TicketError, armour};
 
 const PREFIX: &str = "tidecast1";
 /// Without terms, and with.
@@ -231,29 +231,11 @@ impl Ticket {
         out.extend_from_slice(name.as_bytes());
         let addrs = self.addrs.get(..MAX_ADDRS).unwrap_or(&self.addrs);
         out.push(addrs.len() as u8);
-        for addr in addrs {
-            match addr.ip() {
-                IpAddr::V4(ip) => {
-                    out.push(4);
-                    out.extend_from_slice(&ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    out.push(6);
-                    out.extend_from_slice(&ip.octets());
-                }
-            }
-            out.extend_from_slice(&addr.port().to_be_bytes());
-        }
-        let sum = checksum(&out);
-        out.extend_from_slice(&sum);
+        addrs.iter().for_each(|addr| put_address(&mut out, *addr));
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, TicketError> {
-        let (body, sum) = bytes.split_last_chunk::<4>().ok_or(TicketError::Checksum)?;
-        if checksum(body) != *sum {
-            return Err(TicketError::Checksum);
-        }
+    fn decode(body: &[u8]) -> Result<Self, TicketError> {
         let mut r = Reader::new(body);
         let version = r.u8().ok_or(TicketError::Content("it is empty"))?;
         let [_, with_terms] = VERSIONS;
@@ -297,7 +279,7 @@ impl Ticket {
         if count > MAX_ADDRS {
             return Err(TicketError::Content("too many addresses"));
         }
-        let addrs = (0..count).map(|_| address(r)).collect::<Option<Vec<_>>>();
+        let addrs = (0..count).map(|_| r.address()).collect::<Option<Vec<_>>>();
         let addrs = addrs.ok_or(TicketError::Content("an address is malformed"))?;
         r.end().ok_or(TicketError::Content("bytes left over"))?;
         let name = (!name.is_empty()).then(|| name.to_owned());
@@ -312,15 +294,6 @@ fn terms(r: &mut Reader<'_>, flags: u8) -> Option<Terms> {
     (flags & PRIVATE != 0 && !terms.is_none() && uses <= MAX_USES).then_some(terms)
 }
 
-fn address(r: &mut Reader<'_>) -> Option<SocketAddr> {
-    let ip: IpAddr = match r.u8()? {
-        4 => r.array::<4>()?.into(),
-        6 => r.array::<16>()?.into(),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, r.u16()?))
-}
-
 /// The longest start of `s` that fits `max` bytes.
 fn cut(s: &str, max: usize) -> &str {
     let mut end = s.len().min(max);
@@ -330,16 +303,9 @@ fn cut(s: &str, max: usize) -> &str {
     &s[..end]
 }
 
-fn checksum(body: &[u8]) -> [u8; 4] {
-    let digest = ring::digest::digest(&ring::digest::SHA256, body);
-    let mut sum = [0; 4];
-    sum.iter_mut().zip(digest.as_ref()).for_each(|(s, d)| *s = *d);
-    sum
-}
-
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&self.encode()).to_ascii_lowercase())
+        f.write_str(&armour::write(PREFIX, self.encode()))
     }
 }
 
@@ -347,20 +313,6 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(s: &str) -> Result<Self, TicketError> {
-        // A ticket pasted from a mail may be broken over lines.
-        let text: Vec<u8> =
-            s.bytes().filter(|b| !b.is_ascii_whitespace()).take(MAX_TICKET_CHARS + 1).collect();
-        let (prefix, body) = text.split_at_checked(PREFIX.len()).ok_or(TicketError::Prefix)?;
-        if !prefix.eq_ignore_ascii_case(PREFIX.as_bytes()) {
-            return Err(TicketError::Prefix);
-        }
-        if text.len() > MAX_TICKET_CHARS {
-            return Err(TicketError::TooLong(s.len()));
-        }
-        let bytes = BASE32_NOPAD_NOCASE.decode(body).map_err(|e| match e.kind {
-            data_encoding::DecodeKind::Symbol => TicketError::Character(e.position + PREFIX.len() + 1),
-            _ => TicketError::Checksum,
-        })?;
-        Self::decode(&bytes)
+        Self::decode(&armour::read(PREFIX, s, MAX_TICKET_CHARS)?)
     }
 }

@@ -94,8 +94,8 @@ fn a_ticket_broken_over_lines_is_read() {
 fn each_kind_of_damage_has_its_name() {
     let text = sample().to_string();
     let parse = |s: &str| s.parse::<Ticket>().unwrap_err();
-    assert_eq!(parse(""), TicketError::Prefix);
-    assert_eq!(parse("magnet:?xt=urn"), TicketError::Prefix);
+    assert_eq!(parse(""), TicketError::Prefix("tidecast1"));
+    assert_eq!(parse("magnet:?xt=urn"), TicketError::Prefix("tidecast1"));
     assert_eq!(parse(&text[..text.len() - 8]), TicketError::Checksum);
     assert_eq!(parse("tidecast1"), TicketError::Checksum);
     let odd = format!("{}!{}", &text[..20], &text[21..]);

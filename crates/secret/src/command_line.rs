@@ -217,7 +217,7 @@ fn is_secret_magnet(word: &[u8]) -> bool {
 fn is_ticket(word: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(word) else { return false };
     let text = text.trim_start();
-    let begins = ["tidecast1", "tidegroup1"]
+    let begins = ["tidecast1", "tidecastjoin1", "tidegroup1"]
         .iter()
         .any(|with| text.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with)));
     let is_open = || text.parse::<Ticket>().is_ok_and(|ticket| matches!(ticket.access, Access::Open));

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value};
+use tidecast::daemon::InviteOptions;
 use tidecast::event::ca::{Certificate, Issued, Made, Node, Revoked, Shown};
+use tidecast::settings::{Listen, Text};
 use tidecast_identity::{CERT_LIFETIME, Identity, NodeId, NodeKey, SiteCa, describe};
 use tidecast_text::{Span, count};
 
@@ -61,6 +63,26 @@ enum What {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Invite a node to join the site as a host or a user, once
+    ///
+    /// Prints a ticket, which is a secret, for `tidecast daemon init --join`. Run it on the host that keeps the
+    /// authority (the first that ran `tidecast daemon init`); its daemon must be running when the node joins.
+    Invite {
+        /// host:NAME or user:NAME
+        identity: Identity,
+        /// Accept it for this time only
+        #[arg(long, value_name = "DURATION", default_value = "1h")]
+        expires: Span,
+        /// Lifetime of its certificates, which the node's daemon renews [default: a year]
+        #[arg(long, value_name = "DURATION")]
+        lifetime: Option<Span>,
+        /// Directory of the daemon that keeps the authority [default: as for `tidecast daemon`]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Address and port at which that daemon listens [default: its configuration's, else any, 6980]
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: Option<Listen>,
+    },
     /// Revoke a certificate, or all of an identity; without one, date the list of revoked ones anew
     Revoke {
         /// Where the authority is kept
@@ -81,13 +103,32 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             let ca = SiteCa::init(dir, name, now()).context("no authority was made")?;
             reporter.result(&format!("{} is in {}: guard that directory", ca.name(), dir.display()));
             let (certificate, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
-            reporter.result(&format!("nodes need {} and {}", certificate.display(), crl.display()));
+            let trust = dir.join("trust.toml");
+            reporter.result(&format!(
+                "nodes need {}, {} and {}",
+                trust.display(),
+                certificate.display(),
+                crl.display()
+            ));
             let (name, not_after) = (ca.name().to_owned(), ca.not_after());
             Ok(fields_of(&Made { name, certificate, crl, not_after }))
         }
         What::Issue { dir, identity, node, lifetime, output } => {
             let lifetime = lifetime.map_or(CERT_LIFETIME, |span| span.0.as_secs());
             issue(dir, identity, *node, lifetime, output.as_deref(), reporter)
+        }
+        What::Invite { identity, expires, lifetime, dir, listen } => {
+            let mut table = context.settings.daemon.clone().unwrap_or_default();
+            table.dir = dir.clone().or(table.dir);
+            table.listen = listen.map(Text).or(table.listen);
+            let options = InviteOptions {
+                identity: identity.clone(),
+                table,
+                patience: Some(expires.0.as_secs()),
+                lifetime: lifetime.map(|span| span.0.as_secs()),
+                state_dir: context.state_dir().ok(),
+            };
+            invite(&options, reporter)
         }
         What::Revoke { dir, which } => revoke(dir, which.as_deref(), reporter),
         What::Show { path: Some(path) } if path.is_dir() => show(path, reporter),
@@ -129,6 +170,14 @@ fn issue(
         key: node.is_none(),
         file: output.path().cloned(),
     }))
+}
+
+fn invite(options: &InviteOptions, reporter: &Reporter) -> Outcome {
+    let dir = tidecast::daemon::daemon_dir(&options.table, options.state_dir.as_deref())?;
+    let _acting = tidecast::daemon::service::act_as_owner(&dir)?;
+    let invited = tidecast::daemon::invite(options)?;
+    reporter.result(&invited.ticket);
+    Ok(fields_of(&invited))
 }
 
 /// A new file, readable by its owner alone, whole or not at all.

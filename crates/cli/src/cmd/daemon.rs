@@ -1,5 +1,7 @@
 //! `tidecast daemon`: keeps caches on this host, and replicates them between hosts.
 
+mod init;
+
 use std::path::PathBuf;
 
 use tidecast::Program;
@@ -16,6 +18,11 @@ const AFTER: &str = "\
 Examples:
   # Alone: users of this host keep and share caches
   tidecast daemon
+
+  # Two hosts that share caches, with a certificate authority of their own
+  tidecast daemon init                              # on the first host
+  tidecast ca invite host:node01 > ticket           # on the first host
+  tidecast daemon init --join @ticket               # on node01
 
   # One of a site: believed by its CA, connected to the others
   tidecast daemon --trust /etc/tidecast/trust.toml \\
@@ -45,8 +52,10 @@ cut at any instant. Ctrl-C or SIGTERM ends it in good order.";
 /// Users reach it over a unix socket with `tidecast cache`, HTCondor jobs by `tidecast_plugin`; it knows from the
 /// kernel who asks. Other daemons reach it over mutual TLS, and each decides for itself what it takes.
 #[derive(clap::Args, Debug)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Serve all users of this host, as an ordinary user such as tidecast; default: only if root runs it
     #[arg(long)]
     system: bool,
@@ -89,7 +98,15 @@ pub(crate) struct Args {
     capacity: Option<Size>,
 }
 
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    Init(init::Args),
+}
+
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    if let Some(What::Init(args)) = &args.what {
+        return init::run(args, context, reporter);
+    }
     let host = args.options(context).prepare()?;
     if !host.without().is_empty() {
         reporter.note(&format!("runs without {}", host.without().join(", ")));

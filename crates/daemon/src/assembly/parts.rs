@@ -38,6 +38,7 @@ use crate::model::message::Hello;
 use crate::serving::answers::Answers;
 use crate::serving::leaves::Leaves;
 use crate::serving::seekers::Seekers;
+use crate::site::{Registrar, SiteDir};
 use crate::storage::audit::Audit;
 use crate::storage::host_ad::HostAd;
 use crate::storage::run_mode::RunMode;
@@ -339,6 +340,11 @@ impl Shared {
             admin: app.admin.clone(),
             leaves: Leaves::new(self.store.clone(), self.swarms.clone(), self.limits.clone()),
             seekers: Seekers::default(),
+            registrar: Registrar::new(
+                SiteDir::of(&self.config.dir).ca(),
+                self.directory.key.id(),
+                self.audit.clone(),
+            ),
         }
     }
 

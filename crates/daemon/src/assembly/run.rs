@@ -22,10 +22,11 @@ use crate::http::{Door as ApiDoor, listen, serve};
 use crate::links::addresses;
 use crate::links::certificate::{self, Certificate};
 use crate::links::trust::Trust;
-use crate::links::wire::{PROTOCOL, Tcp};
+use crate::links::wire::{PROTOCOL, Tcp, Wire};
 use crate::model::error::Error;
 use crate::model::message::Hello;
 use crate::model::types::Status;
+use crate::site::{Renewal, SiteDir};
 use crate::storage::audit::Audit;
 use crate::storage::run_mode::RunMode;
 use crate::storage::upload::forget_broken;
@@ -51,7 +52,7 @@ impl Daemon {
         let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
         let (socket, bound) = listen(&config.socket, config.serves)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
-        let (daemon, door, driver) = open(config, port).await?;
+        let (daemon, door, driver, renewal) = open(config, port).await?;
         let mut tasks = JoinSet::new();
         if let Some(listener) = listener {
             let links = daemon.links.clone();
@@ -63,6 +64,7 @@ impl Daemon {
         }
         daemon.serve_users(socket, &mut tasks);
         tasks.spawn(upkeep::keep(daemon.clone(), hangups));
+        tasks.spawn(renewal.keep());
         daemon.keep_up(driver, &mut tasks);
         ready(&daemon.app.admin.status().map_err(|e| Error::Start(e.why))?);
         service::notify("READY=1");
@@ -114,7 +116,7 @@ impl Daemon {
     }
 }
 
-async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driver), Error> {
+async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driver, Renewal), Error> {
     let (key, depot, mode) = {
         let origin = Some(config.name.clone());
         let (dir, limits) = (config.dir.clone(), tidecast_depot::Config { origin, ..config.depot.clone() });
@@ -148,12 +150,14 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
     let audit = Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
     let door = Arc::new(Door::new(&tls, port, PROTOCOL));
     let limits = Arc::new(HostLimits::new(&config));
+    let site = SiteDir::of(&config.dir);
+    let wire: Arc<dyn Wire> = Arc::new(Tcp(tls.clone()));
     let ground = Ground {
         config: Arc::new(config),
         node: tls.id(),
-        swarms: Arc::new(Swarms::new(tls.clone(), door.clone(), limits.throttle.clone())),
-        wire: Arc::new(Tcp(tls)),
-        key,
+        swarms: Arc::new(Swarms::new(tls, door.clone(), limits.throttle.clone())),
+        wire: wire.clone(),
+        key: key.clone(),
         certificate,
         hello,
         trust,
@@ -164,7 +168,8 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
         clock: Clock::system(),
     };
     let (daemon, driver) = Daemon::build(ground, |engine| Arc::new(engine));
-    Ok((Arc::new(daemon), door, driver))
+    let renewal = Renewal { site, key, wire, links: daemon.links.clone() };
+    Ok((Arc::new(daemon), door, driver, renewal))
 }
 
 /// A capacity that is too small for what was made here and is still wanted is not taken at its word.

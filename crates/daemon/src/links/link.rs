@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tidecast_admission::{Cut, DEADLINE, MAX_READ};
 use tidecast_control::Bounds;
 use tidecast_identity::{Identity, NodeId};
@@ -18,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::frame::{self, FrameError};
 use super::refusals;
-use crate::model::message::{Answer, Ask, Head, Hello};
+use crate::model::message::{Answer, Ask, Enrolled, Enrolment, Head, Hello};
 
 /// An answer is waited for so long.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -109,13 +110,22 @@ pub(crate) trait Serve: Send + Sync + 'static {
 
     /// The other end turns this daemon away.
     fn refused(&self, _peer: &Peer, _why: &str) {}
+
+    /// Answers a node that wants a certificate. The bytes are the payload.
+    fn enrol(self: Arc<Self>, _node: NodeId, _addr: SocketAddr, _wish: Enrolment) -> Enrolling {
+        let why = "this daemon keeps no certificate authority".to_owned();
+        Box::pin(std::future::ready((Enrolled::Refused { why }, Bytes::new())))
+    }
 }
 
+/// An answer to a node that wants a certificate.
+pub(crate) type Enrolling = Pin<Box<dyn Future<Output = (Enrolled, Bytes)> + Send>>;
+
 /// Says hello and hears it.
-pub(crate) async fn greet(
+pub(crate) async fn greet<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ours: &Hello,
-) -> Result<Hello, LinkError> {
+) -> Result<T, LinkError> {
     let both = async {
         frame::write(stream, ours, &[]).await?;
         frame::read_within(stream, Bounds { message: MAX_READ, payload: 0 }).await
@@ -248,6 +258,14 @@ pub(crate) async fn refuse(stream: impl AsyncRead + AsyncWrite, why: String) {
     let head = Head::Refused { why };
     let told = frame::write(&mut writer, &head, &[]);
     if matches!(timeout(LAST_WORD, told).await, Ok(Ok(()))) {
+        part(&mut reader, &mut writer).await;
+    }
+}
+
+/// Gives a node what it wanted of the certificate authority.
+pub(crate) async fn answer_enrolment(stream: impl AsyncRead + AsyncWrite, answer: &Enrolled, crl: &[u8]) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    if frame::write(&mut writer, answer, crl).await.is_ok() {
         part(&mut reader, &mut writer).await;
     }
 }

@@ -10,11 +10,11 @@ use tidecast_control::Dialling;
 use tidecast_identity::NodeId;
 use tidecast_net::Visitor;
 
-use super::link::{Link, Peer, Serve, Serving, greet, refuse};
+use super::link::{Link, Peer, Serve, Serving, answer_enrolment, greet, refuse};
 use super::refusals::{Refusals, Whose, who};
 use super::trust::Trust;
 use super::wire::{Handshake, PeerError, Taking, Wire, Wired, unreachable};
-use crate::model::message::{Answer, Ask, Hello};
+use crate::model::message::{Answer, Ask, First, Hello};
 
 /// Channels remembered at most; further ones serve who made them, and nobody else.
 const MOST: usize = 4096;
@@ -195,7 +195,13 @@ impl Links {
         let ours = self.hello();
         let greeted = admitted.run(greet(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
         let met = match greeted {
-            Ok(hello) => self.judge(hello, node, (addr, false)),
+            Ok(First::Hello(hello)) => self.judge(hello, node, (addr, false)),
+            Ok(First::Enrolment(wish)) => {
+                let (answer, crl) = self.serve().enrol(node, addr, wish).await;
+                // It has proven no more than its key: it counts as unproven to its end.
+                let _ = admitted.run(answer_enrolment(stream, &answer, &crl)).await;
+                return;
+            }
             Err(error) => return tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
         };
         match met {

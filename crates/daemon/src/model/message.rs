@@ -43,6 +43,38 @@ pub(crate) struct Hello {
     pub(crate) clock: u64,
 }
 
+/// The first message of a node that connects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum First {
+    /// It wants a certificate, and nothing else.
+    Enrolment(Enrolment),
+    /// It is a daemon.
+    Hello(Hello),
+}
+
+/// What a node wants of the certificate authority that a daemon keeps. It is answered by [`Enrolled`], and the connection ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Enrolment {
+    /// A certificate, by an invitation: a [`tidecast_identity::EnrolRequest`] in base64.
+    Join { request: String },
+    /// A certificate for the identity of the node's present one.
+    Renew,
+    /// The revocation list.
+    List,
+}
+
+/// The answer to an [`Enrolment`]. The payload is the revocation list, PEM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Enrolled {
+    /// PEM; no certificate where the list alone was wanted.
+    Granted { certificate: Option<String>, root: String },
+    /// Written as [`Head::Refused`] is.
+    Refused { why: String },
+}
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

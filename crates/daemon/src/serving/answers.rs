@@ -1,6 +1,7 @@
 //! What other daemons ask, and what this one answers. Each request is judged by itself: for whom the other speaks is proven,
 //! and whether that owner may read the cache is looked up here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,15 +15,16 @@ use crate::config::Config;
 use crate::directory::membership::Membership;
 use crate::directory::names::Signer;
 use crate::host::activity::Activity;
-use crate::links::link::{Link, Peer, Serve, Serving};
+use crate::links::link::{Enrolling, Link, Peer, Serve, Serving};
 use crate::links::peers::Links;
 use crate::local::admin::Admin;
 use crate::model::attributes::Attributes;
-use crate::model::message::{Answer, Ask, Granted, Want};
+use crate::model::message::{Answer, Ask, Enrolment, Granted, Want};
 use crate::model::name::CacheName;
 use crate::model::types::{Limit, Method};
 use crate::policy::ads;
 use crate::policy::requests::reader;
+use crate::site::Registrar;
 use crate::storage::audit::Audit;
 use crate::storage::host_ad::HostAd;
 use crate::storage::run_mode::{Mode, RunMode};
@@ -57,6 +59,7 @@ pub(crate) struct Answers {
     pub(crate) admin: Arc<Admin>,
     pub(crate) leaves: Leaves,
     pub(crate) seekers: Seekers,
+    pub(crate) registrar: Registrar,
 }
 
 impl Serve for Answers {
@@ -84,6 +87,10 @@ impl Serve for Answers {
 
     fn refused(&self, peer: &Peer, why: &str) {
         self.links.refused(peer, why);
+    }
+
+    fn enrol(self: Arc<Self>, node: NodeId, addr: SocketAddr, wish: Enrolment) -> Enrolling {
+        Box::pin(self.registrar.clone().answer(node, addr, wish))
     }
 }
 

@@ -1,12 +1,14 @@
 //! How to keep caches: options, and what the daemon is told of these and of what is usual.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidecast_daemon::api::types::Method;
+use tidecast_daemon::site::SiteDir;
 use tidecast_daemon::{Config, PORT, Serves};
 use tidecast_event::{Context as _, Error};
+use tidecast_identity::Identity;
 
 use super::socket::{host_uid, serves, usual};
 use crate::mount::Program;
@@ -16,7 +18,7 @@ use crate::settings::{Requirements, Table, Text};
 const BUSY: f64 = 0.06;
 /// Bytes of blocks in memory.
 const MEMORY: u64 = 256 << 20;
-const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+pub(super) const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// How to keep caches; the default does so for the user who runs it, or for all users of the host if that is root.
 #[derive(Debug, Clone, Default)]
@@ -42,19 +44,16 @@ fn usual_cores() -> f64 {
 }
 
 pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
-    let table = options.table.clone();
+    let mut table = options.table.clone();
     let serves = serves(table.system);
+    let dir = directory(&table, serves, options.state_dir.as_deref())?;
+    add_site(&mut table, &dir)?;
     let (name, user) = names(table.name, serves)?;
     let listen = table.listen.map(|Text(listen)| {
         SocketAddr::new(listen.ip.unwrap_or(ANY), if listen.port == 0 { PORT } else { listen.port })
     });
     let usual_limits = tidecast_depot::Config::default();
     let size = |bytes: u64| tidecast_depot::Size { bytes, inodes: u64::MAX };
-    let dir = match table.dir {
-        Some(dir) => dir,
-        None if serves == Serves::Everyone => PathBuf::from("/var/lib/tidecast"),
-        None => crate::state::named(options.state_dir.as_deref())?.join("daemon"),
-    };
     Ok(Config {
         socket: options.socket.clone().unwrap_or_else(|| usual(&dir, serves)),
         dir,
@@ -99,8 +98,36 @@ pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
     })
 }
 
+/// Where the daemon keeps everything.
+pub(super) fn directory(table: &Table, serves: Serves, state_dir: Option<&Path>) -> Result<PathBuf, Error> {
+    Ok(match &table.dir {
+        Some(dir) => dir.clone(),
+        None if serves == Serves::Everyone => PathBuf::from("/var/lib/tidecast"),
+        None => crate::state::named(state_dir)?.join("daemon"),
+    })
+}
+
+/// What a host got when it joined a site (`tidecast daemon init`), where the settings do not say otherwise.
+fn add_site(table: &mut Table, dir: &Path) -> Result<(), Error> {
+    if table.trust.is_some() || table.certificate.is_some() {
+        return Ok(());
+    }
+    let site = SiteDir::of(dir);
+    let Some((identity, authority)) =
+        site.joined().context("cannot use the site that this host has joined")?
+    else {
+        return Ok(());
+    };
+    (table.trust, table.certificate) = (Some(site.trust()), Some(site.certificate()));
+    table.peer.extend(authority.map(|addr| addr.to_string()));
+    if let (Identity::Host(host), None) = (identity, &table.name) {
+        table.name = Some(host);
+    }
+    Ok(())
+}
+
 /// What the daemon is called, and whose it is: a user's daemon is USER.HOST.
-fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>), Error> {
+pub(super) fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>), Error> {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let user = match serves {
         Serves::Everyone => None,

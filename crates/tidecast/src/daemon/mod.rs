@@ -5,7 +5,9 @@
 mod config;
 mod confine;
 mod directory;
+mod init;
 mod on_demand;
+pub mod service;
 mod socket;
 
 use std::path::Path;
@@ -18,6 +20,7 @@ use tidecast_event::{Context as _, Error};
 use tokio::sync::watch;
 
 pub use self::config::DaemonOptions;
+pub use self::init::{InitOptions, InviteOptions, daemon_dir, init, invite};
 pub use self::on_demand::OnDemand;
 pub use self::socket::socket;
 use crate::mount::Program;
