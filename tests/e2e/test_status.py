@@ -22,7 +22,7 @@ def test_nothing_runs(tide, tmp_path):
     before = mounted in MOUNTS.read_text()
     status = tide("status")
     others = before or mounted in MOUNTS.read_text() or os.path.exists(f"/run/user/{os.getuid()}/tidecast")
-    assert others or "nothing is mounted" in status.out, status.story()
+    assert others or "no mount, and no running get" in status.out, status.story()
 
 
 def test_a_share_and_a_get_are_shown_with_their_peers_and_troubles(tide, port, tmp_path):

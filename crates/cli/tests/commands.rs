@@ -137,7 +137,7 @@ fn publish_show_verify() {
         assert_eq!(shown["name"], "data");
         assert_eq!(shown["hash_v2"].is_string(), format != "v1");
         let good = done(tidecast(dir.path(), &["verify", "m.torrent", "data"]));
-        assert!(good.contains("is what the manifest says"), "{good}");
+        assert!(good.contains("matches the manifest"), "{good}");
     }
 }
 
