@@ -12,7 +12,7 @@ use crate::rounded;
 /// An event of `bcast`.
 pub type Event = crate::Event<Started, Done, News>;
 
-path_field!(source, source_base64, "What is broadcast.");
+path_field!(source, source_base64, "The file or directory that is broadcast.");
 path_field!(torrent, torrent_base64, "The metainfo file by which any client can join.");
 
 /// The broadcast begins.
@@ -20,7 +20,7 @@ path_field!(torrent, torrent_base64, "The metainfo file by which any client can 
 pub struct Started {
     /// The command: `bcast`.
     pub command: &'static str,
-    /// What is broadcast.
+    /// The file or directory that is broadcast.
     #[serde(flatten, serialize_with = "source::serialize")]
     #[schemars(with = "source::Schema")]
     pub source: PathBuf,

@@ -70,7 +70,7 @@ pub struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub listen: Option<Vec<SocketAddr>>,
-    /// What is broadcast.
+    /// The file or directory that is broadcast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The path of the copy on each host.

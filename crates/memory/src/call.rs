@@ -106,8 +106,8 @@ impl Call {
             Some(What::Unfit(why)) => Err(format!("the root, rank {root}, cannot send: {why}")),
             Some(What::Want { .. }) => Err(format!("rank {root} is the root, but called as a receiver")),
             None => {
-                let why = lost.get(&root).copied().unwrap_or("there is no such rank");
-                Err(format!("the root, rank {root}, is lost: {why}"))
+                let why = lost.get(&root).copied().unwrap_or("unknown rank");
+                Err(format!("the root, rank {root}, was removed from the group: {why}"))
             }
         }
     }
@@ -237,7 +237,7 @@ impl Running {
 
     pub(crate) fn lost(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
         if rank == self.root {
-            let why = format!("the root, rank {rank}, is lost: {why}");
+            let why = format!("the root, rank {rank}, was removed from the group: {why}");
             if self.ticketed {
                 // Leaders may still complete among themselves; the broadcast tells them if they cannot.
                 self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));

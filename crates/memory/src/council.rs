@@ -70,7 +70,7 @@ impl Council {
             return Err(format!("rank 0 opened a group of {size}, this rank a group of {}", hello.size));
         }
         let Some(member) = self.members.get_mut(rank as usize) else {
-            return Err(format!("there is no rank {rank} in a group of {size}"));
+            return Err(format!("a group of {size} has no rank {rank}"));
         };
         match &member.standing {
             Standing::Awaited => {}

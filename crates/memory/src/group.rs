@@ -79,7 +79,7 @@ impl Group {
         let Options { rank, size, .. } = *options;
         if rank >= size || size > MAX_SIZE {
             return Err(Error::Usage(format!(
-                "there is no rank {rank} in a group of {size} (at most {MAX_SIZE})"
+                "a group of {size} has no rank {rank} (at most {MAX_SIZE} ranks)"
             )));
         }
         let until = Instant::now() + options.patience;
@@ -162,7 +162,7 @@ impl Group {
 
     fn right(&self, root: u32, sends: bool) -> Result<(), Error> {
         if root >= self.size {
-            return Err(Error::Usage(format!("there is no rank {root} in a group of {}", self.size)));
+            return Err(Error::Usage(format!("a group of {} has no rank {root}", self.size)));
         }
         if sends != (root == self.rank) {
             return Err(Error::Usage("the root must send, all other ranks must receive".into()));

@@ -60,7 +60,7 @@ fn of_pair(pair: &Pair) -> String {
 
 fn summary(done: &Done) -> Vec<String> {
     let (dry, seconds) = (done.dry_run, done.transfer_seconds.max(1e-3));
-    let would = if dry { "would be copied" } else { "copied" };
+    let would = if dry { "to be copied" } else { "copied" };
     let mut first = format!("{} {would}, {}", count(done.files_copied, "file"), Size(done.bytes_copied));
     if !dry {
         let rate = bytes_per_second(done.bytes_copied as f64 / seconds);
