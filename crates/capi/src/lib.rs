@@ -116,7 +116,8 @@ pub unsafe extern "C" fn tidecast_open(
         if group.is_null() {
             return Err(usage("the pointer for the group is NULL"));
         }
-        // SAFETY: not NULL, and writable for the caller. Written first, so that closing the group after an error is harmless.
+        // SAFETY: not NULL, and writable for the caller. Written first, so that closing the group after an error is
+        // harmless.
         unsafe { group.write(std::ptr::null_mut()) };
         if flags & !PLAIN != 0 {
             return Err(usage("unknown flags"));
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn tidecast_open(
 /// `group` is NULL or of `tidecast_open` and not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidecast_address(group: *const TidecastGroup) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's obligation.
     match unsafe { group.as_ref() } {
         Some(group) => group.address.as_ptr(),
         None => std::ptr::null(),
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn tidecast_address(group: *const TidecastGroup) -> *const
 /// See the header.
 ///
 /// # Safety
-/// `group` is NULL or of `tidecast_open` and not closed; `buffer` has `length` bytes that nobody else touches during
+/// `group` is NULL or of `tidecast_open` and not closed; `buffer` has `length` bytes that no other thread accesses during
 /// the call, to read at the root and to write elsewhere; `missed` is NULL or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidecast_bcast(
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn tidecast_bcast(
 ) -> c_int {
     guarded(|| {
         MISSED.with_borrow_mut(Vec::clear);
-        // SAFETY: the caller's promise. Shared, since other threads may wait for their turn.
+        // SAFETY: the caller's obligation. Shared, since other threads may wait for their turn.
         let group = unsafe { group.as_ref() }.ok_or_else(|| usage("the group is NULL"))?;
         let buffer = buffer.cast::<u8>();
         if (buffer.is_null() && length > 0) || isize::try_from(length).is_err() {
@@ -172,14 +173,14 @@ pub unsafe extern "C" fn tidecast_bcast(
         // Even the pointer of an empty slice must not be NULL.
         let start = if length == 0 { std::ptr::NonNull::dangling().as_ptr() } else { buffer };
         let buffer = if root == group.group.rank() {
-            // SAFETY: not NULL, `length` bytes to read, by the caller's promise.
+            // SAFETY: not NULL, `length` bytes to read, by the caller's obligation.
             Buffer::Send(unsafe { std::slice::from_raw_parts(start, length) })
         } else {
-            // SAFETY: not NULL, `length` bytes to write that nobody else touches, by the caller's promise.
+            // SAFETY: not NULL, `length` bytes to write that no other thread accesses, by the caller's obligation.
             Buffer::Receive(unsafe { std::slice::from_raw_parts_mut(start, length) })
         };
         let who = group.group.bcast(buffer, root, time(timeout)?)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's obligation.
         if let Some(missed) = unsafe { missed.as_mut() } {
             *missed = who.len();
         }
@@ -216,7 +217,7 @@ pub unsafe extern "C" fn tidecast_abstain(
     timeout: f64,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's obligation.
         let (group, why) = unsafe { (group.as_ref(), text(why, "reason")?) };
         let group = group.ok_or_else(|| usage("the group is NULL"))?;
         group.group.abstain(root, why, time(timeout)?)
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn tidecast_abstain(
 pub unsafe extern "C" fn tidecast_close(group: *mut TidecastGroup) {
     if !group.is_null() {
         guarded(|| {
-            // SAFETY: made by `Box::into_raw` in `tidecast_open`, and given back once, by the caller's promise.
+            // SAFETY: made by `Box::into_raw` in `tidecast_open`, and given back once, by the caller's obligation.
             drop(unsafe { Box::from_raw(group) });
             Ok(())
         });

@@ -1,7 +1,7 @@
 //! SIGPIPE: it kills a C program by default, but the end of a peer must not end the program.
 //!
-//! The signal is sent to the thread that writes. So it is blocked while a thread is in this library, and in the threads that
-//! are started meanwhile, which inherit the mask. The program's own handling elsewhere is not changed.
+//! The signal is sent to the thread that writes. So it is blocked while a thread is in this library, and in the threads
+//! that are started meanwhile, which inherit the mask. The program's own handling elsewhere is not changed.
 
 use std::mem::MaybeUninit;
 use std::ptr;

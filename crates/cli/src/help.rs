@@ -1,5 +1,5 @@
-//! `-h` and `-V` among other short flags. clap answers them wherever they are and ends with exit code 0, so `-avh`, as rsync
-//! users write it, would print the help and report success without copying anything.
+//! `-h` and `-V` among other short flags. clap answers them wherever they are and ends with exit code 0, so `-avh`, as
+//! rsync users write it, would print the help and report success without copying anything.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! The files that commands write: `-o FILE`, `--plot FILE` and the like.
 //!
-//! `-` is standard output, and so is a path that leads there (`/dev/stdout`): the lines for people then go to standard error.
-//! [`tidecast_paths::output`] handles all other paths, and decides which existing files are replaced.
+//! `-` is standard output, and so is a path that leads there (`/dev/stdout`): the lines for people then go to standard
+//! error. [`tidecast_paths::output`] handles all other paths, and decides which existing files are replaced.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

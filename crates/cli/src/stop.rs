@@ -28,8 +28,9 @@ pub(crate) fn hangups() -> Result<watch::Receiver<u64>> {
     Ok(receiver)
 }
 
-/// Blocks SIGXFSZ, so that a write beyond the limit on file sizes (`ulimit -f`, as batch systems set it) fails with an error
-/// that names the file instead of killing the program. All threads inherit this; programs that are started do not.
+/// Blocks SIGXFSZ, so that a write beyond the limit on file sizes (`ulimit -f`, as batch systems set it) fails with an
+/// error that names the file instead of killing the program. All threads inherit this; programs that are started do
+/// not.
 pub(crate) fn outlive_file_size_limit() {
     let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
     debug_assert!(blocked.is_ok());

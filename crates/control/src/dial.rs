@@ -1,5 +1,5 @@
-//! Connects to the addresses of one node, each started shortly after the one before (RFC 8305), so that an unreachable address
-//! costs only this delay.
+//! Connects to the addresses of one node, each started shortly after the one before (RFC 8305), so that an unreachable
+//! address costs only this delay.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,8 +28,8 @@ where
         Self { waiting: addresses.into_iter(), under_way: JoinSet::new(), dial }
     }
 
-    /// The result of the next attempt to end; `None` when all have ended. The next attempt starts after each `pause`, and as
-    /// soon as one has ended. Dropping this aborts all attempts.
+    /// The result of the next attempt to end; `None` when all have ended. The next attempt starts after each `pause`,
+    /// and as soon as one has ended. Dropping this aborts all attempts.
     pub async fn next<P: Future<Output = ()>>(
         &mut self,
         mut pause: impl FnMut() -> P,

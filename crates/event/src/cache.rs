@@ -71,7 +71,8 @@ pub enum Method {
     Swarm,
     /// From the parent or the origin only.
     Direct,
-    /// Hard links from another daemon of the same user on the same machine; no data is sent. Not an option of caches or hosts.
+    /// Hard links from another daemon of the same user on the same machine; no data is sent. Not an option of caches or
+    /// hosts.
     Link,
 }
 

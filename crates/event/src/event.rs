@@ -7,7 +7,8 @@ use crate::{Error, Phase, Progress, Resumed, Warning, round};
 
 /// An event of an operation that begins with `S` and results in `D`; `N` are the events that only this operation has.
 ///
-/// Serialized, it is a JSON object whose field `event` is the name of the variant; of [`News`](Event::News), that of the news.
+/// Serialized, it is a JSON object whose field `event` is the name of the variant; of [`News`](Event::News), that of
+/// the news.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -44,8 +45,8 @@ pub enum NoNews {}
 pub struct Failed {
     /// The exit code: 1, 2 or 3.
     pub code: u8,
-    /// Its name: `fault` (the data, the peer or the host), `usage` (the command line or the configuration) or `cut off` (timed
-    /// out or stopped).
+    /// Its name: `fault` (the data, the peer or the host), `usage` (the command line or the configuration) or `cut off`
+    /// (timed out or stopped).
     pub kind: &'static str,
     /// What failed, on which object, and what to do.
     pub message: String,

@@ -1,8 +1,8 @@
 //! Events of operations: their progress, results and errors.
 //!
-//! Each operation has one [`Event`] type: its first event, its result, and the events that all operations share. Serialized,
-//! an event is the line that the program prints with `--json`; `docs/events.md` is generated from these types. An operation
-//! that fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
+//! Each operation has one [`Event`] type: its first event, its result, and the events that all operations share.
+//! Serialized, an event is the line that the program prints with `--json`; `docs/events.md` is generated from these
+//! types. An operation that fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
 //!
 //! Pure: types, and their texts for people (`lines`, `line`). Rust fields that JSON lines do not have are marked as such.
 

@@ -57,8 +57,8 @@ pub(crate) fn if_any<F: PathField, S: serde::Serializer>(
     }
 }
 
-/// Makes a module `$key` whose `serialize` writes a path as the fields `$key` and `$beside`, which has the bytes: in Base64,
-/// or encoded by `$bytes`.
+/// Makes a module `$key` whose `serialize` writes a path as the fields `$key` and `$beside`, which has the bytes: in
+/// Base64, or encoded by `$bytes`.
 macro_rules! path_field {
     ($key:ident, $base64:ident, $doc:literal) => {
         path_field!($key, $base64, $doc, |path| $crate::Text::of(path).base64, "Base64");

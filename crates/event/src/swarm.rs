@@ -28,8 +28,8 @@ pub struct Started {
     #[serde(flatten, serialize_with = "crate::path::if_any::<manifest::Field, _>")]
     #[schemars(with = "Option<manifest::Schema>")]
     pub manifest: Option<PathBuf>,
-    /// Any peer with the manifest may join, nothing is encrypted, and the user has not allowed that by `--plain`. Not in JSON
-    /// lines.
+    /// Any peer with the manifest may join, nothing is encrypted, and the user has not allowed that by `--plain`. Not
+    /// in JSON lines.
     #[serde(skip)]
     pub open: bool,
 }

@@ -108,8 +108,8 @@ pub struct Options {
 pub const MANIFEST_LIMIT: usize = 1 << 20;
 
 impl Options {
-    /// Options to copy `source` to the absolute path `dest` on each of these hosts. Workers are started by srun in a Slurm job,
-    /// else by ssh; each host runs `tidecast` from its PATH.
+    /// Options to copy `source` to the absolute path `dest` on each of these hosts. Workers are started by srun in a
+    /// Slurm job, else by ssh; each host runs `tidecast` from its PATH.
     pub fn new(source: impl Into<PathBuf>, dest: impl Into<PathBuf>, hosts: Vec<Host>) -> Self {
         Self {
             source: source.into(),

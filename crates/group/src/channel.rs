@@ -305,9 +305,9 @@ async fn first<M: DeserializeOwned>(
     Ok((stream, caller, first))
 }
 
-/// Carries messages both ways until the connection ends, `hear` returns false, or `queue` ends; sends `alive`, if given, as a
-/// keep-alive. Messages that the other end has already sent are still received, for [`LAST`] at most: they count, and closing
-/// the socket while data arrives would reset the connection and lose our own last messages.
+/// Carries messages both ways until the connection ends, `hear` returns false, or `queue` ends; sends `alive`, if
+/// given, as a keep-alive. Messages that the other end has already sent are still received, for [`LAST`] at most: they
+/// count, and closing the socket while data arrives would reset the connection and lose our own last messages.
 ///
 /// # Errors
 /// Why the connection ended, if not by this end.

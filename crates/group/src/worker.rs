@@ -1,7 +1,7 @@
 //! A worker: one host's part in a broadcast, from the ticket to the last message.
 //!
-//! It runs as long as its coordinator sends messages. If the coordinator is lost after the start, the members continue among
-//! themselves: a worker stays while data moves, and leaves when it does not.
+//! It runs as long as its coordinator sends messages. If the coordinator is lost after the start, the members continue
+//! among themselves: a worker stays while data moves, and leaves when it does not.
 
 mod errands;
 mod older;

@@ -1,8 +1,8 @@
 //! A clock for deadlines of other members: it neither jumps forward nor goes back.
 //!
-//! The caller's clock may do both. It is the wall clock, which NTP and administrators set. And a process that was stopped, or
-//! waited for a processor, has missed some time: messages of others from that time are still unread, so it must not count
-//! against their deadlines (Lifeguard's local health, in its simplest form).
+//! The caller's clock may do both. It is the wall clock, which NTP and administrators set. And a process that was
+//! stopped, or waited for a processor, has missed some time: messages of others from that time are still unread, so it
+//! must not count against their deadlines (Lifeguard's local health, in its simplest form).
 
 /// The part of a delay that counts, milliseconds: ticks are late on a loaded machine, which must detect failures too. It is
 /// less than the timeout of an answer.

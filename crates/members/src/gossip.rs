@@ -294,8 +294,8 @@ impl<K: Keys> Gossip<K> {
         Some(out)
     }
 
-    /// Whether `from` declares a member dead that was not suspected: then the member is asked first. Either it has left, and
-    /// `from` passes that on; or `from` was disconnected, and its list has members as dead that are alive.
+    /// Whether `from` declares a member dead that was not suspected: then the member is asked first. Either it has
+    /// left, and `from` passes that on; or `from` was disconnected, and its list has members as dead that are alive.
     fn doubts(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
         let node = said.id().node();
         let known = self.known(node).filter(|known| known.state() == State::Alive);

@@ -7,14 +7,14 @@
 //! can run thousands of instances. `gossip.rs` has the parts that foca leaves to its user.
 //!
 //! **Records** ([`Record`]) list the holders of a cache and the meaning of a name. They are signed, have a sequence number
-//! and expire, so a member that keeps or passes them on can neither forge nor revive them. At worst it hides some, and so
-//! several members are asked. Each record is kept by the `copies` members that rendezvous hashing selects (`rank.rs`); there
-//! is no ring to repair, and the copies are not concentrated in one rack. The signer announces a record in batches until
-//! it is confirmed, again before it expires, and to newly selected members. So keepers hand nothing over to each other, and
-//! a record that is no longer announced expires. Records that must outlive their origin (names) are *carried* by the
-//! holders of the cache. Of two records the one with the higher sequence wins, also when a partition heals. A withdrawal
-//! is a record too, and lasts as long as the record that it cancels could have. In a partitioned site each part keeps and
-//! finds the records of its own members.
+//! and expire, so a member that keeps or passes them on can neither forge nor revive them. At worst it hides some, and
+//! so several members are asked. Each record is kept by the `copies` members that rendezvous hashing selects
+//! (`rank.rs`); there is no ring to repair, and the copies are not concentrated in one rack. The signer announces a
+//! record in batches until it is confirmed, again before it expires, and to newly selected members. So keepers hand
+//! nothing over to each other, and a record that is no longer announced expires. Records that must outlive their origin
+//! (names) are *carried* by the holders of the cache. Of two records the one with the higher sequence wins, also when a
+//! partition heals. A withdrawal is a record too, and lasts as long as the record that it cancels could have. In a
+//! partitioned site each part keeps and finds the records of its own members.
 //!
 //! **Hostile members**: keys cost nothing, but a daemon passes on frames of nodes with a valid card only. Such a node can
 //! call others suspect or dead, which these refute (each description is signed by its member, so it cannot speak for

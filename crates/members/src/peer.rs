@@ -1,8 +1,8 @@
 //! A member's description of itself: addresses, incarnation, card.
 //!
-//! The description is signed by the member's own key. Other members pass it on by gossip. They can only declare it suspect or
-//! down: they cannot change its addresses, or raise its incarnation and so silence it. Data that a newer program adds follows
-//! with its length, and is signed and passed on like the rest.
+//! The description is signed by the member's own key. Other members pass it on by gossip. They can only declare it
+//! suspect or down: they cannot change its addresses, or raise its incarnation and so silence it. Data that a newer
+//! program adds follows with its length, and is signed and passed on like the rest.
 
 use std::fmt;
 use std::net::SocketAddr;

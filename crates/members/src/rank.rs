@@ -1,8 +1,8 @@
 //! Rendezvous hashing (Thaler and Ravishankar, 1998) selects the members that keep the records of a key.
 //!
-//! Every member has a score for every key, and the members with the highest scores keep it. Members with the same list agree
-//! without communication. When a member joins or leaves, only the records that it keeps move. The k copies of a key are on
-//! unrelated members.
+//! Every member has a score for every key, and the members with the highest scores keep it. Members with the same list
+//! agree without communication. When a member joins or leaves, only the records that it keeps move. The k copies of a
+//! key are on unrelated members.
 
 use tidecast_identity::NodeId;
 

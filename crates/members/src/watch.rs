@@ -1,9 +1,9 @@
 //! Tracks when members were last heard, and asks members directly whether they live.
 //!
 //! SWIM probes one member a second. That detects one death soon, but the last of many late (the coupon collector's
-//! problem). So whenever there is a hint, the members that it concerns are asked at once: a channel ended; a probe failed, so
-//! others may be dead too; or a member is declared dead that was not suspected. A hint alone has no effect: a daemon that was
-//! restarted, or is alive after all, answers. Any frame of a member is an answer.
+//! problem). So whenever there is a hint, the members that it concerns are asked at once: a channel ended; a probe
+//! failed, so others may be dead too; or a member is declared dead that was not suspected. A hint alone has no effect:
+//! a daemon that was restarted, or is alive after all, answers. Any frame of a member is an answer.
 
 use std::collections::BTreeMap;
 

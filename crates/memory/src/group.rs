@@ -133,15 +133,15 @@ impl Group {
         &self.address
     }
 
-    /// Copies the root's buffer to the buffers of all ranks, which have the same length. `patience`: how long ranks wait for
-    /// each other to call; the transfer itself has no limit, but fails if no data moves for a minute.
+    /// Copies the root's buffer to the buffers of all ranks, which have the same length. `patience`: how long ranks
+    /// wait for each other to call; the transfer itself has no limit, but fails if no data moves for a minute.
     ///
-    /// Returns at the root the ranks without the data, elsewhere nothing. A small buffer (all copies together at most 4 MiB)
-    /// has then been sent, but not received, as with MPI.
+    /// Returns at the root the ranks without the data, elsewhere nothing. A small buffer (all copies together at most 4
+    /// MiB) has then been sent, but not received, as with MPI.
     ///
     /// # Errors
-    /// This rank did not receive the data, or as root could not send it. After [`Error::Failed`] the contents of a receiving
-    /// buffer are undefined, and the group is still usable.
+    /// This rank did not receive the data, or as root could not send it. After [`Error::Failed`] the contents of a
+    /// receiving buffer are undefined, and the group is still usable.
     pub fn bcast(&self, buffer: Buffer<'_>, root: u32, patience: Duration) -> Result<Vec<u32>, Error> {
         self.right(root, matches!(buffer, Buffer::Send(_)))?;
         self.call(root, patience, |which, session, common, runtime| {
@@ -149,7 +149,8 @@ impl Group {
         })
     }
 
-    /// Called instead of [`Group::bcast`] if this rank cannot join the call, for this reason: the others do not wait for it.
+    /// Called instead of [`Group::bcast`] if this rank cannot join the call, for this reason: the others do not wait
+    /// for it.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::Lost`].

@@ -6,10 +6,10 @@
 //!     └────▶ a broadcast of crate `group` ──▶ leader of each other host ──▶ shared memory ──▶ its ranks
 //! ```
 //!
-//! Ranks share a host if they see each other's directories in `/dev/shm` (and run on the same kernel, as the same user),
-//! whatever their host names are. Data crosses the network once per host. Small buffers are sent with the messages of
-//! the hub. On a single host only a ring of 32 MiB is in shared memory. Between hosts shared memory holds one copy per host,
-//! never on disk: this costs one memcpy more than receiving into the buffer directly.
+//! Ranks share a host if they see each other's directories in `/dev/shm` (and run on the same kernel, as the same
+//! user), whatever their host names are. Data crosses the network once per host. Small buffers are sent with the
+//! messages of the hub. On a single host only a ring of 32 MiB is in shared memory. Between hosts shared memory holds
+//! one copy per host, never on disk: this costs one memcpy more than receiving into the buffer directly.
 //!
 //! | module | contents |
 //! |---|---|

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Displays a name with control characters, invalid UTF-8 and characters that reorder text written as escapes.
 ///
-/// A printable name is unchanged. Other bytes are `\n`, `\t`, `\r`, `\xHH` or `\u{H}`. A backslash of the name is not doubled:
-/// the result is for people, and cannot be parsed back.
+/// A printable name is unchanged. Other bytes are `\n`, `\t`, `\r`, `\xHH` or `\u{H}`. A backslash of the name is not
+/// doubled: the result is for people, and cannot be parsed back.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(&'a [u8]);
 

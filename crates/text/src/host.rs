@@ -1,7 +1,7 @@
 //! Names and addresses of hosts, as people, configuration files and schedulers write them.
 //!
-//! A [`Host`] cannot be mistaken for an option of `ssh`, for a shell word, or for a path. So all code that starts a program on
-//! a host takes a [`Host`], never text.
+//! A [`Host`] cannot be mistaken for an option of `ssh`, for a shell word, or for a path. So all code that starts a
+//! program on a host takes a [`Host`], never text.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -174,7 +174,8 @@ fn check_name(name: &str) -> Result<(), HostError> {
 }
 
 fn check_user(user: &str) -> Result<(), HostError> {
-    // `@`, `%` and `\` occur in user names of proxies and domains. ssh splits at the last `@`, and rejects a `\` at the end.
+    // `@`, `%` and `\` occur in user names of proxies and domains. ssh splits at the last `@`, and rejects a `\` at the
+    // end.
     check(user, MAX_USER, &['-', '\\'], "._-+@%=\\")?;
     if user.ends_with('\\') { Err(HostError::Character(user.into(), '\\')) } else { Ok(()) }
 }

@@ -89,7 +89,8 @@ pub fn items(list: &str) -> Result<Vec<String>, ListError> {
     if all.is_empty() { Err(ListError::Empty) } else { Ok(all) }
 }
 
-/// The items of a list, each with the operator before it. An operator may begin the list, for callers that have items before.
+/// The items of a list, each with the operator before it. An operator may begin the list, for callers that have items
+/// before.
 ///
 /// # Errors
 /// Brackets that do not match, or two operators without an item between them.

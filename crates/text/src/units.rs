@@ -1,8 +1,8 @@
 //! Sizes, rates and durations as people write them: `10MB`, `1GiB`, `10gbit`, `125MB/s`, `30s`, `1h30m`.
 //!
-//! Flags, environment variables, configuration files, topologies and faults of the simulator all use this parser, so that one
-//! spelling has one meaning. Invariants: integer arithmetic only, so that results are exact; nothing overflows; a spelling
-//! with two common meanings (`10M`, `10mb/s`) is rejected, and the error names both.
+//! Flags, environment variables, configuration files, topologies and faults of the simulator all use this parser, so
+//! that one spelling has one meaning. Invariants: integer arithmetic only, so that results are exact; nothing
+//! overflows; a spelling with two common meanings (`10M`, `10mb/s`) is rejected, and the error names both.
 
 use std::time::Duration;
 
@@ -131,8 +131,8 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 
 /// Bits per second of `10gbit`, `2.5Gbps`, `10Gb/s`, `100 Mbits/sec`, `125MB/s`, `119MiB/s`.
 ///
-/// `bit` and `bps` are bits, `B` is bytes, `b` is bits after a capital. `b` after a small letter (`10mb/s`) and a missing unit
-/// (`10m`) are ambiguous: iperf reads them as bits, rsync as bytes; so is `GBPS`.
+/// `bit` and `bps` are bits, `B` is bytes, `b` is bits after a capital. `b` after a small letter (`10mb/s`) and a
+/// missing unit (`10m`) are ambiguous: iperf reads them as bits, rsync as bytes; so is `GBPS`.
 ///
 /// # Errors
 /// See [`UnitError`].
@@ -186,8 +186,8 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     if !unit.is_empty() && prefix(unit).is_some() { Err(both(unit)) } else { Err(bad()) }
 }
 
-/// A duration: `30s`, `1.5m`, `1h30m`, `1h 30min`, or seconds without a unit; also `D-HH:MM:SS` and `HH:MM:SS`, as schedulers
-/// write limits.
+/// A duration: `30s`, `1.5m`, `1h30m`, `1h 30min`, or seconds without a unit; also `D-HH:MM:SS` and `HH:MM:SS`, as
+/// schedulers write limits.
 ///
 /// # Errors
 /// See [`UnitError`].

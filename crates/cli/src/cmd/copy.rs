@@ -68,9 +68,9 @@ pub(crate) struct Args {
     /// Sync data to disk when the copy ends (end), before each file gets its name (each), or never
     #[arg(long, value_name = "WHEN", default_value = "end", value_parser = ["end", "each", "never"])]
     fsync: String,
-    /// Copy into shared memory, at most SIZE of it, for a program that reads events from standard output: one JSON object per
-    /// line, of which `file` has number, path, and `at`, the path in shared memory. The program writes `release NUMBER` when
-    /// it no longer needs a file [default SIZE: 1GiB, or a quarter of the free memory]
+    /// Copy into shared memory, at most SIZE of it, for a program that reads events from standard output: one JSON
+    /// object per line, of which `file` has number, path, and `at`, the path in shared memory. The program writes
+    /// `release NUMBER` when it no longer needs a file [default SIZE: 1GiB, or a quarter of the free memory]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "auto", conflicts_with_all = ["delete", "checksum", "update", "dry_run", "resume", "fsync", "itemize-changes"])]
     to_memory: Option<memory::Budget>,
     /// With --to-memory: report each part of a file as it arrives (`block`: number, offset, bytes); the program releases it

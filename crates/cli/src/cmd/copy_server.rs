@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// Serve as root: a client with the writing key can change every file below the directory
     #[arg(long)]
     as_root: bool,
-    /// Keep set-id bits, capabilities, access lists, devices and owners that clients send: if root runs the server, a client
-    /// with the writing key can become root
+    /// Keep set-id bits, capabilities, access lists, devices and owners that clients send: if root runs the server, a
+    /// client with the writing key can become root
     #[arg(long)]
     trust_metadata: bool,
     /// Run on these cores: 0-3,8, node:N (a NUMA node), card:NAME (the cores next to a network card)

@@ -23,8 +23,8 @@ pub(crate) struct Describe {
     /// Set the piece size, a power of two from 16KiB [default: by total size and file sizes]
     #[arg(long, value_name = "S")]
     pub(crate) piece_size: Option<Size>,
-    /// Skip files that match: a name at any depth, or a path if GLOB has a '/'; directories only if GLOB ends in '/'; may be
-    /// repeated
+    /// Skip files that match: a name at any depth, or a path if GLOB has a '/'; directories only if GLOB ends in '/';
+    /// may be repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
     /// Record PATH as the place that the tree was built for, where `run` mounts it [default: its own path, if a program in

@@ -73,8 +73,8 @@ pub(crate) struct Args {
     /// Give up if the download is not complete after so long (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// Sync to disk in batches, so that a power failure loses a second of work (batched), or not at all, for RAM and scratch
-    /// (none) [default: batched]
+    /// Sync to disk in batches, so that a power failure loses a second of work (batched), or not at all, for RAM and
+    /// scratch (none) [default: batched]
     #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: Option<String>,
     /// Replace existing files that tidecast did not deliver, or that were changed since

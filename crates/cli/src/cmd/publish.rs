@@ -31,8 +31,8 @@ Examples:
 pub(crate) struct Args {
     /// File or directory to publish
     path: PathBuf,
-    /// Write the manifest to FILE, also through a link or into a pipe or device; - is standard output [default: NAME.torrent
-    /// in this directory]
+    /// Write the manifest to FILE, also through a link or into a pipe or device; - is standard output [default:
+    /// NAME.torrent in this directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

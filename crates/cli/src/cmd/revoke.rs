@@ -15,8 +15,8 @@ use tidecast_secret::TICKET;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast revoke @ticket")]
 pub(crate) struct Args {
-    /// The ticket, or its number (16 hexadecimal digits); @FILE reads the ticket from a file, - from standard input [default:
-    /// $TIDECAST_TICKET]
+    /// The ticket, or its number (16 hexadecimal digits); @FILE reads the ticket from a file, - from standard input
+    /// [default: $TIDECAST_TICKET]
     ticket: Option<String>,
 }
 

@@ -31,7 +31,8 @@ pub(crate) struct Args {
     /// Manifest (.torrent) and the path of the published file or directory; with --data, manifests only
     #[arg(value_name = "MANIFEST", required = true)]
     paths: Vec<PathBuf>,
-    /// Find the data of each manifest in DIR, under its published name; may be repeated, the first DIR with the name is used
+    /// Find the data of each manifest in DIR, under its published name; may be repeated, the first DIR with the name is
+    /// used
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
     #[command(flatten)]

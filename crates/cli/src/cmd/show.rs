@@ -16,7 +16,8 @@ use crate::report::{Reporter, fields_of};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  tidecast show genomes.torrent\n  tidecast show @ticket")]
 pub(crate) struct Args {
-    /// Manifest (.torrent), or a ticket; @FILE reads the ticket from a file, - from standard input [default: $TIDECAST_TICKET]
+    /// Manifest (.torrent), or a ticket; @FILE reads the ticket from a file, - from standard input [default:
+    /// $TIDECAST_TICKET]
     #[arg(value_name = "MANIFEST|TICKET")]
     manifest: Option<String>,
 }

@@ -186,8 +186,8 @@ pub struct Progress {
     pub rate: u64,
 }
 
-/// It was stopped, or `--steps` steps have arrived. If not all of them could be recorded the operation fails, and these fields
-/// are in its `error` event.
+/// It was stopped, or `--steps` steps have arrived. If not all of them could be recorded the operation fails, and these
+/// fields are in its `error` event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.

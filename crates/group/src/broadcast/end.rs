@@ -115,7 +115,8 @@ impl Group {
                 action: done.action,
                 found: done.found,
             },
-            // One launcher may start the workers of several hosts: its output explains only the hosts whose worker never connected.
+            // One launcher may start the workers of several hosts: its output explains only the hosts whose worker
+            // never connected.
             Stage::Failed(reason) => {
                 let unreached = if node.who.is_none() { node.words.unreached() } else { None };
                 Outcome::Failed { reason, unreached }

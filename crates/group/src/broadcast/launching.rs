@@ -1,8 +1,8 @@
 //! Launching: the coordinator starts a bounded number of workers at a time, and each connected worker starts some of the
 //! waiting ones; so the time grows with the logarithm of their number.
 //!
-//! A worker that cannot start another (it may have no key for `ssh`) returns the launch, and the coordinator starts it. After
-//! some such failures no worker is asked any more.
+//! A worker that cannot start another (it may have no key for `ssh`) returns the launch, and the coordinator starts it.
+//! After some such failures no worker is asked any more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -103,8 +103,8 @@ impl Origin {
         self.swarm.hashing_took()
     }
 
-    /// Why the source cannot be read to its end: it changed, or it failed before it was hashed. After hashing a read error is
-    /// only remembered, because other members may have the data.
+    /// Why the source cannot be read to its end: it changed, or it failed before it was hashed. After hashing a read
+    /// error is only remembered, because other members may have the data.
     pub(super) fn failure(&mut self) -> Option<Error> {
         while let Some(Ok(notice)) = self.notices.as_mut().map(mpsc::Receiver::try_recv) {
             let Notice::Store { error } = notice else { continue };

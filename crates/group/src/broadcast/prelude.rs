@@ -1,5 +1,5 @@
-//! The prelude: a manifest too long to be sent to each worker is itself broadcast first, as a file, by its own plan over the
-//! same members. The manifest of that file is short, and is sent over the control channel.
+//! The prelude: a manifest too long to be sent to each worker is itself broadcast first, as a file, by its own plan
+//! over the same members. The manifest of that file is short, and is sent over the control channel.
 //!
 //! Its plan is not repaired: pieces that a lost relay does not deliver are fetched from other members, as in a swarm.
 

@@ -25,8 +25,8 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Finds out which entries of the list are the same host. With a user's launch command, or with workers that are started
-    /// by the caller, addresses do not identify hosts; if each name has its own path, each name is served.
+    /// Finds out which entries of the list are the same host. With a user's launch command, or with workers that are
+    /// started by the caller, addresses do not identify hosts; if each name has its own path, each name is served.
     pub(super) async fn of(options: &Options) -> Result<Self, Error> {
         let by_address = !matches!(options.launch, Launch::Template(_) | Launch::Themselves);
         let own: Addresses = own_addresses()

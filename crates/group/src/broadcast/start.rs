@@ -153,8 +153,8 @@ impl Group {
         Ok(first.then(|| planning.issue()))
     }
 
-    /// Chooses the additional sources, evenly over the hosts that see the source. As receivers they are leaves if other hosts
-    /// can relay, because they already send as sources.
+    /// Chooses the additional sources, evenly over the hosts that see the source. As receivers they are leaves if other
+    /// hosts can relay, because they already send as sources.
     fn seats(&mut self, members: &mut [(usize, plan::Member)]) -> Vec<plan::Member> {
         let sees = |(place, member): &(usize, plan::Member)| {
             let hello = self.nodes.get(*place).and_then(|n| n.who.as_ref());

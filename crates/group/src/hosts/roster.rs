@@ -1,9 +1,9 @@
 //! Determines which entries of a host list are the same host, and on which of them a worker runs.
 //!
-//! Only addresses count. `node1.a.example` and `node1.b.example` share only their first label, cloned images share whole
-//! names, and `/etc/hosts` may give one machine five names. So an entry is identified by its addresses: it is this machine if
-//! all of them are this machine's, and the same host as another entry if both have the same addresses. An entry whose name
-//! was not resolved is identified by the whole text that its launcher gets.
+//! Only addresses count. `node1.a.example` and `node1.b.example` share only their first label, cloned images share
+//! whole names, and `/etc/hosts` may give one machine five names. So an entry is identified by its addresses: it is
+//! this machine if all of them are this machine's, and the same host as another entry if both have the same addresses.
+//! An entry whose name was not resolved is identified by the whole text that its launcher gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -68,8 +68,8 @@ impl Identity {
     }
 }
 
-/// The entries of each host, in the order of first occurrence. Two users of one host are two receivers, and two ports of one
-/// address may be two containers.
+/// The entries of each host, in the order of first occurrence. Two users of one host are two receivers, and two ports
+/// of one address may be two containers.
 #[must_use]
 pub fn hosts(entries: &[(Host, Identity)]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();

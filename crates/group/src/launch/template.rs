@@ -44,8 +44,8 @@ impl std::str::FromStr for Template {
 }
 
 impl Template {
-    /// The words for one host. A word `{command}` becomes the words of the command; inside a longer word the command is quoted
-    /// for a shell, which will read it.
+    /// The words for one host. A word `{command}` becomes the words of the command; inside a longer word the command is
+    /// quoted for a shell, which will read it.
     #[must_use]
     pub fn fill(&self, host: &Host, command: &[String]) -> Vec<String> {
         let mut words = Vec::new();

@@ -1,5 +1,5 @@
-//! Flags of rsync on our command line; [`tidecast_mover::rsync`] has their meaning. Flags for things that are always done are
-//! accepted, unsupported flags are rejected with a hint.
+//! Flags of rsync on our command line; [`tidecast_mover::rsync`] has their meaning. Flags for things that are always
+//! done are accepted, unsupported flags are rejected with a hint.
 
 use std::ffi::OsString;
 

@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// End after N steps [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// Require this key of senders: @FILE reads it from a file, - from standard input [default: a key of this host, made once
-    /// and kept]
+    /// Require this key of senders: @FILE reads it from a file, - from standard input [default: a key of this host,
+    /// made once and kept]
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     #[arg(env = "TIDECAST_FIELD_KEY", hide_env_values = true)]
     key: Option<Key>,

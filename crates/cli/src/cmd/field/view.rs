@@ -10,9 +10,10 @@ use crate::report::{Reporter, fields_of};
 
 /// Show a field in the browser while it arrives
 ///
-/// Several names are shown side by side, with one camera. A NAME is that of a receiver's shared memory (`field recv --name`), or
-/// http://HOST:PORT[/NAME] of another viewer; names joined by + are one volume whose slabs are at several receivers. The
-/// page loads nothing from other hosts. Only browsers with the token in the URL have access. Ctrl-C ends the viewer.
+/// Several names are shown side by side, with one camera. A NAME is that of a receiver's shared memory (`field recv
+/// --name`), or http://HOST:PORT[/NAME] of another viewer; names joined by + are one volume whose slabs are at several
+/// receivers. The page loads nothing from other hosts. Only browsers with the token in the URL have access. Ctrl-C ends
+/// the viewer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
