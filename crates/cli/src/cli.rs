@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  # One host shares a directory privately; the others fetch it with the ticket that it prints, kept in a file of mode 0600
+  # One host shares a directory privately; others fetch it with the printed ticket, saved in a file of mode 0600
   tidecast share /data/genomes
   tidecast get @ticket --to /scratch
 
@@ -44,8 +44,8 @@ Examples:
 
 const AFTER: &str = "\
 Examples:
-  # One host shares a directory privately; the others fetch it with
-  # the ticket that it prints, kept in a file of mode 0600
+  # One host shares a directory privately; others fetch it with the
+  # printed ticket, saved in a file of mode 0600
   tidecast share /data/genomes
   tidecast get @ticket --to /scratch
 
