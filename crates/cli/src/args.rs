@@ -22,7 +22,7 @@ pub(crate) struct Global {
     /// Write one JSON object per line to standard output
     #[arg(long, global = true, help_heading = "General")]
     pub(crate) json: bool,
-    /// Log actions; -vv: and reasons; -vvv: everything
+    /// Log actions; -vv: reasons too; -vvv: everything
     #[arg(short, long, global = true, help_heading = "General", action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Show warnings and errors only

@@ -196,7 +196,7 @@ pub(crate) struct Args {
     /// Replace delivered files that were edited since, and links and directories that were not delivered
     #[arg(long)]
     force: bool,
-    /// Remove delivered files from a tree at DEST that SRC does not have; with --force all files that SRC does not have
+    /// Remove files from a tree at DEST that were delivered and are no longer in SRC; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
     /// Reuse data of an older version at PATH on each host, a directory or file, instead of sending it, even if it moved

@@ -94,7 +94,7 @@ fn more() -> String {
         "{EXAMPLES}\n\n\
          Topologies (node 0 is the origin; RATE of a node's card, each direction):\n\
          \x20 single:N@RATE                     one switch\n\
-         \x20 bordeaux:N,N,N@RATE               switches in a row, a narrow link:\n\
+         \x20 bordeaux:N,N,N@RATE               switches in a row, one narrow link:\n\
          \x20     ,bottleneck=RATE ,trunk=RATE ,delay=10ms ,loss=0.1%\n\
          \x20 nat:N@RATE                        all but the origin behind a NAT\n\
          \x20 sites:N,N@RATE,wan=RATE,delay=T   distant sites\n\
