@@ -1,4 +1,4 @@
-//! The real program, as a person or a script meets it: exit codes, output, JSON, help.
+//! The real program as used by people and scripts: exit codes, output, JSON, help.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::path::Path;
