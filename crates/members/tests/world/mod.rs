@@ -183,7 +183,7 @@ impl World {
         self.queue.insert((at, self.count), what);
     }
 
-    /// Calls `act` on a member, and delivers its messages.
+    /// Calls `f` with a member, and delivers its messages.
     pub(crate) fn act<T>(&mut self, i: usize, f: impl FnOnce(&mut Members<Cheap>) -> T) -> T {
         let node = self.nodes[i].as_mut().unwrap();
         let answer = f(&mut node.member);
