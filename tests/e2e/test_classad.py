@@ -100,7 +100,7 @@ def test_eval_prints_a_line_for_each_expression(tide, tmp_path):
 def test_match_says_why_not(tide, tmp_path):
     daemon = "[TotalDisk = 100; Rank = TARGET.Size; Requirements = MY.TotalDisk > TARGET.DiskUsage]"
     fits, too_large = ("[Size = 2; DiskUsage = %d; Requirements = true]" % size for size in (99, 100))
-    assert "they match" in tide("classad", "match", daemon, fits).out
+    assert "the two ads match" in tide("classad", "match", daemon, fits).out
     proc = tide("classad", "match", daemon, too_large, code=1)
     assert "A: Requirements is false" in proc.out and "do not match" in proc.err
     done = json.loads(tide("classad", "match", daemon, fits, "--json").out)

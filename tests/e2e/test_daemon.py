@@ -464,7 +464,7 @@ def test_a_get_that_is_cut_off_says_for_what_it_waited(site, data):
     origin.create("nt", data)
     origin("admin", "pause")
     run = node.run("cache", "get", "head/nt", "--json")
-    run.until("it waits", lambda: any("nothing of head/nt" in event.get("message", "") for event in run.events()))
+    run.until("it waits", lambda: any("no data of head/nt" in event.get("message", "") for event in run.events()))
     run.process.send_signal(signal.SIGINT)
     run.exits(3)
     assert "interrupted before head/nt was here: " in run.last("error")["message"]

@@ -51,7 +51,7 @@ def test_rates_hold_and_a_job_lowers_them(site, data):
     node("admin", "limit", "--download", "0", "--cores", "0")
     assert limits(node)["download"] is None and limits(node)["cores"] is None
     said = node("admin", "status").out
-    assert "caches came: 6 MiB from the origin" in said and "cgroup" in said, said
+    assert "caches received: 6 MiB from the origin" in said and "cgroup" in said, said
     shown = node.cache("show", "head/nt")["came"]
     assert shown["origin"] == 6 * MIB and shown["peers"] == 0
     node("admin", "limit", "--cores", "-1", code=2)

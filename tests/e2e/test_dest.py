@@ -159,9 +159,9 @@ def test_a_source_in_its_destination_stays(tide, tmp_path, words):
     (tmp_path / "a/k").write_bytes((source / "k").read_bytes())
     (tmp_path / "a/notes").write_text("mine")
     reason = told(bcast(tide, source, tmp_path / "{host}", *words, hosts="a").exits(1).last("error"))["a"]["reason"]
-    assert "SRC lies in DEST" in reason, reason
+    assert "SRC is inside DEST" in reason, reason
     reason = told(bcast(tide, source, source / "{host}", *words, hosts="a").exits(1).last("error"))["a"]["reason"]
-    assert "DEST lies in SRC" in reason, reason
+    assert "DEST is inside SRC" in reason, reason
     (tmp_path / "a/k").write_text("mine too")
     reason = told(bcast(tide, source, tmp_path / "{host}", hosts="a").exits(1).last("error"))["a"]["reason"]
     assert "a/k" in reason and "--force" in reason, "around SRC nothing is replaced that is not known"

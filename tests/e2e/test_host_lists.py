@@ -180,12 +180,12 @@ def test_a_topology_of_another_cluster_is_rejected(tide, tmp_path):
 
     for text in ("hello world\nthis is not a topology\n", "SwitchName=s0 Nodes=n[1-4]\n",
                  "- topology: x\n  tree:\n    switches:\n    - switch: s\n      nodes: n[1-4]\n"):
-        assert "names none of the hosts (h1, h2)" in bcast(text, code=2), text
+        assert "contains none of the hosts (h1, h2)" in bcast(text, code=2), text
     assert "line 2" in bcast("r1 h1\nwhat is this?\n", code=2)
     assert "line 3" in bcast("SwitchName=s0 \\\n Nodes=h1\nSwitchName=s1 Node=h2\n", code=2)
     assert "nosuchname" in bcast("r1 h1\nr2 h2\n", "--origin", "nosuchname", code=2)
-    assert "does not name 1 of 2 hosts (h2)" in bcast("r1 h1\n", code=0)
+    assert "does not contain 1 of 2 hosts (h2)" in bcast("r1 h1\n", code=0)
     assert "warning" not in bcast("r1 h1\nr2 h2\n", "--origin", "h1", code=0)
     # As Slurm takes it: leaves below two spines, a node on two leaves.
     fat = "SwitchName=p1 Switches=s[0-1]\nSwitchName=p2 Switches=s[0-1]\nSwitchName=s0 Nodes=h1\nSwitchName=s1 Nodes=h[1-2]\n"
-    assert "h1 and 2 more hang on several switches; the first counts" in bcast(fat, code=0)
+    assert "h1 and 2 more are on several switches; the first one is used" in bcast(fat, code=0)

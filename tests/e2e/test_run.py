@@ -194,4 +194,4 @@ def test_a_tree_that_records_no_place_is_where_the_command_looks_for_it(node, po
         assert user(*words, *command).out_path.read_bytes()
         assert not at.exists()
     for command in (["true"], ["cat", "/source/g"], ["cat", at / "f", base / "source/f"], ["cat", "source/f"]):
-        assert "the command names none" in user(*words, *command, code=2).err, command
+        assert "the command has no path in the tree" in user(*words, *command, code=2).err, command

@@ -82,7 +82,7 @@ def test_a_plain_ticket_is_taken_off_the_command_line(node, shared, data, tmp_pa
         assert words[0] == proc.argv[0].encode() and words[1] == b"get" and words[2].startswith(b"@/proc/self/fd/")
         assert pathlib.Path(f"/proc/{proc.process.pid}/comm").read_text() == "tidecast\n"
         proc.until("the warning", lambda: "use @FILE, - or TIDECAST_TICKET" in proc.err)
-        proc.until("that it runs", lambda: "asking for the manifest" in proc.err)
+        proc.until("that it runs", lambda: "requesting the manifest" in proc.err)
         links = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{proc.process.pid}/fd").iterdir()]
         assert not any("tidecast-secret" in link for link in links), links
         proc.signal(signal.SIGINT)
@@ -353,7 +353,7 @@ def test_another_user_reads_no_secret_of_a_running_get(form, node, shared, data,
         passkey = "0123456789abcdef" * 2
         words = [word.format(f"http://127.0.0.1:9/{passkey}/announce") for word in form]
         proc = node("here").run("get", ticket, *words, "--to", tmp_path / "got", "--no-lsd", "--timeout", "60s")
-        proc.until("that it runs", lambda: "asking for the manifest" in proc.err)
+        proc.until("that it runs", lambda: "requesting the manifest" in proc.err)
         become = ["setpriv", "--reuid=61002", "--regid=61002", "--clear-groups", "--"]
         line = subprocess.run([*become, "cat", f"/proc/{proc.process.pid}/cmdline"], capture_output=True, text=True, check=True).stdout
         assert "get" in line.split("\0") and ticket not in line and passkey not in line, line

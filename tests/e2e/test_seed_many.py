@@ -146,7 +146,7 @@ def test_one_manifest_may_be_named_by_its_directory(many, node):
 
 @pytest.mark.parametrize("words, told", [
     (["a.torrent"], "no data given for a.torrent"),
-    (["a.torrent", "b.torrent", "c.torrent"], "3 paths given: write one MANIFEST and the PATH of its data, or MANIFEST... --data DIR"),
+    (["a.torrent", "b.torrent", "c.torrent"], "3 paths given: give one MANIFEST and the PATH of its data, or MANIFEST... --data DIR"),
 ])
 def test_which_data_is_meant_must_be_clear(tide, words, told):
     assert told in tide("seed", *words, code=2).err

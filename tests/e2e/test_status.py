@@ -22,7 +22,7 @@ def test_nothing_runs(tide, tmp_path):
     before = mounted in MOUNTS.read_text()
     status = tide("status")
     others = before or mounted in MOUNTS.read_text() or os.path.exists(f"/run/user/{os.getuid()}/tidecast")
-    assert others or "nothing is mounted" in status.out, status.story()
+    assert others or "no mount, and no running get" in status.out, status.story()
 
 
 def test_a_share_and_a_get_are_shown_with_their_peers_and_troubles(tide, port, tmp_path):
@@ -87,7 +87,7 @@ def test_the_daemon_shows_what_is_on_its_way(site, tmp_path):
     [one] = get.until("a cache on its way", lambda: [c for c in daemon().get("coming", []) if c["bytes"]])
     assert one["name"].startswith("head/nt") and one["total"] >= 4 << 20, one
     shown = host("status").out
-    assert "daemon node: running" in shown and "1 transfer under way" in shown and "% of 4" in shown, shown
+    assert "daemon node: running" in shown and "1 transfer in progress" in shown and "% of 4" in shown, shown
     host("admin", "limit", "--download", "0")
     get.exits(0)
-    assert not daemon().get("coming") and "0 transfers under way" in host("status").out
+    assert not daemon().get("coming") and "0 transfers in progress" in host("status").out

@@ -1,7 +1,7 @@
-//! `libtidecast.so`: the C interface to [`tidecast_memory`]. What callers may rely on is in `include/tidecast.h`.
+//! `libtidecast.so`: the C interface to [`tidecast_memory`]. `include/tidecast.h` documents it.
 //!
-//! Why `unsafe`: pointers of C become references here and nowhere else, each as the header promises it; everything below
-//! is safe Rust. A panic ends at this boundary and becomes `TIDECAST_INTERNAL`.
+//! Why `unsafe`: C pointers become references here and nowhere else, under the conditions that the header states; all code
+//! below is safe Rust. A panic is caught at this boundary and becomes `TIDECAST_INTERNAL`.
 #![allow(unsafe_code)]
 
 mod sigpipe;
@@ -23,18 +23,18 @@ const SYSTEM: c_int = 6;
 const INTERNAL: c_int = 7;
 /// The flag of the header.
 const PLAIN: u32 = 1;
-/// The longest time that a caller can wait for others, seconds: a year.
+/// The maximum timeout, seconds: a year.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
 const NAMES: [&CStr; 8] = [
     c"no error",
-    c"the arguments make no sense",
-    c"the group cannot be joined",
-    c"this rank is no longer of the group",
+    c"invalid arguments",
+    c"cannot join the group",
+    c"this rank was removed from the group",
     c"the broadcast failed for this rank",
     c"shared memory is too small",
-    c"the operating system refused something",
-    c"a fault of Tidecast's",
+    c"a system call failed",
+    c"internal error of Tidecast",
 ];
 
 thread_local! {
@@ -42,19 +42,19 @@ thread_local! {
     static MISSED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A member of a group, as C holds it.
+/// A member of a group, behind the C pointer.
 pub struct TidecastGroup {
     group: Group,
     address: CString,
 }
 
-/// Runs `call`; its error, or its panic, becomes a code and the thread's last words.
+/// Runs `call`; its error or panic becomes a code and the thread's last error.
 fn guarded(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     let _blocked = sigpipe::Blocked::new();
     let (code, text) = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => (code(&error), error.to_string()),
-        Err(_) => (INTERNAL, "a fault of Tidecast's; standard error says where".to_owned()),
+        Err(_) => (INTERNAL, "internal error of Tidecast; standard error has the details".to_owned()),
     };
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     LAST.with_borrow_mut(|last| *last = text);
@@ -79,11 +79,13 @@ fn usage(what: &str) -> Error {
 
 fn time(seconds: f64) -> Result<Duration, Error> {
     let fits = (0.0..=LONGEST).contains(&seconds);
-    let seconds = Some(seconds).filter(|_| fits).ok_or_else(|| usage("the timeout is no time"))?;
+    let seconds = Some(seconds)
+        .filter(|_| fits)
+        .ok_or_else(|| usage("invalid timeout; use seconds from 0 to a year"))?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Text of the caller.
+/// The caller's text.
 ///
 /// # Safety
 /// `text` is NULL, or ends with a zero byte and lives as long as `'a`.
@@ -91,7 +93,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error> {
     if text.is_null() {
         return Err(usage(&format!("the {what} is NULL")));
     }
-    // SAFETY: not NULL; the rest is the caller's promise.
+    // SAFETY: not NULL; the rest is the caller's obligation.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| usage(&format!("the {what} is not UTF-8")))
 }
@@ -112,14 +114,15 @@ pub unsafe extern "C" fn tidecast_open(
 ) -> c_int {
     guarded(|| {
         if group.is_null() {
-            return Err(usage("there is no place for the group"));
+            return Err(usage("the pointer for the group is NULL"));
         }
-        // SAFETY: not NULL, and the caller's to write to. Whoever closes the group after an error closes none.
+        // SAFETY: not NULL, and writable for the caller. Written first, so that closing the group after an error is
+        // harmless.
         unsafe { group.write(std::ptr::null_mut()) };
         if flags & !PLAIN != 0 {
-            return Err(usage("this version does not know these flags"));
+            return Err(usage("unknown flags"));
         }
-        // SAFETY: the caller's promise; neither is kept.
+        // SAFETY: the caller's obligation; neither is kept.
         let (at, secret) = unsafe { (text(address, "address")?, text(secret, "secret")?) };
         let (secret, plain) = (secret.as_bytes().to_vec(), flags & PLAIN != 0);
         let options = Options { rank, size, secret, patience: time(timeout)?, plain, shared: None };
@@ -138,7 +141,7 @@ pub unsafe extern "C" fn tidecast_open(
 /// `group` is NULL or of `tidecast_open` and not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidecast_address(group: *const TidecastGroup) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's obligation.
     match unsafe { group.as_ref() } {
         Some(group) => group.address.as_ptr(),
         None => std::ptr::null(),
@@ -148,7 +151,7 @@ pub unsafe extern "C" fn tidecast_address(group: *const TidecastGroup) -> *const
 /// See the header.
 ///
 /// # Safety
-/// `group` is NULL or of `tidecast_open` and not closed; `buffer` has `length` bytes that nobody else touches during
+/// `group` is NULL or of `tidecast_open` and not closed; `buffer` has `length` bytes that no other thread accesses during
 /// the call, to read at the root and to write elsewhere; `missed` is NULL or can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidecast_bcast(
@@ -161,23 +164,23 @@ pub unsafe extern "C" fn tidecast_bcast(
 ) -> c_int {
     guarded(|| {
         MISSED.with_borrow_mut(Vec::clear);
-        // SAFETY: the caller's promise. Shared, since other threads may wait for their turn.
-        let group = unsafe { group.as_ref() }.ok_or_else(|| usage("there is no group"))?;
+        // SAFETY: the caller's obligation. Shared, since other threads may wait for their turn.
+        let group = unsafe { group.as_ref() }.ok_or_else(|| usage("the group is NULL"))?;
         let buffer = buffer.cast::<u8>();
         if (buffer.is_null() && length > 0) || isize::try_from(length).is_err() {
-            return Err(usage("there is no buffer, or it is longer than memory"));
+            return Err(usage("no buffer given, or it is longer than memory"));
         }
-        // A slice of nothing must not be NULL either.
+        // Even the pointer of an empty slice must not be NULL.
         let start = if length == 0 { std::ptr::NonNull::dangling().as_ptr() } else { buffer };
         let buffer = if root == group.group.rank() {
-            // SAFETY: not NULL, `length` bytes to read, by the caller's promise.
+            // SAFETY: not NULL, `length` bytes to read, by the caller's obligation.
             Buffer::Send(unsafe { std::slice::from_raw_parts(start, length) })
         } else {
-            // SAFETY: not NULL, `length` bytes to write that nobody else touches, by the caller's promise.
+            // SAFETY: not NULL, `length` bytes to write that no other thread accesses, by the caller's obligation.
             Buffer::Receive(unsafe { std::slice::from_raw_parts_mut(start, length) })
         };
         let who = group.group.bcast(buffer, root, time(timeout)?)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's obligation.
         if let Some(missed) = unsafe { missed.as_mut() } {
             *missed = who.len();
         }
@@ -214,9 +217,9 @@ pub unsafe extern "C" fn tidecast_abstain(
     timeout: f64,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's obligation.
         let (group, why) = unsafe { (group.as_ref(), text(why, "reason")?) };
-        let group = group.ok_or_else(|| usage("there is no group"))?;
+        let group = group.ok_or_else(|| usage("the group is NULL"))?;
         group.group.abstain(root, why, time(timeout)?)
     })
 }
@@ -229,7 +232,7 @@ pub unsafe extern "C" fn tidecast_abstain(
 pub unsafe extern "C" fn tidecast_close(group: *mut TidecastGroup) {
     if !group.is_null() {
         guarded(|| {
-            // SAFETY: made by `Box::into_raw` in `tidecast_open`, and given back once, by the caller's promise.
+            // SAFETY: made by `Box::into_raw` in `tidecast_open`, and given back once, by the caller's obligation.
             drop(unsafe { Box::from_raw(group) });
             Ok(())
         });
@@ -240,7 +243,7 @@ pub unsafe extern "C" fn tidecast_close(group: *mut TidecastGroup) {
 #[unsafe(no_mangle)]
 pub extern "C" fn tidecast_strerror(error: c_int) -> *const c_char {
     let name = usize::try_from(error).ok().and_then(|code| NAMES.get(code));
-    name.copied().unwrap_or(c"an unknown error").as_ptr()
+    name.copied().unwrap_or(c"unknown error code").as_ptr()
 }
 
 /// See the header.
@@ -274,7 +277,7 @@ mod tests {
         assert_eq!(guarded(|| Err(usage("so\0what"))), USAGE);
         assert_eq!(last(), "so what");
         assert_eq!(guarded(|| panic!("ouch")), INTERNAL);
-        assert!(last().contains("fault"));
+        assert!(last().contains("internal error"));
         assert_eq!(NAMES.len(), INTERNAL as usize + 1);
     }
 

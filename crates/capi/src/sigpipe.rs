@@ -1,14 +1,14 @@
-//! SIGPIPE: a C program dies of it unless it says otherwise, and a peer's end must not end the program.
+//! SIGPIPE: it kills a C program by default, but the end of a peer must not end the program.
 //!
-//! The signal goes to the thread that writes; so it is blocked while a thread is in here, and in the threads that are
-//! made meanwhile, who inherit that. How the program treats it elsewhere stays its own affair.
+//! The signal is sent to the thread that writes. So it is blocked while a thread is in this library, and in the threads
+//! that are started meanwhile, which inherit the mask. The program's own handling elsewhere is not changed.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Blocks SIGPIPE for this thread until it is dropped.
 pub(crate) struct Blocked {
-    /// None: it was blocked already, or waiting.
+    /// The mask to restore; `None` if the signal was already blocked or pending.
     before: Option<libc::sigset_t>,
 }
 
@@ -32,7 +32,7 @@ impl Drop for Blocked {
         let Some(before) = &self.before else { return };
         if waits() {
             let (pipe, now) = (only_pipe(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-            // SAFETY: both are valid for the call; nobody wants to know more of the signal.
+            // SAFETY: both are valid for the call; the details of the signal are not needed.
             unsafe { libc::sigtimedwait(&pipe, ptr::null_mut(), &now) };
         }
         // SAFETY: the set that was this thread's before.
@@ -50,7 +50,7 @@ fn only_pipe() -> libc::sigset_t {
     }
 }
 
-/// Whether one waits to be delivered.
+/// Whether a SIGPIPE is pending.
 fn waits() -> bool {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigpending` fills the set when it answers 0, and only then is it looked at.

@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and the help that teaches it.
+//! The command line: all commands, and the text of `--help`.
 
 use clap::{Parser, Subcommand};
 
@@ -7,10 +7,11 @@ use crate::cmd;
 
 /// Put the same bytes on every node of a cluster, at the speed of the network card.
 ///
-/// `publish` describes a file or directory in a manifest (a standard .torrent file), `seed` serves it, `get`
-/// fetches it on any number of nodes, which serve each other. `share` does the first two privately and prints
-/// a ticket; whoever has the ticket may `get`. `bcast` starts the nodes itself and puts it on all of them. `mount`
-/// shows it at once and fetches files as they are opened. Every piece is verified; what is interrupted goes on where it was.
+/// `publish` describes a file or directory in a manifest (a standard .torrent file), `seed` serves its data, and `get`
+/// fetches it on any number of nodes, which also send it to each other. `share` publishes and seeds privately and prints
+/// a ticket; any node that has the ticket may `get`. `bcast` starts a worker on each host and delivers the data to all of
+/// them. `mount` makes a tree visible at once and fetches files when they are opened. Every piece is verified, and an
+/// interrupted transfer resumes where it stopped.
 #[derive(Parser, Debug)]
 #[command(name = "tidecast", version, propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -22,7 +23,7 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  # One host shares a directory, privately; the others fetch it with the ticket it prints, kept in a file of mode 0600
+  # One host shares a directory privately; others fetch it with the printed ticket, saved in a file of mode 0600
   tidecast share /data/genomes
   tidecast get @ticket --to /scratch
 
@@ -32,85 +33,91 @@ Examples:
   tidecast seed genomes.torrent /data/genomes
   tidecast get genomes.torrent --to /scratch
 
-  # The same path on 64 nodes, at once; within a job its nodes are known
+  # Copy a file to the same path on 64 nodes; in a batch job, leave out --hosts
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
-  # A software environment that is there before it has arrived
+  # Mount a software environment; its files are fetched when they are opened
   tidecast mount @ticket /opt/env
 
-  # Is what is there what was published?
+  # Compare the data with the manifest
   tidecast verify genomes.torrent /scratch/genomes";
 
 const AFTER: &str = "\
 Examples:
-  # One host shares a directory, privately; the others fetch it with
-  # the ticket that it prints, kept in a file of mode 0600
+  # One host shares a directory privately; others fetch it with the
+  # printed ticket, saved in a file of mode 0600
   tidecast share /data/genomes
   tidecast get @ticket --to /scratch
 
-  # Ten minutes at most, then serve others for an hour
+  # Stop after ten minutes at most; when complete, serve others for an hour
   tidecast get genomes.torrent --to /scratch --timeout 10m --seed-for 1h
 
-  # Only the FASTA files, from one known host
+  # Fetch only the FASTA files, from one known host
   tidecast get genomes.torrent --to /scratch --file '*.fa' --peer node01:6881
 
-  # For any BitTorrent client: a tracker, a manifest that names it, a seed
+  # For any BitTorrent client: run a tracker, name it in a manifest, seed
   tidecast tracker --listen :6969
   tidecast publish /data/genomes -o genomes.torrent \\
       --tracker http://head:6969/announce
   tidecast seed genomes.torrent /data/genomes
 
-  # The same path on 64 nodes, at once; within a job its nodes are known
+  # Copy a file to the same path on 64 nodes; in a batch job, leave out --hosts
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
-  # Any mix of files to another host, which ssh reaches; and back
+  # Copy files of any size to a host that ssh reaches, and back
   tidecast copy /data/cmip6 store:/archive
   tidecast copy store:/archive/cmip6/ /scratch/cmip6
 
-  # Kept by each host's daemon for the jobs to come
+  # Keep data on each host for later jobs, in the cache of its daemon
   tidecast daemon
   tidecast cache create nt /data/blast/nt --lease 30d
   tidecast cache get head/nt --to . --wait 10m
 
-  # Is what is there what was published? Who may no longer fetch?
+  # Compare the data with the manifest
   tidecast verify genomes.torrent /scratch/genomes
+
+  # Revoke a ticket
   tidecast revoke @ticket
 
-  # What would it cost on 4,000 nodes, with the origin on 25 Gbit/s?
+  # Simulate a broadcast to 4,000 nodes, with the origin on 25 Gbit/s
   tidecast sim leafspine:100,16,40@100gbit --origin-rate 25gbit --size 100GiB
 
 Exit codes:
-  0  done
-  1  the data or the peer is at fault: damaged, missing, refused, disk full
-  2  the command line or the configuration is wrong
-  3  timed out, or cut off by Ctrl-C or SIGTERM (a second one ends at once)
+  0  success
+  1  failed: data damaged or missing, peer refused, disk full, ...
+  2  invalid command line or configuration
+  3  timed out, or interrupted by Ctrl-C or SIGTERM (a second signal ends
+     the program at once)
 
 Output:
   Results go to standard output, progress and messages to standard error.
-  With --json, standard output holds one JSON object a line, whose \"event\"
-  is started, check, progress, warning, and last done or error.
+  With --json, standard output has one JSON object per line, whose \"event\"
+  is started, check, progress, warning, and finally done or error.
 
 Secrets:
-  Tickets and keys: @FILE has one, - reads it from the first line of standard
-  input, TIDECAST_TICKET, TIDECAST_COPY_KEY and TIDECAST_FIELD_KEY carry it.
-  As a plain argument it is accepted, with a warning, and taken off the
-  command line, where other users could read it, as soon as the program runs.
+  Give a ticket or a key as @FILE (the file that has it), as - (the first
+  line of standard input), or in TIDECAST_TICKET, TIDECAST_COPY_KEY or
+  TIDECAST_FIELD_KEY. As a plain argument it is accepted with a warning, and
+  removed from the command line, where other users could read it, as soon as
+  the program starts.
 
 Settings:
-  Flags overrule the environment, which overrules the configuration file.
-  The file is ~/.config/tidecast/config.toml (below $XDG_CONFIG_HOME if that
-  is set), or named by --config or TIDECAST_CONFIG.
-  In the file, and in capitals after TIDECAST_ in the environment (there,
-  lists have commas, and an empty variable is not set): state_dir, cache, socket, listen, net, tracker, peer, plain,
-  format, piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
-  upload_limit, download_limit, threads, dht, lsd, json, log. Only in the file: [daemon] (see daemon).
+  Flags override environment variables, which override the configuration
+  file: ~/.config/tidecast/config.toml (below $XDG_CONFIG_HOME if that is
+  set), or the file named by --config or TIDECAST_CONFIG.
+  Keys of the file; in the environment, the same in capitals after TIDECAST_
+  (lists separated by commas; an empty variable counts as unset): state_dir,
+  cache, socket, listen, net, tracker, peer, plain, format, piece_size,
+  exclude, seed_for, timeout, durable, policy, link_rate, upload_limit,
+  download_limit, threads, dht, lsd, json, log. Only in the file: [daemon]
+  (see tidecast daemon --help).
 
 Units:
   Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m;
-  rates 100mbit, 10gbit, 2.5Gb/s, 125MB/s. A spelling that means two things to
-  different programs (10M, 10mb/s) is rejected, and the error names both.";
+  rates 100mbit, 10gbit, 2.5Gb/s, 125MB/s. An ambiguous unit (10M, 10mb/s) is
+  rejected, and the error names both readings.";
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Publish(cmd::publish::Args),
@@ -131,7 +138,7 @@ pub(crate) enum Command {
     Plugin(cmd::plugin::Args),
     Copy(Box<cmd::copy::Args>),
     CopyServer(cmd::copy_server::Args),
-    /// An end of a copy, which `copy` starts through ssh
+    /// Run one end of a copy (started by `copy` through ssh)
     #[command(hide = true)]
     CopyEnd,
     Field(cmd::field::Args),
@@ -145,13 +152,13 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether standard output is for a program, so that JSON goes without saying.
+    /// Whether a program reads standard output: then JSON is the default.
     pub(crate) fn is_for_a_program(&self) -> bool {
         matches!(self, Self::Copy(args) if args.is_for_a_program())
     }
 
-    /// How `tidecast status` calls this process, if it shows it from the start. (A mount is its server's, not that of who
-    /// asked for it; a copy first chooses its cores, which holds for threads that start later.)
+    /// The name under which `tidecast status` shows this process from its start. Not a mount, which its server process
+    /// announces; not a copy, which first has to choose its cores, because only threads that start later inherit them.
     pub(crate) fn shown_by_status(&self) -> Option<&'static str> {
         Some(match self {
             Self::Get(_) => "get",

@@ -1,4 +1,4 @@
-//! What every command may need.
+//! Settings and global flags, for all commands.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::args::Global;
 use tidecast::settings::Settings;
 
-/// What every command may need: flags that all share, and settings.
+/// The global flags and the settings.
 pub(crate) struct Context<'a> {
     pub(crate) global: &'a Global,
     pub(crate) settings: &'a Settings,
@@ -18,14 +18,14 @@ impl Context<'_> {
         Ok(self.settings.state_dir(self.global.state_dir.as_deref())?)
     }
 
-    /// As [`Context::state_dir`]: made if need be, this user's, and closed to others.
+    /// As [`Context::state_dir`], created if it is missing; owned by this user and not accessible to others.
     pub(crate) fn own_state_dir(&self) -> Result<PathBuf> {
         let dir = self.state_dir()?;
         tidecast_identity::own_dir(&dir)?;
         Ok(dir)
     }
 
-    /// Threads to work with; 0 is one for each core.
+    /// Number of threads; 0: one for each core.
     pub(crate) fn threads(&self) -> usize {
         self.global.threads.or(self.settings.threads).unwrap_or(0)
     }

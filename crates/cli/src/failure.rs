@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed: the exit code and what to say.
+//! How a command fails: its exit code and its message.
 
 use serde_json::{Map, Value};
 use tidecast::{Kind, Reached};
@@ -8,9 +8,9 @@ use crate::fields::fields_of;
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Who has to act: as a number the exit code, as promised in `--help` and the manual page. 0 is done.
+    /// The kind of failure; as a number the exit code that `--help` and the manual page document. 0 is success.
     pub(crate) kind: Kind,
-    /// What happened, to what, and what to do.
+    /// What failed, on which object, why, and what to do.
     pub(crate) error: anyhow::Error,
     /// Fields for the JSON event: totals and the like.
     pub(crate) fields: Map<String, Value>,
@@ -32,7 +32,7 @@ impl Failure {
         Self { kind, error: error.into(), fields: Map::new() }
     }
 
-    /// How far an operation of the library came.
+    /// The results that an operation of the library had reached when it failed.
     pub(crate) fn reached(&self) -> Option<&Reached> {
         self.error.downcast_ref::<tidecast::Error>()?.reached()
     }
@@ -45,7 +45,7 @@ impl Failure {
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
-    /// An error of the library brings its kind and what was reached.
+    /// An error of the library has its kind and the results reached so far.
     fn from(error: E) -> Self {
         let error = match error.into().downcast::<tidecast::Error>() {
             Ok(own) => own,

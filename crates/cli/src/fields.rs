@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Milliseconds are enough for people and keep lines short.
+/// Rounds to milliseconds, which keeps lines short.
 pub(crate) fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }

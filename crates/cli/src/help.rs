@@ -1,5 +1,5 @@
-//! `-h` and `-V` among other short flags. clap answers them wherever they are and ends with exit code 0, so a command that was
-//! meant to work (`-avh`, as with rsync) would succeed without having done anything.
+//! `-h` and `-V` among other short flags. clap answers them wherever they are and ends with exit code 0, so `-avh`, as
+//! rsync users write it, would print the help and report success without copying anything.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -9,20 +9,20 @@ use clap::{CommandFactory, Error};
 
 use crate::cli::Cli;
 
-/// What is said instead of `error`, which came of these words.
+/// The error to show instead of `error`, which clap returned for these words.
 pub(crate) fn instead(error: Error, words: impl Iterator<Item = OsString>) -> Error {
     let words: Vec<OsString> = words.skip(1).take_while(|word| word != "--").collect();
     let command = || Cli::command();
     match error.kind() {
         ErrorKind::DisplayHelp => bundled(&words, b'h').map_or(error, |word| {
-            let why = format!("{word}: -h asks for help and ends the command; give it alone");
+            let why = format!("{word}: -h prints the help and ends the command; give it alone");
             command().error(ErrorKind::ArgumentConflict, why)
         }),
         ErrorKind::DisplayVersion => bundled(&words, b'V').map_or(error, |word| {
-            let why = format!("{word}: -V asks for the version and ends the command; give it alone");
+            let why = format!("{word}: -V prints the version and ends the command; give it alone");
             command().error(ErrorKind::ArgumentConflict, why)
         }),
-        // Of `copy` -h is a flag without meaning, as with rsync, unless it is all that is asked.
+        // For `copy`, -h is a flag without effect, as with rsync, unless it is the only argument.
         ErrorKind::MissingRequiredArgument if words.ends_with(&["copy".into(), "-h".into()]) => {
             Cli::command().try_get_matches_from(["tidecast", "help", "copy"]).err().unwrap_or(error)
         }
@@ -30,7 +30,7 @@ pub(crate) fn instead(error: Error, words: impl Iterator<Item = OsString>) -> Er
     }
 }
 
-/// The first of the words that has this flag among others, if none has it alone.
+/// The first word that bundles this flag with others; none if some word is the flag alone.
 fn bundled(words: &[OsString], flag: u8) -> Option<String> {
     let short = |word: &&OsString| {
         let bytes = word.as_bytes();

@@ -47,13 +47,13 @@ fn main() -> ExitCode {
     ExitCode::from(reporter.finish(outcome))
 }
 
-/// The command line cannot be read, or asks for help: said to people, or to the program that wants JSON.
+/// Prints the help that was asked for, or a usage error: as text, or with `--json` as the event `error`.
 fn misread(error: &clap::Error) -> ExitCode {
     let asked = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
     let text = error.render().to_string();
     if !(json && error.use_stderr()) {
-        // A word of the command line may be a name: it is said as people may see it.
+        // An argument may be a file name with control characters: escape it before it reaches a terminal.
         let shown = |word: OsString| OsString::from(tidecast_text::escaped(&word).to_string());
         if !error.use_stderr() || std::env::args_os().all(|word| shown(word.clone()) == word) {
             error.exit();
@@ -63,7 +63,7 @@ fn misread(error: &clap::Error) -> ExitCode {
         text.trim_end().split('\n').for_each(report::complain);
         return ExitCode::from(Kind::Usage as u8);
     }
-    // What follows is how the command is used.
+    // The usage that follows the error is for people only.
     let what = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more information").next();
     let what = what.unwrap_or_default().trim_start_matches("error: ");
     let words = what.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! Names in what a command says: printable for people, and in JSON without what a terminal acts on.
+//! Escapes names in output: printable text for people, and JSON without characters that control a terminal.
 
 use serde_json::Value;
 use tidecast_text::escaped;
@@ -8,12 +8,12 @@ pub(crate) fn line(text: &str) -> String {
     escaped(text).to_string()
 }
 
-/// An object as a line of JSON in which no character is one that a terminal acts on.
+/// An object as a line of JSON without characters that control a terminal.
 pub(crate) fn json_line(value: Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // In JSON such a character is part of a string: its escape means the same.
+        // In JSON a control character can only be inside a string, where its escape means the same.
         match c {
             ' '..='~' => out.push(c),
             c if escaped(c.encode_utf8(&mut [0; 4]) as &str).to_string().starts_with('\\') => {

@@ -1,7 +1,7 @@
-//! Where a command writes what it makes: `-o FILE`, `--plot FILE` and the like.
+//! The files that commands write: `-o FILE`, `--plot FILE` and the like.
 //!
-//! `-` is standard output, and so is a path that leads there (`/dev/stdout`): the lines for people then go to standard error.
-//! What else a path may stand for, and what is replaced, decides [`tidecast_paths::output`].
+//! `-` is standard output, and so is a path that leads there (`/dev/stdout`): the lines for people then go to standard
+//! error. [`tidecast_paths::output`] handles all other paths, and decides which existing files are replaced.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -24,22 +24,22 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// What the user named. Lines of the result make room for what goes to standard output.
+    /// The output that the user named. If it is standard output, the lines of the result go to standard error.
     ///
     /// # Errors
-    /// Usage errors: standard output is a terminal, or has JSON.
+    /// Usage errors: standard output is a terminal, or `--json` needs it.
     pub(crate) fn of(path: &Path, reporter: &Reporter) -> Result<Self, Failure> {
         let dash = path.as_os_str() == "-";
         if !dash && !tidecast_paths::is_stdout(path) {
             return Ok(Self::Path(path.to_owned()));
         }
         if reporter.is_json() {
-            let why = anyhow!("standard output cannot have both the file and --json; name another file");
+            let why = anyhow!("cannot write both the file and --json to standard output; name another file");
             return Err(Failure::usage(why));
         }
         if dash && std::io::stdout().is_terminal() {
             return Err(Failure::usage(anyhow!(
-                "standard output is a terminal; redirect it, or name a file"
+                "cannot write the file to a terminal; redirect standard output, or name a file"
             )));
         }
         reporter.keep_stdout_free();
@@ -54,10 +54,10 @@ impl Output {
         }
     }
 
-    /// Writes the whole of it; a signal ends the wait for the reader of a pipe.
+    /// Writes all bytes; a signal ends the wait for the reader of a pipe.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write(&self, bytes: &[u8], mode: u32, stop: Option<&Stop>) -> Result<(), Failure> {
         let is_over = || stop.is_none_or(Stop::is_asked);
         let written = match self {

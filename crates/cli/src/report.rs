@@ -1,10 +1,10 @@
-//! What a command says while it runs and when it ends: a bar on a terminal, plain lines when piped,
-//! one JSON object a line with `--json`.
+//! The output of a command while it runs and when it ends: a bar on a terminal, plain lines when piped,
+//! one JSON object per line with `--json`.
 //!
-//! Promises: results go to standard output, everything else to standard error, so that piping is safe;
-//! with `--json` standard output holds JSON lines only, first `started` (but for commands that only
-//! answer, and warnings of peers that do not answer), last `done` or `error`; progress is bounded in rate whatever the caller does; a closed
-//! pipe ends the program quietly; a line for people is one line, whatever names and messages of peers are
+//! Invariants: results go to standard output, everything else to standard error, so that piping is safe. With `--json`
+//! standard output has JSON lines only: first `started` (except for commands that only answer a query, and after warnings
+//! about peers that do not answer), last `done` or `error`. The rate of progress lines is bounded whatever the caller does.
+//! A closed pipe ends the program silently. A line for people is one line, whatever names and messages of peers are
 //! in it (`names.rs`).
 
 mod line;
@@ -35,25 +35,25 @@ use crate::names;
 const LINES: Duration = Duration::from_secs(2);
 /// Time between two JSON events of progress.
 const EVENTS: Duration = Duration::from_millis(250);
-/// Different warnings whose repetitions are counted.
+/// Number of different warnings whose repetitions are counted.
 const WARNINGS: usize = 200;
 
-/// Says it. One a command.
+/// Prints a command's progress, warnings and result. One per command.
 pub(crate) struct Reporter {
     json: bool,
     quiet: bool,
     bar: Option<ProgressBar>,
     began: Instant,
     last: Option<Instant>,
-    /// All is there, and that was said.
+    /// The progress event with all bytes was written.
     whole: bool,
-    /// JSON events that came before `started`; none once that was said.
+    /// JSON events that came before `started`; `None` after `started` was written.
     early: RefCell<Option<Vec<String>>>,
-    /// Standard output has something else than lines.
+    /// Standard output carries a file, so lines go to standard error.
     aside: Cell<bool>,
-    /// Warnings, and how many times each came again.
+    /// Warnings, and how many times each was repeated.
     said: RefCell<Vec<(String, u64)>>,
-    /// What `tidecast status` hears.
+    /// The entry that `tidecast status` reads.
     live: Option<Announced>,
 }
 
@@ -85,7 +85,7 @@ impl Reporter {
         self.live = Announced::start(command);
     }
 
-    /// What this process is about, for `tidecast status`.
+    /// Sets name and destination of this process, for `tidecast status`.
     pub(crate) fn about(&self, about: About) {
         self.live.iter().for_each(|live| live.about(about.clone(), None));
     }
@@ -95,7 +95,7 @@ impl Reporter {
         self.json
     }
 
-    /// From now on lines of the result go to standard error, and `--quiet` keeps them back: standard output has a file.
+    /// From now on lines of the result go to standard error, unless `--quiet`: standard output carries a file.
     pub(crate) fn keep_stdout_free(&self) {
         self.aside.set(true);
     }
@@ -105,10 +105,10 @@ impl Reporter {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// The first JSON event; warnings that came before follow it. Without `--json` nothing is said.
+    /// Writes the first JSON event; warnings that came before follow it. Without `--json` it prints nothing.
     pub(crate) fn began(&self, fields: Map<String, Value>) {
         if let Some(live) = &self.live {
-            // No secret is among what it takes of these.
+            // `About` has no field for a secret.
             let about = serde_json::from_value(Value::Object(fields.clone())).unwrap_or_default();
             live.about(about, fields.get("total").and_then(Value::as_u64));
         }
@@ -117,7 +117,7 @@ impl Reporter {
         early.iter().for_each(|line| say(line));
     }
 
-    /// Progress of an operation; most calls are passed over, but not the first that says that all is there.
+    /// Progress of an operation. Most calls print nothing, to bound the rate; the first with all bytes always prints.
     pub(crate) fn advance(&mut self, now: &Progress) {
         self.live.iter().for_each(|live| live.progress(now));
         let whole = self.json && now.bytes == now.total && (now.total > 0 || now.stage == Stage::Get);
@@ -131,7 +131,7 @@ impl Reporter {
             return;
         }
         if self.json {
-            // It counts something else than `progress` after it.
+            // `check` counts bytes hashed, `progress` bytes transferred.
             let name = if now.stage == Stage::Check { "check" } else { "progress" };
             self.event(name, fields_of(now));
         } else {
@@ -139,7 +139,7 @@ impl Reporter {
         }
     }
 
-    /// Progress of what is not bytes of files, for people; most calls are passed over.
+    /// Progress that is not in bytes of files, for people. Most calls print nothing, to bound the rate.
     pub(crate) fn advance_in_words(&mut self, text: &str) {
         if let Some(bar) = &self.bar {
             return draw(bar, (0, 0), text);
@@ -149,7 +149,7 @@ impl Reporter {
         }
     }
 
-    /// Whether progress is due: what is soon over needs no line, and before `started` there is none to tell of.
+    /// Whether progress is due: not in the first seconds, as a short operation needs no line, and not before `started`.
     fn is_time(&mut self) -> bool {
         let at = Instant::now();
         let soon =
@@ -162,14 +162,14 @@ impl Reporter {
         true
     }
 
-    /// Something the user should know; the work goes on. What was said already is counted, and said again at the end.
+    /// Prints a warning; the work continues. A repeated warning is counted, and printed with its count at the end.
     pub(crate) fn warning(&self, text: &str) {
         if self.is_new(text) {
             self.warn(text);
         }
     }
 
-    /// Whether a warning has not been said yet; counts it if it has.
+    /// Whether this warning was not printed yet; counts it if it was.
     fn is_new(&self, text: &str) -> bool {
         self.live.iter().for_each(|live| live.trouble(text));
         let mut said = self.said.borrow_mut();
@@ -177,14 +177,14 @@ impl Reporter {
             *times += 1;
             return false;
         }
-        // What comes after so many is not counted any more, but said.
+        // Beyond this number repetitions are printed instead of counted, which bounds the memory.
         if said.len() < WARNINGS {
             said.push((text.to_owned(), 0));
         }
         true
     }
 
-    /// A warning of an operation.
+    /// Prints a warning of an operation.
     fn warned(&self, warning: &Warning) {
         if !warning.is_silence() {
             return self.warning(&warning.message);
@@ -194,7 +194,8 @@ impl Reporter {
         self.silence(&warning.message, fields);
     }
 
-    /// Why nothing comes or goes: a warning that does not wait for `started`, as nothing may start without that peer.
+    /// Warns that a peer does not answer or no data moves. It does not wait for `started`, which may never come without
+    /// that peer.
     pub(crate) fn silence(&self, text: &str, fields: Map<String, Value>) {
         if !self.is_new(text) {
             return;
@@ -208,19 +209,19 @@ impl Reporter {
         }
     }
 
-    /// Bytes move again.
+    /// Reports that data moves again.
     fn resumed(&self, resumed: &Resumed) {
-        let way = if resumed.sending { "taken" } else { "received" };
-        self.note(&format!("bytes are {way} again, after {} s", resumed.silent_seconds));
+        let way = if resumed.sending { "sending" } else { "receiving" };
+        self.note(&format!("{way} again after {} s without data", resumed.silent_seconds));
         self.happened("resumed", fields_of(resumed));
     }
 
     fn begins(&self, phase: &Phase) {
         match phase {
-            Phase::AskingForManifest => self.note("asking for the manifest"),
-            Phase::Comparing => self.note("comparing with what is here"),
+            Phase::AskingForManifest => self.note("requesting the manifest"),
+            Phase::Comparing => self.note("comparing with local data"),
             Phase::ServingFor(time) => {
-                self.note(&format!("all is there; serving others for {}", Span(*time)));
+                self.note(&format!("complete; serving other peers for {}", Span(*time)));
             }
             Phase::Serving { name, listen } => {
                 self.about(About { name: Some(name.clone()), ..About::default() });
@@ -231,10 +232,11 @@ impl Reporter {
         }
     }
 
-    /// What was said more than once, and how often.
+    /// Prints the warnings that were repeated, with their count.
     fn warn_of_repeats(&self) {
         let said = self.said.take();
-        let again = |times: u64| if times == 1 { "once more".into() } else { format!("{times} times more") };
+        let again =
+            |times: u64| if times == 1 { "repeated once".into() } else { format!("repeated {times} times") };
         said.iter()
             .filter(|(_, n)| *n > 0)
             .for_each(|(text, n)| self.warn(&format!("{text} ({})", again(*n))));
@@ -248,24 +250,24 @@ impl Reporter {
         }
     }
 
-    /// Something of the command's own, for programs.
+    /// Writes a JSON event that only this command has.
     pub(crate) fn happened(&self, name: &str, fields: Map<String, Value>) {
         self.event(name, fields);
     }
 
-    /// Something that people need to know, with `--quiet` too.
+    /// Prints a message for people, with `--quiet` too.
     pub(crate) fn say(&self, text: &str) {
         self.aside(|| complain(&format!("tidecast: {text}")));
     }
 
-    /// Something good to know; not said with `--quiet` or `--json`.
+    /// Prints a notice for people; not with `--quiet` or `--json`.
     pub(crate) fn note(&self, text: &str) {
         if !self.json && !self.quiet {
             self.say(text);
         }
     }
 
-    /// A line of the result on standard output; not said with `--json`, where the last event has it all.
+    /// Prints a line of the result on standard output; not with `--json`, where the last event has the result.
     pub(crate) fn result(&self, text: &str) {
         match self.aside.get() {
             true => self.note(text),
@@ -274,7 +276,7 @@ impl Reporter {
         }
     }
 
-    /// A path as the result: as it is for a program that reads it, printable on a terminal.
+    /// Prints a path as the result: unchanged for a program that reads it, escaped on a terminal.
     pub(crate) fn result_path(&self, path: &Path) {
         if self.json {
             return;
@@ -287,7 +289,7 @@ impl Reporter {
         self.aside(|| write(&bytes));
     }
 
-    /// Takes the bar away for a moment, so that a line does not tear it.
+    /// Hides the bar while a line is printed, so that the line does not break it.
     fn aside(&self, speak: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(speak),
@@ -295,14 +297,14 @@ impl Reporter {
         }
     }
 
-    /// Takes the bar away: what follows is the result.
+    /// Removes the bar before the result is printed.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// The end: the last event or the error's text; answers the exit code.
+    /// Prints the last event or the error's text; returns the exit code.
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
         self.live.iter().for_each(Announced::end);
@@ -341,7 +343,7 @@ impl Reporter {
         }
         let line = event_line(name, fields);
         match self.early.borrow_mut().as_mut() {
-            // Bounded: there are few warnings before the start.
+            // Bounded, because there are few warnings before the start.
             Some(early) => early.push(line),
             None => say(&line),
         }
@@ -365,14 +367,14 @@ impl Tell for Reporter {
     }
 }
 
-/// The work goes on when nobody reads standard output any more: other hosts are in it.
+/// From now on a closed standard output does not end the program: other hosts depend on its work.
 pub(crate) fn outlive_reader() {
     OUTLIVES.store(true, Ordering::Relaxed);
 }
 
 static OUTLIVES: AtomicBool = AtomicBool::new(false);
 
-/// A line on standard output. A reader that has gone ends the program, as it would any filter, unless it is to outlive it.
+/// Prints a line on standard output. A closed pipe ends the program, as any filter, unless [`outlive_reader`] was called.
 pub(crate) fn say(text: &str) {
     write(format!("{text}\n").as_bytes());
 }
@@ -390,7 +392,7 @@ fn write(bytes: &[u8]) {
     }
 }
 
-/// A line on standard error. If nobody can hear it, there is nobody to tell.
+/// Prints a line on standard error. A failure is ignored: there is no other place to report it.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
 }

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks to stop cleanly, the second ends the program at once. SIGHUP ends no program that
-//! serves others: a daemon reads again what can be, the others pass over it. Commands with an end keep the system's rule: the
-//! terminal that closes ends them.
+//! Ctrl-C and SIGTERM: the first signal asks to stop cleanly, the second ends the program at once. SIGHUP does not end a
+//! program that serves others: a daemon reloads its files, the others ignore it. Commands that end by themselves keep the
+//! system's default: SIGHUP of a closed terminal ends them.
 
 use std::future::Future;
 
@@ -12,38 +12,39 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 
-/// How often SIGHUP has come, from now on; it ends this program no more. Within a runtime.
+/// Counts SIGHUPs from now on; the signal no longer ends this program. Call it within a runtime.
 ///
 /// # Errors
-/// When the system will not tell of signals.
+/// The signal handler cannot be installed.
 pub(crate) fn hangups() -> Result<watch::Receiver<u64>> {
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let (sender, receiver) = watch::channel(0);
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            // Where nobody waits for it, it is passed over.
+            // Without a receiver this changes nothing.
             sender.send_modify(|count| *count += 1);
         }
     });
     Ok(receiver)
 }
 
-/// A write beyond the limit on file sizes (`ulimit -f`, as batch systems set it) fails like any other, with a reason that names the file;
-/// unless SIGXFSZ is blocked it kills the program first. All threads inherit that, and no program that is started does.
+/// Blocks SIGXFSZ, so that a write beyond the limit on file sizes (`ulimit -f`, as batch systems set it) fails with an
+/// error that names the file instead of killing the program. All threads inherit this; programs that are started do
+/// not.
 pub(crate) fn outlive_file_size_limit() {
     let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
     debug_assert!(blocked.is_ok());
 }
 
-/// Hears of the first signal. Cheap to clone.
+/// Waits for the first signal. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Begins to listen for signals; within a runtime.
+    /// Begins to listen for signals. Call it within a runtime.
     ///
     /// # Errors
-    /// When the system will not tell of signals.
+    /// A signal handler cannot be installed.
     pub(crate) fn listen() -> Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -57,7 +58,7 @@ impl Stop {
                 if time > 0 {
                     std::process::exit(Kind::Cut as i32);
                 }
-                // Nobody left to hear it: the command is ending anyway.
+                // Without a receiver the command is ending anyway.
                 let _ = sender.send(true);
             }
         });
@@ -78,18 +79,18 @@ impl Stop {
     }
 }
 
-/// Work that a signal may end at any moment: then the last line says so.
+/// Runs work that a signal may end at any moment; then the failure is "interrupted".
 pub(crate) async fn or_cut<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let stop = Stop::listen()?;
     tokio::select! {
-        // What has ended at the same moment is done.
+        // Work that ends at the same moment as the signal comes is complete.
         biased;
         done = work => done,
         () = stop.wait() => Err(Failure::cut("interrupted")),
     }
 }
 
-/// A runtime over `threads` (0: one for each core), and `work` on it.
+/// Runs `work` on a runtime with this number of threads (0: one for each core).
 pub(crate) fn block_on<T>(
     threads: usize,
     work: impl Future<Output = Result<T, Failure>>,
@@ -100,7 +101,7 @@ pub(crate) fn block_on<T>(
     }
     let runtime = builder.enable_all().build().context("cannot start threads")?;
     let result = runtime.block_on(work);
-    // A blocking read of a dead disk must not keep the program from ending.
+    // A blocking read of a failed disk must not keep the program from ending.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     result
 }

@@ -1,4 +1,4 @@
-//! The real program, as a person or a script meets it: exit codes, output, JSON, help.
+//! The real program as used by people and scripts: exit codes, output, JSON, help.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::path::Path;
@@ -137,7 +137,7 @@ fn publish_show_verify() {
         assert_eq!(shown["name"], "data");
         assert_eq!(shown["hash_v2"].is_string(), format != "v1");
         let good = done(tidecast(dir.path(), &["verify", "m.torrent", "data"]));
-        assert!(good.contains("is what the manifest says"), "{good}");
+        assert!(good.contains("matches the manifest"), "{good}");
     }
 }
 

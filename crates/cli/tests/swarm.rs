@@ -132,7 +132,7 @@ fn seed_and_get_an_open_manifest() {
     assert!(dir.join("some/data/a/small").exists() && !dir.join("some/data/big.bin").exists());
     drop(seed);
     let words = ["get", "data.torrent", "--to", "got", "--timeout", "60s"];
-    assert!(ok(tidecast(dir, "getter", &words).output().unwrap()).contains("nothing had to be fetched"));
+    assert!(ok(tidecast(dir, "getter", &words).output().unwrap()).contains("no data was fetched"));
 }
 
 #[test]

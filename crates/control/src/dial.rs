@@ -1,4 +1,5 @@
-//! The addresses of one node, dialled a little after one another (RFC 8305): a dead one costs no more than that.
+//! Connects to the addresses of one node, each started shortly after the one before (RFC 8305), so that an unreachable
+//! address costs only this delay.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,10 +7,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// The next address of a control channel is dialled this long after the one before.
+/// The delay between connection attempts to two addresses of a control channel.
 pub const STAGGER: Duration = Duration::from_millis(100);
 
-/// Addresses that are dialled one after another, each beside those before it that are still under way.
+/// Connection attempts to several addresses; each starts after a delay, and earlier attempts continue meanwhile.
 pub struct Dialling<T, D> {
     waiting: std::vec::IntoIter<SocketAddr>,
     under_way: JoinSet<(SocketAddr, T)>,
@@ -22,13 +23,13 @@ where
     D: FnMut(SocketAddr) -> F,
     F: Future<Output = T> + Send + 'static,
 {
-    /// Nothing is dialled before [`Dialling::next`] is called.
+    /// No attempt starts before [`Dialling::next`] is called.
     pub fn new(addresses: Vec<SocketAddr>, dial: D) -> Self {
         Self { waiting: addresses.into_iter(), under_way: JoinSet::new(), dial }
     }
 
-    /// How the next of them has gone, whichever ends first; None when all have ended. Another address is begun after
-    /// every `pause`, and as soon as one has ended. To drop this ends what is under way.
+    /// The result of the next attempt to end; `None` when all have ended. The next attempt starts after each `pause`,
+    /// and as soon as one has ended. Dropping this aborts all attempts.
     pub async fn next<P: Future<Output = ()>>(
         &mut self,
         mut pause: impl FnMut() -> P,
@@ -41,7 +42,7 @@ where
             tokio::select! {
                 ended = self.under_way.join_next() => match ended {
                     Some(Ok(ended)) => return Some(ended),
-                    // It has panicked, and been reported.
+                    // The attempt panicked, which was reported by the panic hook.
                     Some(Err(_)) => {}
                     None => return None,
                 },

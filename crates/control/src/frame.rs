@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// Memory is taken as bytes come, not as a length promises: so many bytes at a time.
+/// Memory is allocated in steps of this size as bytes arrive, not by the announced length, which may be hostile.
 const STEP: usize = 64 << 10;
 
-/// Most bytes of the parts of a frame.
+/// The maximum lengths of the parts of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Of the message.
@@ -30,7 +30,7 @@ pub enum FrameError {
     /// The stream failed or ended within the frame.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// A part of so many bytes is beyond the bounds.
+    /// A part of this length exceeds the bounds.
     #[error("a message of {0} bytes is too long")]
     TooLong(usize),
 }
@@ -61,7 +61,7 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), bounds: Bounds) -> Result
     read_rest(first, from, bounds).await
 }
 
-/// Reads the rest of a frame whose `first` byte has come.
+/// Reads the rest of a frame whose `first` byte was read before.
 ///
 /// # Errors
 /// As [`read`].

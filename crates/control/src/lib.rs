@@ -1,9 +1,9 @@
-//! What control channels have in common: those of a broadcast's workers (`group`), of ranks (`memory`), between daemons.
+//! Code that all control channels share: those of a broadcast's workers (`group`), of ranks (`memory`), between daemons.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `frame.rs` | a message and a payload, each after its length; how a message is encoded is the channel's own affair |
-//! | `dial.rs` | the addresses of one node, dialled a little after one another (RFC 8305) |
+//! | `frame.rs` | a message and a payload, each after its length; each channel has its own encoding of messages |
+//! | `dial.rs` | connections to the addresses of one node, started shortly after one another (RFC 8305) |
 
 mod dial;
 mod frame;

@@ -12,7 +12,7 @@ use crate::rounded;
 /// An event of `bcast`.
 pub type Event = crate::Event<Started, Done, News>;
 
-path_field!(source, source_base64, "What is broadcast.");
+path_field!(source, source_base64, "The file or directory that is broadcast.");
 path_field!(torrent, torrent_base64, "The metainfo file by which any client can join.");
 
 /// The broadcast begins.
@@ -20,45 +20,45 @@ path_field!(torrent, torrent_base64, "The metainfo file by which any client can 
 pub struct Started {
     /// The command: `bcast`.
     pub command: &'static str,
-    /// What is broadcast.
+    /// The file or directory that is broadcast.
     #[serde(flatten, serialize_with = "source::serialize")]
     #[schemars(with = "source::Schema")]
     pub source: PathBuf,
-    /// The path that it shall have on each host.
+    /// The path of the copy on each host.
     pub dest: String,
     /// Hosts.
     pub hosts: usize,
 }
 
-/// How the hosts fare.
+/// Numbers of hosts of a broadcast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hosts {
     /// Hosts of a broadcast.
     pub hosts: usize,
-    /// Those that have all of it.
+    /// Hosts that are complete.
     pub hosts_done: usize,
-    /// Those that have failed.
+    /// Hosts that have failed.
     pub hosts_failed: usize,
 }
 
-/// What only a broadcast tells.
+/// Events that only a broadcast has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum News {
-    /// Workers of some hosts have not come.
+    /// Workers of some hosts are not connected yet.
     Waiting(Waiting),
     /// Any BitTorrent client can join.
     Open(Open),
-    /// What workers need to know that come by themselves, which is a secret; before all else, and only then. Not in JSON lines.
+    /// The ticket for workers that are started by the caller, a secret; the first event, and only then. Not in JSON lines.
     #[serde(skip)]
     Ticket(String),
-    /// Other names of the list are this host: it is served once. Not in JSON lines.
+    /// Several names of the list are the same host, which is served once. Not in JSON lines.
     #[serde(skip)]
     Aliases {
-        /// The name by which it is served.
+        /// The name under which it is served.
         host: String,
-        /// The others.
+        /// Its other names.
         names: Vec<String>,
     },
     /// The network is chosen. Not in JSON lines.
@@ -69,10 +69,10 @@ pub enum News {
         /// The known rate of its links, bits a second; 0: unknown.
         rate: u64,
     },
-    /// Which hosts are together, as far as was found out; told only where there are several places. Not in JSON lines.
+    /// The places of hosts that were measured; only if there are several places. Not in JSON lines.
     #[serde(skip)]
     Places(Vec<Vec<String>>),
-    /// A host has failed; the others go on. Not in JSON lines.
+    /// A host has failed; the others continue. Not in JSON lines.
     #[serde(skip)]
     Failed {
         /// Its name.
@@ -82,20 +82,20 @@ pub enum News {
     },
 }
 
-/// Workers of some hosts have not come: told after 4 s, 12 s, 28 s and so on.
+/// Workers of some hosts are not connected yet; sent after 4 s, 12 s, 28 s and so on.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Waiting {
-    /// The hosts; those launched longest ago in front.
+    /// The hosts, in the order of their launch.
     pub hosts: Vec<Late>,
-    /// Hosts whose launch has its turn still to come.
+    /// Hosts that are not launched yet.
     pub queued: usize,
     /// Programs that launch them.
     pub launchers: Vec<String>,
-    /// What the launcher of the first one said last.
+    /// The last output of the launcher of the first host.
     pub said: String,
 }
 
-/// A host whose worker has not come.
+/// A host whose worker is not connected yet.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Late {
     /// Its name.
@@ -109,7 +109,7 @@ pub struct Late {
 /// Any BitTorrent client can join now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Open {
-    /// The metainfo file, which is written.
+    /// The metainfo file, which exists now.
     #[serde(flatten, serialize_with = "torrent::serialize")]
     #[schemars(with = "torrent::Schema")]
     pub torrent: PathBuf,
@@ -117,32 +117,32 @@ pub struct Open {
     pub peers: Vec<SocketAddr>,
 }
 
-/// What became of files that stood at the destination.
+/// Files that existed at the destination before, by their treatment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Found {
-    /// Files that stood for something else, and were replaced.
+    /// Files with other content that were replaced.
     pub replaced: u64,
-    /// Of those: files of which no record said that Tidecast delivered them.
+    /// Of `replaced`: files that are not recorded as delivered by Tidecast.
     pub replaced_foreign: u64,
-    /// Files that stay though the source does not have them.
+    /// Files that the source does not have and that were kept.
     pub stale: u64,
-    /// Of those: files that Tidecast did not deliver.
+    /// Of `stale`: files that Tidecast did not deliver.
     pub foreign: u64,
     /// Files that were removed.
     pub deleted: u64,
 }
 
-/// What became of the copy on one host.
+/// The result for the copy on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Nothing was there.
+    /// DEST did not exist before.
     Delivered,
-    /// Another version was there.
+    /// DEST had another version.
     Replaced,
-    /// The same was there.
+    /// DEST had the same data.
     Unchanged,
-    /// It does not have it.
+    /// The host does not have the copy.
     Failed,
 }
 
@@ -159,24 +159,24 @@ impl Action {
     }
 }
 
-/// What one host did that has all of it.
+/// Figures of a host that is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Figures {
-    /// Seconds from the start of the transfer until all was in place.
+    /// Seconds from the start of the transfer until the copy was complete.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub seconds: f64,
-    /// Payload received that was of use, bytes.
+    /// Useful payload received, bytes.
     pub received: u64,
     /// Payload sent to others, bytes.
     pub sent: u64,
-    /// Payload received that was there already, bytes.
+    /// Payload received twice, bytes.
     pub duplicate: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt: u64,
-    /// Files that were right already.
+    /// Files that already had the right data.
     pub kept: u64,
-    /// What stood there.
+    /// Files that existed before.
     #[serde(flatten)]
     pub found: Found,
 }
@@ -186,26 +186,26 @@ pub struct Figures {
 pub struct Unreached {
     /// Addresses of the coordinator to which the worker could not connect.
     pub coordinator_addresses: Vec<SocketAddr>,
-    /// Why it could not connect to the last of them.
+    /// The error of the last of these connections.
     pub coordinator_error: String,
 }
 
-/// How one host fared.
+/// The result of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// It has all of it.
+    /// It is complete.
     pub ok: bool,
-    /// What became of its copy.
+    /// The result for its copy.
     pub action: Action,
-    /// What it did, if it has all of it.
+    /// Its figures, if it is complete.
     #[serde(flatten)]
     pub done: Option<Figures>,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What its worker could not connect to, if that is why.
+    /// The failed connection of its worker, if that is the reason.
     #[serde(flatten)]
     pub unreached: Option<Unreached>,
     /// Other names of it in the list.
@@ -222,37 +222,37 @@ pub struct Source {
     pub sent: u64,
 }
 
-/// What the links could have done.
+/// The transfer in comparison with the rate of the links.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Link {
-    /// Rate of a host's link, bits a second.
+    /// Rate of a host's link, bits per second.
     pub link_rate: u64,
-    /// How that is known.
+    /// The origin of this figure.
     pub link_rate_from: LinkRateFrom,
-    /// Seconds that the links take for what a host needed.
+    /// Seconds that the links need at least for the data that a host needed.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub bound_seconds: f64,
-    /// The part of the links' rate that was used: 1 is all.
+    /// The share of the links' rate that was used, from 0 to 1.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub efficiency: f64,
 }
 
-/// Every host has it. Where hosts failed the operation fails, and these fields are in its `error` event.
+/// Every host is complete. If hosts failed the operation fails, and these fields are in its `error` event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
     /// Bytes of the source.
     pub bytes: u64,
-    /// Its files.
+    /// Files of the source.
     pub files: u64,
     /// Bytes of a piece.
     pub piece_length: u32,
-    /// How the data went.
+    /// The algorithm that distributed the data.
     pub algorithm: &'static str,
-    /// The network on which the hosts met.
+    /// The network that the hosts used.
     pub network: String,
     /// Seconds of reading and hashing the source.
     #[serde(serialize_with = "rounded")]
@@ -262,41 +262,41 @@ pub struct Done {
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub gather_seconds: f64,
-    /// Seconds from then until the last host was done.
+    /// Seconds of the transfer, until the last host was complete.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub transfer_seconds: f64,
-    /// Bytes a second that a host received while the transfer ran.
+    /// Bytes per second that a host received during the transfer.
     pub rate: u64,
     /// Payload that hosts received, bytes.
     pub received: u64,
-    /// Payload that they had already, bytes.
+    /// Payload that hosts received twice, bytes.
     pub duplicate: u64,
     /// Payload that did not match its hash, bytes.
     pub corrupt: u64,
-    /// Bytes that this host and the sources beside it sent.
+    /// Bytes that this host and the other sources sent.
     pub origin_sent: u64,
-    /// The same as copies of what a host needed; null where none needed anything.
+    /// `origin_sent` in copies of the data that a host needed; null if no host needed data.
     pub origin_copies: Option<f64>,
     /// Every host, in the order of the list.
     pub hosts: Vec<Host>,
-    /// Hosts that have all of it.
+    /// Hosts that are complete.
     pub hosts_done: usize,
-    /// Hosts that do not.
+    /// Hosts that have failed.
     pub hosts_failed: usize,
-    /// Which hosts are together, if that was found out.
+    /// The hosts of each place, if places were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub places: Option<Vec<Vec<String>>>,
     /// The hosts that served a share of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
-    /// Where the manifest was so long that it was broadcast before the data: its bytes.
+    /// Bytes of the manifest, if it was so long that it was broadcast before the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_bytes: Option<u64>,
-    /// Of these, bytes that this host sent; they are not in `origin_sent`.
+    /// Bytes of the manifest that this host sent; not included in `origin_sent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_sent: Option<u64>,
-    /// What the links could have done, where their rate is known.
+    /// The comparison with the rate of the links, if that is known.
     #[serde(flatten)]
     pub link: Option<Link>,
 }

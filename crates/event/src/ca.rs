@@ -1,4 +1,4 @@
-//! What `ca` says.
+//! Results of `ca`.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 path_field!(certificate, certificate_base64, "The root certificate.");
 path_field!(crl, crl_base64, "The list of revoked certificates.");
-path_field!(file, file_base64, "Where it was written, if not to standard output.");
+path_field!(file, file_base64, "The file that was written, unless standard output.");
 
-/// An authority is made.
+/// An authority was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Made {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The root certificate, which nodes need.
     #[serde(flatten, serialize_with = "certificate::serialize")]
@@ -22,33 +22,33 @@ pub struct Made {
     #[serde(flatten, serialize_with = "crl::serialize")]
     #[schemars(with = "crl::Schema")]
     pub crl: PathBuf,
-    /// When its certificate ends, seconds since 1970.
+    /// When its certificate expires, seconds since 1970.
     pub not_after: u64,
 }
 
-/// A certificate is issued.
+/// A certificate was issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Issued {
-    /// For whom: `host:NAME` or `user:NAME`.
+    /// Its identity: `host:NAME` or `user:NAME`.
     pub identity: String,
-    /// Its number.
+    /// Its serial number.
     pub serial: String,
-    /// When it ends, seconds since 1970.
+    /// When it expires, seconds since 1970.
     pub not_after: u64,
-    /// A new key is beside it.
+    /// The file also has a new key.
     pub key: bool,
-    /// Where it was written, if not to standard output.
+    /// The file that was written, unless standard output.
     #[serde(flatten, serialize_with = "crate::path::if_any::<file::Field, _>")]
     #[schemars(with = "Option<file::Schema>")]
     pub file: Option<PathBuf>,
 }
 
-/// Certificates are revoked, and the list of these is dated anew.
+/// Certificates were revoked, and the date of the revocation list was renewed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Revoked {
-    /// Their numbers.
+    /// Their serial numbers.
     pub revoked: Vec<String>,
-    /// The list, which nodes need again.
+    /// The revocation list, which nodes need again.
     #[serde(flatten, serialize_with = "crl::serialize")]
     #[schemars(with = "crl::Schema")]
     pub crl: PathBuf,
@@ -65,27 +65,27 @@ pub struct Invited {
     pub expires: u64,
 }
 
-/// An authority, and what it has issued.
+/// An authority, and the certificates that it issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shown {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// When its certificate ends, seconds since 1970.
+    /// When its certificate expires, seconds since 1970.
     pub not_after: u64,
-    /// What it has issued.
+    /// The certificates that it issued.
     pub certificates: Vec<Certificate>,
 }
 
 /// A certificate that an authority has issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Certificate {
-    /// Its number.
+    /// Its serial number.
     pub serial: String,
-    /// For whom: `host:NAME` or `user:NAME`.
+    /// Its identity: `host:NAME` or `user:NAME`.
     pub identity: String,
-    /// The node whose key it is for, if that was named.
+    /// The node whose key it certifies, if that was given.
     pub node: Option<String>,
-    /// When it ends, seconds since 1970.
+    /// When it expires, seconds since 1970.
     pub not_after: u64,
     /// When it was revoked, seconds since 1970, if it was.
     pub revoked: Option<u64>,

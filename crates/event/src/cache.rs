@@ -1,29 +1,29 @@
-//! Events of `cache create` and `cache get`, and what a cache is.
+//! Events of `cache create` and `cache get`, and the description of a cache.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An event of `cache create`; there is nothing to say when it starts.
+/// An event of `cache create`; its `started` has no fields.
 pub type CreateEvent = crate::Event<(), Created>;
 
-/// An event of `cache get`; there is nothing to say when it starts.
+/// An event of `cache get`; its `started` has no fields.
 pub type GetEvent = crate::Event<(), Got>;
 
-path_field!(made, made_base64, "Where it is for the caller.");
+path_field!(made, made_base64, "Its path for the caller.");
 
-/// The cache is made, or there was one of the same content.
+/// The cache was created, or a cache of the same content existed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Created {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What it is.
+    /// The cache.
     #[serde(flatten)]
     pub info: CacheInfo,
-    /// What keeps other users from reading it, if the mode was found by the files.
+    /// Why other users cannot read it, if the mode was derived from the files.
     pub mode_reason: Option<String>,
-    /// Bytes that were new to the daemon.
+    /// Bytes that the daemon did not have before.
     pub sent: u64,
 }
 
@@ -32,46 +32,47 @@ pub struct Created {
 pub struct Got {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What it is.
+    /// The cache.
     #[serde(flatten)]
     pub info: CacheInfo,
-    /// Seconds that it took to come; 0 where it was here.
+    /// Seconds of the transfer; 0 if the cache was on this host.
     pub fetched_seconds: f64,
-    /// How it came; null where it was here.
+    /// The transfer method; null if the cache was on this host.
     pub method: Option<String>,
-    /// Why it is not the newest version, or not known to be.
+    /// Why it is not the newest version, or not known to be the newest.
     pub older: Option<String>,
-    /// Where it is for the caller.
+    /// Its path for the caller.
     #[serde(flatten, serialize_with = "made::serialize")]
     #[schemars(with = "made::Schema")]
     pub made: PathBuf,
-    /// Files that had to be copied. Not in JSON lines.
+    /// Files that were copied. Not in JSON lines.
     #[serde(skip)]
     pub copies: u64,
-    /// Bytes of these. Not in JSON lines.
+    /// Bytes of these files. Not in JSON lines.
     #[serde(skip)]
     pub copied: u64,
-    /// Why it is not at its own place, or a link to that, that the caller reads it. Not in JSON lines.
+    /// Why the caller cannot read it in the daemon's store. Not in JSON lines.
     #[serde(skip)]
     pub unseen: Option<String>,
 }
 
-/// Why the daemon refuses.
+/// Why the daemon refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Refused {
     /// One word: `wait`, `forbidden`, `absent` and so on.
     pub reason: String,
 }
 
-/// How a cache may travel between hosts.
+/// A transfer method of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// From everybody who has it, and to everybody who wants it.
+    /// Between all hosts that have the cache or fetch it.
     Swarm,
-    /// From its parent or its origin, and nobody else.
+    /// From the parent or the origin only.
     Direct,
-    /// By links from another daemon of the same user on the same machine; nothing moves. No cache and no host asks for it.
+    /// Hard links from another daemon of the same user on the same machine; no data is sent. Not an option of caches or
+    /// hosts.
     Link,
 }
 
@@ -82,7 +83,7 @@ impl std::str::FromStr for Method {
         match text.to_ascii_lowercase().as_str() {
             "swarm" | "bittorrent" => Ok(Self::Swarm),
             "direct" => Ok(Self::Direct),
-            other => Err(format!("{other:?} is no method: write swarm or direct")),
+            other => Err(format!("unknown method {other:?}: use swarm or direct")),
         }
     }
 }
@@ -97,7 +98,7 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// A cache as people and programs see it.
+/// The description of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CacheInfo {
@@ -107,72 +108,72 @@ pub struct CacheInfo {
     pub cache: String,
     /// `uncommitted`, `uploading`, `committed` or `invalid`.
     pub state: String,
-    /// Whose it is.
+    /// The user who owns it.
     pub owner: String,
     /// The group that may read it.
     pub group: Option<String>,
-    /// Who may read: 0o700, 0o750, 0o755.
+    /// The mode that allows reading: 0o700, 0o750 or 0o755.
     pub mode: u32,
     /// Bytes of its files.
     pub bytes: u64,
     /// Number of its files.
     pub files: u64,
-    /// When the lease ends, seconds since 1970.
+    /// When the lease expires, seconds since 1970.
     pub lease: u64,
-    /// Not evicted while this is so.
+    /// It is not evicted until it is unpinned.
     pub pinned: bool,
-    /// How it may travel.
+    /// Its transfer methods.
     pub methods: Vec<Method>,
-    /// It leaves this host only by DIRECT.
+    /// It is sent to other hosts by DIRECT only.
     pub private: bool,
-    /// Copies to keep alive.
+    /// Number of copies to keep.
     pub replicas: u32,
     /// When it was used last, seconds since 1970.
     pub used: u64,
     /// Jobs that use it now.
     pub users: u32,
-    /// What uses it now, as far as the caller may know; only when one cache is asked for.
+    /// The processes that use it now, as far as the caller may see them; only if one cache was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<Vec<CacheUse>>,
-    /// How it came here; nothing where it was made.
+    /// Bytes received, by source; all zero if it was created here.
     pub came: Came,
-    /// Where its files are on this host.
+    /// The path of its files on this host.
     pub path: Option<PathBuf>,
-    /// Device and inode of what is at `path`, by which a caller knows whether it sees the same; only in answer to a get.
+    /// Device and inode of `path`, by which a caller checks that it sees the same directory; only in answer to a get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inode: Option<(u64, u64)>,
-    /// Its ad, in new syntax; only when one cache is asked for.
+    /// Its ad, in new syntax; only if one cache was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ad: Option<String>,
 }
 
-/// Something that keeps a cache from being evicted.
+/// A use of a cache, which prevents its eviction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CacheUse {
     /// The cache.
     pub cache: String,
-    /// The process; None: one that the daemon does not see.
+    /// The process; null if it is not visible to the daemon.
     pub pid: Option<u32>,
-    /// What the process is called.
+    /// The name of the process.
     pub command: Option<String>,
     /// The user.
     pub user: Option<String>,
-    /// The user's word for the job: its batch system and number.
+    /// The job, as the user reported it: batch system and number.
     pub job: Option<String>,
     /// Since when, seconds since 1970.
     pub since: Option<u64>,
-    /// Until when at most, seconds since 1970; None: until the process ends.
+    /// Until when at most, seconds since 1970; null: until the process ends.
     pub until: Option<u64>,
     /// The process is a shell at a terminal: it counts for a minute after its last command.
     pub terminal: bool,
 }
 
 impl CacheUse {
-    /// Who it is, for people.
+    /// The process, for people.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Some(pid) = self.pid else { return "a process that the daemon does not see".into() };
+        let Some(pid) = self.pid else { return "a process that is not visible to the daemon".into() };
         let command = self.command.as_ref().map_or(String::new(), |name| format!(" ({name})"));
         let user = self.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
         let job = self.job.as_ref().map_or(String::new(), |job| format!(", {job}"));
@@ -181,7 +182,7 @@ impl CacheUse {
     }
 }
 
-/// Bytes that came, by where from.
+/// Bytes received, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Came {
@@ -189,46 +190,46 @@ pub struct Came {
     pub origin: u64,
     /// From other hosts.
     pub peers: u64,
-    /// From another daemon of this machine.
+    /// From another daemon on this machine.
     pub parent: u64,
-    /// Of files that another daemon of this machine has linked: nothing moved.
+    /// Bytes of files that were linked from another daemon on this machine, without a transfer.
     pub link: u64,
 }
 
 /// Caches of this host that the caller may read.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Listed {
-    /// Each of them.
+    /// The caches.
     pub caches: Vec<CacheInfo>,
 }
 
-/// To which hosts a cache was offered.
+/// The hosts to which a cache was offered.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Replicated {
-    /// The cache, as it was asked for.
+    /// The cache, as requested.
     pub name: String,
-    /// Each host, and what it answered.
+    /// Each host, and its answer.
     pub offered: Vec<Offered>,
 }
 
-/// What became of an offer.
+/// The answer to an offer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Offered {
-    /// To whom.
+    /// The host.
     pub host: String,
     /// `ok`, `wait` or `rejected`.
     pub answer: String,
-    /// Why not.
+    /// Why the host waits or rejects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Which hosts have a cache.
+/// The hosts that have a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Holders {
-    /// The cache, as it was asked for.
+    /// The cache, as requested.
     pub name: String,
-    /// Each of them.
+    /// The hosts.
     pub holders: Vec<Holder>,
 }
 
@@ -237,36 +238,36 @@ pub struct Holders {
 pub struct Holder {
     /// Its name.
     pub host: String,
-    /// Where its daemon listens.
+    /// The addresses of its daemon.
     #[schemars(with = "Vec<String>")]
     pub addresses: Vec<std::net::SocketAddr>,
-    /// It is this one.
+    /// It is this host.
     pub here: bool,
     /// It is the origin.
     pub origin: bool,
-    /// The version that it has; of an older daemon that is not known.
+    /// The version that it has; older daemons do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
 }
 
-/// What happened to caches.
+/// The history of caches.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct History {
-    /// The last in front.
+    /// The events, newest first.
     pub events: Vec<Happened>,
 }
 
-/// Something that happened to a cache.
+/// An event in the history of a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Happened {
-    /// When, seconds since 1970.
+    /// Time, seconds since 1970.
     pub at: u64,
-    /// Who did it: a user, or a daemon.
+    /// The user or daemon that caused it.
     pub who: String,
-    /// What: `create`, `commit`, `get`, `send`, `extend`, `pin`, `evict`, and so on.
+    /// The action: `create`, `commit`, `get`, `send`, `extend`, `pin`, `evict`, and so on.
     pub what: String,
-    /// To which cache.
+    /// The cache.
     pub cache: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: String,
 }

@@ -1,16 +1,16 @@
-//! What `classad` says.
+//! Results of `classad`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What expressions evaluate to.
+/// The values of expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evaluated {
-    /// Each of them, in order.
+    /// The value of each expression, in order.
     pub results: Vec<Evaluation>,
 }
 
-/// What one expression evaluates to.
+/// The value of one expression.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evaluation {
     /// The expression.
@@ -18,28 +18,28 @@ pub struct Evaluation {
     /// Its value, as ClassAds write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What kind of value that is: `undefined`, `error`, `boolean`, `integer`, `real`, `string`, `abstime`, `reltime`, `list` or
+    /// The type of the value: `undefined`, `error`, `boolean`, `integer`, `real`, `string`, `abstime`, `reltime`, `list` or
     /// `classad`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
-    /// Why there is none.
+    /// Why there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Whether two ads suit each other. Where they do not the operation fails, and these fields are in its `error` event.
+/// Whether two ads match. If they do not the operation fails, and these fields are in its `error` event.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Matched {
-    /// What the first one says of the second.
+    /// The first ad, evaluated against the second.
     pub a: Side,
-    /// What the second one says of the first.
+    /// The second ad, evaluated against the first.
     pub b: Side,
-    /// They suit each other.
+    /// The two ads match.
     #[serde(rename = "match")]
     pub matched: bool,
 }
 
-/// What one ad says of the other.
+/// One ad, evaluated against the other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Side {
     /// The value of its `Requirements`.

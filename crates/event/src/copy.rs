@@ -15,7 +15,7 @@ pub type ServerEvent = crate::Event<Serving, Served>;
 pub type Event = crate::Event<Started, Done, News>;
 
 path_field!(path, path_hex, "Its path in the copy.", crate::path::hex, "hexadecimal digits");
-path_field!(target, target_hex, "Where it leads.", crate::path::hex, "hexadecimal digits");
+path_field!(target, target_hex, "Its target.", crate::path::hex, "hexadecimal digits");
 path_field!(to, to_hex, "The file that has the same content.", crate::path::hex, "hexadecimal digits");
 
 /// The copy begins.
@@ -23,9 +23,9 @@ path_field!(to, to_hex, "The file that has the same content.", crate::path::hex,
 pub struct Started {
     /// The command: `copy`.
     pub command: &'static str,
-    /// Where from; of several pairs of hosts, of the first.
+    /// The source; of several pairs of hosts, that of the first pair.
     pub from: String,
-    /// Where to; of several pairs of hosts, of the first.
+    /// The destination; of several pairs of hosts, that of the first pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The pairs of hosts, if there are several.
@@ -34,26 +34,26 @@ pub struct Started {
     /// With `--to-memory`: the directory in shared memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<PathBuf>,
-    /// With `--to-memory`: how much memory may be taken, bytes.
+    /// With `--to-memory`: the limit of shared memory, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
 }
 
-/// A copy server can be reached.
+/// A copy server is listening.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Serving {
     /// The command: `copy-server`.
     pub command: &'static str,
-    /// Its URL, with the key for writing; where nothing can be written, for reading. A secret.
+    /// Its URL, with the key for writing; with `read_only`, the key for reading. A secret.
     pub url: String,
     /// Its URL, with the key for reading. A secret.
     pub url_read: String,
-    /// Where it listens.
+    /// Its address.
     #[schemars(with = "String")]
     pub address: SocketAddr,
-    /// Nothing can be written.
+    /// Writing is not allowed.
     pub read_only: bool,
-    /// What holds the process to its files, if anything does.
+    /// How the process is confined to its files, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
     /// Its URL, without a key. Not in JSON lines.
@@ -68,32 +68,32 @@ pub struct Served {
     pub seconds: f64,
 }
 
-/// What only a copy tells.
+/// Events that only a copy has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum News {
-    /// Of a copy that is explained: a step has been measured. Not in JSON lines.
+    /// With `--explain`: a step was measured. Not in JSON lines.
     #[serde(skip)]
     Step(Step),
 }
 
-/// What holds a copy up.
+/// The bottleneck of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Limit {
-    /// The sources are read.
+    /// Reading the sources.
     #[serde(rename = "reading")]
     Reading,
-    /// The way between the hosts.
+    /// The network between the hosts.
     #[serde(rename = "the network")]
     Network,
-    /// The destination is written.
+    /// Writing the destination.
     #[serde(rename = "writing")]
     Writing,
     /// The rate that was set.
     #[serde(rename = "--limit")]
     Rate,
-    /// All has come, and is synced to disk.
+    /// All data has arrived and is synced to disk.
     #[serde(rename = "syncing")]
     Syncing,
 }
@@ -112,7 +112,7 @@ impl Limit {
     }
 }
 
-/// What a copy works with.
+/// The resources that a copy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
     /// Connections of a copy.
@@ -123,11 +123,11 @@ pub struct Working {
     pub writers: u32,
     /// Blocks in memory, at both ends.
     pub blocks: u32,
-    /// What holds the copy up now.
+    /// The bottleneck now.
     pub limit: Limit,
 }
 
-/// Seconds for which each held the copy up.
+/// Seconds for which each was the bottleneck.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Limits {
     /// Reading.
@@ -160,24 +160,24 @@ impl Limits {
         ]
     }
 
-    /// What was the limit for most of the time.
+    /// The bottleneck for most of the time.
     #[must_use]
     pub fn main(&self) -> Limit {
         self.all().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(Limit::Network, |(limit, _)| limit)
     }
 }
 
-/// Something that concerns one name; the rest goes on.
+/// A problem with one name; the copy continues with the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
+    /// The name; bytes that are not UTF-8 are replaced by U+FFFD.
     pub path: String,
-    /// Then its bytes, in Base64.
+    /// The bytes of the name in Base64, if they are not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
-    /// What happened, and what was done about it.
+    /// The problem, and its consequence.
     pub what: String,
-    /// Whether it is missing at the destination because of that, or still there; else it is a warning.
+    /// Whether the name was not copied or not deleted because of the problem; else it is a warning.
     pub failed: bool,
     /// Whether an attribute of it is missing.
     #[serde(default)]
@@ -192,17 +192,17 @@ impl Problem {
     }
 }
 
-/// What is done to one name.
+/// A change of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
+    /// The name; bytes that are not UTF-8 are replaced by U+FFFD.
     pub path: String,
-    /// Then its bytes, in Base64.
+    /// The bytes of the name in Base64, if they are not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<String>,
     /// "copy", "delete", "make the directory".
     pub what: String,
-    /// The same in the letters of rsync's `--itemize-changes`, and the name as rsync writes it.
+    /// The change in the format of rsync's `--itemize-changes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub itemized: Option<String>,
 }
@@ -216,67 +216,67 @@ impl Change {
     }
 }
 
-/// What the kernel knows of the streams of one sender, counted from the start, those that have ended included.
+/// The kernel's statistics of the streams of one sender since the start, including ended streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Wire {
-    /// Streams that were looked at last.
+    /// Streams at the last measurement.
     pub streams: u32,
-    /// The round trip, in the mean over these, seconds.
+    /// Mean round-trip time of these streams, seconds.
     pub round_trip: f64,
-    /// Seconds that streams had something to send.
+    /// Seconds that streams had data to send.
     pub busy: f64,
-    /// Of these, seconds that they waited for room at the receiver.
+    /// Seconds of `busy` that streams waited for the receive window.
     pub window_limited: f64,
-    /// Of these, seconds that they waited for room in this host's send buffers.
+    /// Seconds of `busy` that streams waited for space in this host's send buffers.
     pub buffer_limited: f64,
-    /// The most that was under way on one stream, bytes.
+    /// The most unacknowledged bytes on one stream.
     pub under_way: u64,
-    /// The least round trip of one of these, seconds: without what queues on a full path. Not in JSON lines.
+    /// The minimum round-trip time of one stream, seconds, without queueing. Not in JSON lines.
     #[serde(skip)]
     pub least_round_trip: f64,
     /// The send buffer of one stream, bytes.
     pub send_buffer: u64,
     /// Segments sent.
     pub segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub again: u64,
-    /// Bytes that the other end has acknowledged, with what TLS adds.
+    /// Bytes that the other end acknowledged, including the overhead of TLS.
     pub acknowledged: u64,
 }
 
-/// A step from the simplest transfer to the whole one.
+/// A step of `--explain`, between the simplest transfer and the whole copy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
-    /// What was transferred.
+    /// The kind of transfer.
     #[serde(rename = "step")]
     pub what: &'static str,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_second: f64,
-    /// For how long.
+    /// Its duration, seconds.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub seconds: f64,
 }
 
-/// What the steps of `--explain` have shown.
+/// The results of `--explain`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Ladder {
     /// The steps of `--explain`, from the simplest on.
     #[serde(rename = "ladder")]
     pub steps: Vec<Step>,
-    /// What holds up the whole, for people.
+    /// The bottleneck of the whole copy, for people.
     pub limit: String,
-    /// The streams over the network alone, by the kernel.
+    /// The kernel's statistics of the streams in the step over the network alone.
     pub wire: Wire,
 }
 
-/// What one of several pairs of hosts has done.
+/// The work of one of several pairs of hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Pair {
-    /// Where it took files from.
+    /// Its source.
     pub from: String,
-    /// Where it put them.
+    /// Its destination.
     pub to: String,
     /// Batches of files that it took.
     pub batches: usize,
@@ -288,59 +288,59 @@ pub struct Pair {
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub seconds: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub rate: f64,
-    /// Why it broke, if it did.
+    /// Why it failed, if it did.
     pub broke: Option<String>,
 }
 
-/// All was copied. Where names failed, or lack attributes, the operation fails, and these fields are in its `error` event.
+/// The copy is complete. If names failed or lack attributes the operation fails, and these fields are in its `error` event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
     /// Names of every kind in the sources.
     pub entries: u64,
-    /// Files among them.
+    /// Files in the sources.
     pub files: u64,
-    /// Bytes of these.
+    /// Bytes of these files.
     pub bytes: u64,
     /// Files that were copied.
     pub files_copied: u64,
-    /// Their bytes, as far as this run has written them.
+    /// Bytes of these files that this run wrote.
     pub bytes_copied: u64,
-    /// Files that were there already.
+    /// Files that the destination already had.
     pub files_kept: u64,
-    /// Bytes that an interrupted copy had left.
+    /// Bytes reused from an interrupted copy.
     pub bytes_resumed: u64,
     /// Names that were deleted.
     pub deleted: u64,
-    /// Blocks that had to be sent again.
+    /// Blocks that were sent again.
     pub blocks_again: u64,
     /// Seconds from the first connection to the end.
     #[serde(serialize_with = "rounded")]
     #[schemars(with = "f64")]
     pub transfer_seconds: f64,
-    /// Nothing was done: all figures are of what would be.
+    /// No change was made: all figures are those of a real run.
     pub dry_run: bool,
-    /// Seconds for which each held the copy up.
+    /// Seconds for which each was the bottleneck.
     pub limits: Limits,
     /// The first problems.
     pub problems: Vec<Problem>,
-    /// Names that are missing, or are still there, because of problems.
+    /// Names that were not copied or not deleted because of problems.
     pub failed: u64,
     /// Names that lack attributes.
     pub attributes_lost: u64,
-    /// What a dry run would do, or with `--itemize-changes` was done; the first of it.
+    /// The first changes of a dry run, or with `--itemize-changes` of this run.
     pub planned: Vec<Change>,
-    /// How much more there would be.
+    /// Number of changes beyond those in `planned`.
     pub planned_more: u64,
-    /// What each of several pairs of hosts has done.
+    /// The work of each of several pairs of hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
-    /// With `--explain`: what the steps have shown.
+    /// The results of `--explain`.
     #[serde(flatten)]
     pub ladder: Option<Ladder>,
     /// Problems beyond those in `problems`. Not in JSON lines.
@@ -348,16 +348,16 @@ pub struct Done {
     pub problems_more: u64,
 }
 
-/// When and by whom an entry may be used.
+/// Attributes of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Attributes {
     /// Its mode.
     pub mode: u32,
-    /// When it was changed, seconds since 1970.
+    /// Its modification time, seconds since 1970.
     pub mtime: f64,
 }
 
-/// What has come into shared memory.
+/// An entry that arrived in shared memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -374,37 +374,37 @@ pub enum Arrived {
     Directory(Other),
     /// A pipe, a socket or a device.
     Special(Other),
-    /// All has come. What is held is still to be given back.
+    /// All entries have arrived. Files in memory must still be released.
     Copied(Copied),
 }
 
-/// A part of a file has come: with `--blocks`.
+/// A part of a file has arrived: with `--blocks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Block {
     /// Its path in the copy.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
-    /// The file's number, by which the part is given back.
+    /// The file's number, by which the part is released.
     pub number: u64,
-    /// Where the file is, in shared memory.
+    /// The path of the file in shared memory.
     pub at: PathBuf,
-    /// Where the part begins, bytes.
+    /// The offset of the part, bytes.
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
 }
 
-/// A file has come, whole.
+/// A complete file has arrived.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct File {
     /// Its path in the copy.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
-    /// Its number, by which it is given back.
+    /// Its number, by which it is released.
     pub number: u64,
-    /// Where it is, in shared memory.
+    /// Its path in shared memory.
     pub at: PathBuf,
     /// Its bytes.
     pub bytes: u64,
@@ -413,14 +413,14 @@ pub struct File {
     pub attributes: Attributes,
 }
 
-/// There is a symbolic link.
+/// A symbolic link in the copy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Symlink {
     /// Its path in the copy.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
-    /// Where it leads.
+    /// Its target.
     #[serde(flatten, serialize_with = "target::serialize")]
     #[schemars(with = "target::Schema")]
     pub target: PathBuf,
@@ -429,7 +429,7 @@ pub struct Symlink {
     pub attributes: Attributes,
 }
 
-/// There is another name of a file.
+/// Another name of a file, a hard link.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Link {
     /// Its path in the copy.
@@ -445,7 +445,7 @@ pub struct Link {
     pub attributes: Attributes,
 }
 
-/// There is an entry without content.
+/// An entry without content.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Other {
     /// Its path in the copy.
@@ -457,7 +457,7 @@ pub struct Other {
     pub attributes: Attributes,
 }
 
-/// All has come. What is held is still to be given back.
+/// All entries have arrived. Files in memory must still be released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Copied {
     /// Files.

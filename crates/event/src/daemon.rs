@@ -1,4 +1,4 @@
-//! Events of `daemon`, and what `admin` says of daemons.
+//! Events of `daemon`, and results of `admin`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,37 +11,37 @@ use crate::cache::{CacheUse, Came};
 /// An event of `daemon`.
 pub type Event = crate::Event<Started, Done>;
 
-path_field!(socket, socket_base64, "The socket at which users ask.");
+path_field!(socket, socket_base64, "The socket for users.");
 
-/// The daemon serves.
+/// The daemon is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Started {
     /// The command: `daemon`.
     pub command: &'static str,
-    /// Its name: the origin of caches that are made here.
+    /// Its name: the origin of caches that are created here.
     pub name: String,
-    /// Its key.
+    /// Its node id.
     pub node: String,
-    /// The socket at which users ask.
+    /// The socket for users.
     #[serde(flatten, serialize_with = "socket::serialize")]
     #[schemars(with = "socket::Schema")]
     pub socket: PathBuf,
-    /// Where other daemons connect; nothing where there is nobody to trust.
+    /// The addresses for other daemons; empty without a trust file.
     #[schemars(with = "Vec<String>")]
     pub listen: Vec<SocketAddr>,
-    /// Caches that are here.
+    /// Caches in its store.
     pub caches: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Bytes at most.
+    /// The limit of bytes on disk.
     pub capacity: u64,
-    /// The URL, with its key, at which it serves a directory to copies.
+    /// The URL, with its key, under which it serves a directory to copies.
     pub serves: Option<String>,
-    /// Whether the kernel holds it to its own files, and how.
+    /// Whether and how the kernel confines it to its own files.
     pub confined: String,
 }
 
-/// The daemon was told to end, or had nothing to do for so long as it was told.
+/// The daemon was stopped, or ended after the idle time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
@@ -67,83 +67,83 @@ pub struct Initialized {
     pub not_after: u64,
 }
 
-/// What became of an administrator's wish at several hosts.
+/// The results of an administrator's command on several hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AllRuled {
-    /// Each host.
+    /// The result on each host.
     pub hosts: Vec<Ruled>,
 }
 
-/// What became of an administrator's wish at one host.
+/// The result of an administrator's command on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ruled {
-    /// The host; its address where its name is not known.
+    /// The host; its address if its name is not known.
     pub host: String,
-    /// Why it was not done.
+    /// Why the command failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// How it is now.
+    /// The state of the daemon now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
 
-/// The daemon itself.
+/// The state of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
     /// Its name: that of its host.
     pub name: String,
-    /// Its key.
+    /// Its node id.
     pub node: String,
     /// Its program's version.
     pub version: String,
-    /// Where it listens for other daemons.
+    /// The addresses for other daemons.
     #[schemars(with = "Vec<String>")]
     pub addresses: Vec<SocketAddr>,
     /// When it was started, seconds since 1970.
     pub started: u64,
     /// `running`, `paused` or `draining`.
     pub state: String,
-    /// Caches that are here.
+    /// Caches in its store.
     pub caches: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Bytes at most.
+    /// The limit of bytes on disk.
     pub capacity: u64,
-    /// Bytes at most as the administrator has said; less than `capacity` while caches that were here before keep their room.
+    /// The limit that the administrator set; less than `capacity` while existing caches exceed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured: Option<u64>,
-    /// Bytes that are being fetched or uploaded, reserved.
+    /// Bytes reserved for transfers and uploads in progress.
     pub reserved: u64,
-    /// Daemons of the site that are alive as far as this one knows, itself among them.
+    /// Live daemons of the site that this one knows, including itself.
     pub members: u64,
-    /// Other daemons that it speaks with.
+    /// Other daemons that it is connected to.
     pub peers: Vec<String>,
-    /// Transfers under way.
+    /// Transfers in progress.
     pub transfers: Vec<String>,
-    /// How far they are, as far as the caller may know.
+    /// The progress of these transfers, as far as the caller may see it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub coming: Vec<Underway>,
-    /// What uses caches, as far as the caller may know; the first hundred.
+    /// Uses of caches, as far as the caller may see them; the first hundred.
     pub uses: Vec<CacheUse>,
     /// Bytes sent to other hosts since the start.
     pub sent: u64,
     /// Bytes received from other hosts since the start.
     pub received: u64,
-    /// Of caches that came since the start, by where from.
+    /// Bytes of caches received since the start, by source.
     pub came: Came,
-    /// The daemon of this machine from which it takes caches; None: it is the oldest, or shares with nobody.
+    /// The daemon on this machine from which it gets caches; absent if it is the oldest, or shares with none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What it may take from its host now.
+    /// The resources of its host that it may use now.
     pub limits: Limits,
     /// `everyone` on its host, or `owner`.
     pub serves: String,
     /// The user (uid) who runs it.
     pub user: u32,
-    /// Whether the kernel holds it to its own files, and how.
+    /// Whether and how the kernel confines it to its own files.
     pub confined: String,
-    /// What it does without, as its user's privilege does not suffice.
+    /// Features that are off because its user lacks the privilege.
     pub without: Vec<String>,
 }
 
@@ -156,71 +156,71 @@ impl Status {
     }
 }
 
-/// A cache that is on its way to this host.
+/// A transfer of a cache to this host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Underway {
-    /// Its name, as it was asked for.
+    /// The cache's name, as requested.
     pub name: String,
-    /// For whom.
+    /// The user who requested it.
     pub owner: String,
-    /// Bytes that are here.
+    /// Bytes received.
     pub bytes: u64,
-    /// Bytes in all; 0 while that is not known.
+    /// Bytes in total; 0 while that is not known.
     pub total: u64,
-    /// What it waits for.
+    /// The reason why it waits, or its state.
     pub why: String,
 }
 
-/// What a daemon may take from its host at this moment; None: as much as there is.
+/// The resources of its host that a daemon may use now; null: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
-    /// A job uses a cache: it is less than usual.
+    /// A job uses a cache, so the limits are reduced.
     pub busy: bool,
-    /// Bytes a second to other hosts.
+    /// Bytes per second to other hosts.
     pub upload: Option<u64>,
-    /// Bytes a second from other hosts.
+    /// Bytes per second from other hosts.
     pub download: Option<u64>,
-    /// Bytes a second to the disk.
+    /// Bytes per second to the disk.
     pub disk_rate: Option<u64>,
-    /// Seconds of CPU time a second.
+    /// Seconds of CPU time per second.
     pub cores: Option<f64>,
     /// Bytes of blocks in memory.
     pub memory: u64,
-    /// Its cgroup, and what the kernel holds it to there; else why it has none.
+    /// Its cgroup and the limits there, or why it has no cgroup.
     pub cgroup: String,
 }
 
-/// What a check of the store has found, and made of it.
+/// The result of a check of the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Checked {
-    /// Nothing was wrong.
+    /// No damage was found.
     pub clean: bool,
-    /// Caches that were looked at.
+    /// Caches checked.
     pub caches: u64,
-    /// Contents that were looked at.
+    /// Objects (contents of files) checked.
     pub objects: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Contents that were damaged.
+    /// Objects that were damaged.
     pub damaged: u64,
-    /// ... of them such as are right again.
+    /// Damaged objects that were repaired.
     pub repaired: u64,
-    /// ... and such as nobody was found to have.
+    /// Damaged objects that no known host has.
     pub lost: u64,
-    /// `lost`, as older programs know it.
+    /// `lost`, under the name for older programs.
     pub bad: u64,
-    /// Caches in which names, links or rights were put right.
+    /// Caches in which names, links or permissions were corrected.
     pub views: Vec<String>,
     /// Caches that were INVALID, and are COMMITTED again.
     pub restored: Vec<String>,
     /// Caches that are INVALID.
     pub invalid: Vec<String>,
-    /// Things in the store that belonged to nothing, removed.
+    /// Entries of the store that belonged to no cache, removed.
     pub orphans: u64,
-    /// Files that this host could not read; their caches stay as they are.
+    /// Files that this host could not read; their caches are not changed.
     pub unread: Vec<Unread>,
 }
 
@@ -230,8 +230,8 @@ pub struct Checked {
 pub struct Unread {
     /// Its path.
     pub path: String,
-    /// What the system says.
+    /// The system's error.
     pub why: String,
-    /// The caches that have it.
+    /// The caches that contain it.
     pub caches: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! How an operation ends that does not succeed.
+//! Errors of operations.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::{Totals, bcast, cache, copy, field, get, seed, sim, verify};
 use serde::Serialize;
 
-/// Who has to act. As a number, it is the exit code of the program.
+/// The kind of an error. As a number, it is the exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The data, the peer or the host is at fault.
+    /// The data, the peer or the host caused the failure.
     Fault = 1,
-    /// The options are wrong: the same call fails again.
+    /// The options are invalid: the same call fails again.
     Usage = 2,
-    /// It timed out or was stopped; the same call goes on from there.
+    /// It timed out or was stopped; the same call resumes.
     Cut = 3,
 }
 
 impl Kind {
-    /// What a process of the program has ended with, or said that it will; any other number is its fault.
+    /// The kind of an exit code of the program; any other number is [`Kind::Fault`].
     #[must_use]
     pub fn of_exit(code: u64) -> Self {
         match code {
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// How far a failed operation came: the fields of its result that are known.
+/// The results that a failed operation had reached: the fields of its result that are known.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -55,21 +55,21 @@ pub enum Reached {
     FieldSend(Box<field::send::Sent>),
     /// Of a field that was received.
     FieldReceive(Box<field::receive::Received>),
-    /// Of a check: what it has found.
+    /// Of a verification: the problems found.
     Verify(Box<verify::Done>),
-    /// Of a copy in which names failed: what was done.
+    /// Of a copy in which names failed.
     Copy(Box<copy::Done>),
-    /// Of a broadcast in which hosts failed: what was done.
+    /// Of a broadcast in which hosts failed.
     Bcast(Box<bcast::Done>),
-    /// Of simulations of random clusters: what they came to.
+    /// Of simulations of random clusters.
     Soak(Box<sim::Soaked>),
-    /// Of a cache: why the daemon refuses.
+    /// Of a cache: why the daemon refused.
     Cache(cache::Refused),
 }
 
-/// Why an operation failed: what, on which object, and what to do.
+/// An error of an operation: what failed, on which object, why, and what to do.
 ///
-/// Its causes are in [`source`](StdError::source); [`in_full`](Error::in_full) has all in one line.
+/// Its causes are in [`source`](StdError::source); [`in_full`](Error::in_full) has all of them in one line.
 #[derive(Debug, Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -82,7 +82,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of this kind. One that is an [`Error`] already keeps what it is, but for its kind.
+    /// An error of this kind. An [`Error`] keeps all but its kind.
     pub fn new(kind: Kind, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         match cause.into().downcast::<Self>() {
             Ok(own) => Self(Arc::new(Inner { kind, ..Arc::unwrap_or_clone(own.0) })),
@@ -92,7 +92,7 @@ impl Error {
         }
     }
 
-    /// The data, the peer or the host is at fault. One that is an [`Error`] already keeps its kind.
+    /// The data, the peer or the host caused the failure. An [`Error`] keeps its kind.
     pub fn fault(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         match cause.into().downcast::<Self>() {
             Ok(own) => *own,
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// The options are wrong.
+    /// The options are invalid.
     pub fn usage(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::new(Kind::Usage, cause)
     }
@@ -110,26 +110,26 @@ impl Error {
         Self::new(Kind::Cut, cause)
     }
 
-    /// The same, said as `text`; this error becomes the cause.
+    /// The same error with `text` as its message; this error becomes the cause.
     #[must_use]
     pub fn context(self, text: impl fmt::Display) -> Self {
         let (kind, reached) = (self.0.kind, self.0.reached.clone());
         Self(Arc::new(Inner { kind, context: Some(text.to_string()), cause: Some(Arc::new(self)), reached }))
     }
 
-    /// The same, with what was reached.
+    /// The same error, with the results reached.
     #[must_use]
     pub fn with(self, reached: Reached) -> Self {
         Self(Arc::new(Inner { reached: Some(reached), ..Arc::unwrap_or_clone(self.0) }))
     }
 
-    /// Who has to act.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// How far the operation came, if it had begun.
+    /// The results that the operation had reached, if it had begun.
     #[must_use]
     pub fn reached(&self) -> Option<&Reached> {
         self.0.reached.as_ref()
@@ -151,7 +151,7 @@ impl Error {
         None
     }
 
-    /// The error and its causes in one line, but for causes that a message before them has in it.
+    /// The error and its causes in one line, without causes that an earlier message already contains.
     #[must_use]
     pub fn in_full(&self) -> String {
         tidecast_text::with_causes(self)
@@ -171,7 +171,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let cause = self.0.cause.as_deref();
-        // Without words of its own it is its cause.
+        // Without context this error stands for its cause.
         if self.0.context.is_some() {
             cause.map(|cause| cause as _)
         } else {
@@ -180,7 +180,7 @@ impl StdError for Error {
     }
 }
 
-/// Makes an [`Error`] of kind [`Kind::Fault`] of another; an [`Error`] stays what it is.
+/// Converts an error to an [`Error`] of kind [`Kind::Fault`]; an [`Error`] stays unchanged.
 pub trait Fault<T> {
     /// See [`Error::fault`].
     ///
@@ -195,7 +195,7 @@ impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Fault<T> for Result<T, E> {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds the operation that failed to an error.
 pub trait Context<T> {
     /// See [`Error::context`].
     ///
@@ -208,10 +208,10 @@ pub trait Context<T> {
         self.with_context(|| text)
     }
 
-    /// As [`Context::context`], of a text that is made only if it is needed.
+    /// As [`Context::context`], with a text that is made only if it is needed.
     ///
     /// # Errors
-    /// As there.
+    /// As of [`Context::context`].
     fn with_context<D: fmt::Display>(self, text: impl FnOnce() -> D) -> Result<T, Error>;
 }
 

@@ -5,24 +5,25 @@ use serde::Serialize;
 
 use crate::{Error, Phase, Progress, Resumed, Warning, round};
 
-/// An event of an operation that begins with `S` and gives `D`; `N` is what only this operation tells.
+/// An event of an operation that begins with `S` and results in `D`; `N` are the events that only this operation has.
 ///
-/// Serialized, it is a JSON object whose field `event` is the name of the variant; of [`News`](Event::News), that of the news.
+/// Serialized, it is a JSON object whose field `event` is the name of the variant; of [`News`](Event::News), that of
+/// the news.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Event<S, D, N = NoNews> {
-    /// The work has begun. Only warnings of peers that do not answer come before it.
+    /// The work has begun. Only warnings about peers that do not answer come before it.
     Started(S),
-    /// What is there already is being hashed.
+    /// Progress of hashing existing data.
     Check(Progress),
-    /// How far the work is.
+    /// Progress of the work.
     Progress(Progress),
-    /// Something is wrong, and the work goes on.
+    /// A problem that does not end the work.
     Warning(Warning),
-    /// Bytes move again, after a warning that none does.
+    /// Data moves again, after a warning that it did not.
     Resumed(Resumed),
-    /// What begins, where no other event says so. Not in JSON lines.
+    /// A phase of the work begins. Not in JSON lines.
     #[serde(skip)]
     #[schemars(skip)]
     Phase(Phase),
@@ -30,12 +31,12 @@ pub enum Event<S, D, N = NoNews> {
     Done(D),
     /// The last event of an operation that failed.
     Error(Failed),
-    /// Something that only this operation tells.
+    /// An event that only this operation has.
     #[serde(untagged)]
     News(N),
 }
 
-/// The news of an operation that has none of its own.
+/// The news of an operation without its own events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum NoNews {}
 
@@ -44,8 +45,8 @@ pub enum NoNews {}
 pub struct Failed {
     /// The exit code: 1, 2 or 3.
     pub code: u8,
-    /// Its name: `fault` (the data, the peer or the host), `usage` (the command line or the configuration) or `cut off` (timed
-    /// out or stopped).
+    /// Its name: `fault` (the data, the peer or the host), `usage` (the command line or the configuration) or `cut off`
+    /// (timed out or stopped).
     pub kind: &'static str,
     /// What failed, on which object, and what to do.
     pub message: String,
@@ -54,7 +55,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// What an error says, so many seconds after the start.
+    /// The event of an error, `seconds` after the start.
     #[must_use]
     pub fn of(error: &Error, seconds: f64) -> Self {
         let kind = error.kind();

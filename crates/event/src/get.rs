@@ -11,21 +11,21 @@ pub use crate::swarm::Started;
 /// An event of `get`.
 pub type Event = crate::Event<Started, Done>;
 
-path_field!(path, path_base64, "Where it is.");
+path_field!(path, path_base64, "The path of the copy.");
 
-/// What became of the copy.
+/// The result for the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Nothing was there.
+    /// The destination did not exist before.
     Delivered,
-    /// Some files of a former version were replaced, or removed.
+    /// Some files of an older version were replaced, or removed.
     Replaced,
-    /// The same was there.
+    /// The destination had the same data.
     Unchanged,
 }
 
-/// Who knows the rate of a node's link.
+/// The origin of the rate of a node's link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkRateFrom {
@@ -34,22 +34,22 @@ pub enum LinkRateFrom {
     /// The driver of the fastest interface.
     #[default]
     Driver,
-    /// A short trial of the way to a host of a broadcast.
+    /// A short trial transfer to a host of a broadcast.
     Trial,
 }
 
-/// What the link could have done.
+/// The transfer in comparison with the rate of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Efficiency {
-    /// Who knows the link's rate.
+    /// The origin of the link's rate.
     pub link_rate_from: LinkRateFrom,
-    /// Seconds that the link takes for the bytes received.
+    /// Seconds that the link needs at least for the bytes received.
     pub bound_seconds: f64,
-    /// The part of the link's rate that was used: 1 is all.
+    /// The share of the link's rate that was used, from 0 to 1.
     pub efficiency: f64,
 }
 
-/// All is there, verified, under its own name.
+/// The copy is complete, verified, under its own name.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
@@ -57,30 +57,30 @@ pub struct Done {
     /// What this node did in the swarm.
     #[serde(flatten)]
     pub totals: Totals,
-    /// Where it is.
+    /// The path of the copy.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
-    /// Files that were asked for.
+    /// Files requested.
     pub files: u64,
-    /// What became of the copy.
+    /// The result for the copy.
     pub action: Action,
-    /// Files of them that were there already.
+    /// Requested files that existed before with the same data.
     pub files_kept: u64,
     /// Files that were replaced.
     pub files_replaced: u64,
-    /// Files that stay though the manifest does not have them.
+    /// Files that the manifest does not have and that were kept.
     pub files_stale: u64,
-    /// Files of those that Tidecast did not deliver.
+    /// Of `files_stale`: files that Tidecast did not deliver.
     pub files_foreign: u64,
     /// Files that were removed.
     pub files_deleted: u64,
-    /// Seconds until all was in place; `seconds` has the time of serving others too.
+    /// Seconds until the copy was complete; `seconds` includes the time of serving others.
     pub get_seconds: f64,
-    /// What the link could have done, where its rate is known.
+    /// The comparison with the rate of the link, if that is known.
     #[serde(flatten)]
     pub efficiency: Option<Efficiency>,
-    /// Bytes of the files that were asked for. Not in JSON lines.
+    /// Bytes of the files requested. Not in JSON lines.
     #[serde(skip)]
     pub file_bytes: u64,
 }

@@ -1,10 +1,10 @@
-//! What an operation says while it runs, and how it ends.
+//! Events of operations: their progress, results and errors.
 //!
-//! Each operation has one [`Event`] type: its first event, its result, and what all have in common. Serialized, an event
-//! is the line that the program prints with `--json`; `docs/events.md` is generated from these types. An operation that
-//! fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
+//! Each operation has one [`Event`] type: its first event, its result, and the events that all operations share.
+//! Serialized, an event is the line that the program prints with `--json`; `docs/events.md` is generated from these
+//! types. An operation that fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
 //!
-//! Pure: types, and what people are told of them (`lines`, `line`). Rust fields that JSON lines do not have are marked as such.
+//! Pure: types, and their texts for people (`lines`, `line`). Rust fields that JSON lines do not have are marked as such.
 
 #[macro_use]
 mod path;
@@ -40,13 +40,13 @@ pub use progress::{Connected, OneSwarm, Phase, Progress, Stage, Traffic};
 pub use swarm::{CpuSeconds, Peer, Started, Totals, WebSeed};
 pub use warning::{Resumed, Warning};
 
-/// Seconds as events have them: to the millisecond.
+/// Rounds seconds to milliseconds, as in events.
 #[must_use]
 pub fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// Serializes what is exact in Rust as [`round`] has it.
+/// Serializes an exact number rounded by [`round`].
 fn rounded<S: serde::Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(round(*number))
 }

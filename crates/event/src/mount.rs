@@ -1,4 +1,4 @@
-//! Events of `mount` and `umount`, and what `status` says of a mount.
+//! Events of `mount` and `umount`, and the status of a mount.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub struct Mounted {
     pub mount_seconds: f64,
 }
 
-/// The tree is not mounted any more.
+/// The tree was unmounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Unmounted {
     /// The mount point.
@@ -37,12 +37,12 @@ pub struct Unmounted {
     pub path: PathBuf,
 }
 
-/// A process serves a tree to mounts: what the program says to the process that started it.
+/// A process serves a tree to mounts; sent to the process that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Serving {
     /// `serving`.
     pub command: &'static str,
-    /// What is served.
+    /// The name of the tree.
     pub name: String,
 }
 
@@ -53,7 +53,7 @@ pub struct State {
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
-    /// What its process says; nothing of a mount that is dead.
+    /// The status of its process; absent if no process serves it.
     #[serde(flatten)]
     pub status: Option<Status>,
     /// Why no process serves it.
@@ -61,30 +61,30 @@ pub struct State {
     pub dead: Option<String>,
 }
 
-/// What the process that serves a tree says of itself. The process may be of another version of the program: fields that it
-/// does not know are zero.
+/// The status of the process that serves a tree. The process may be of another version of the program: fields that it
+/// does not report are zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
-    /// What is mounted.
+    /// The name of the tree.
     pub name: String,
-    /// Files in it, symbolic links among them.
+    /// Files in it, including symbolic links.
     pub files: u32,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
     /// Pieces in it; equal files count once.
     pub pieces: usize,
-    /// Pieces that are not here.
+    /// Pieces that are not local.
     pub pieces_missing: usize,
     /// Requests of the kernel, by kind.
     pub requests: BTreeMap<String, u64>,
-    /// Opens and reads whose data was here.
+    /// Opens and reads whose data was local.
     pub hits: u64,
     /// Opens and reads that had to wait.
     pub misses: u64,
     /// Opens and reads that failed.
     pub errors: u64,
-    /// Bytes given to the kernel.
+    /// Bytes returned to the kernel.
     pub given: u64,
     /// Pieces in the prefetch list.
     pub listed_pieces: usize,
@@ -92,11 +92,11 @@ pub struct Status {
     pub waiting: usize,
     /// The requests that wait now, the longest first.
     pub waits: Vec<Hold>,
-    /// Files over which most time was lost.
+    /// Files for which processes waited longest.
     pub slowest: Vec<Wait>,
-    /// Why the cache did not take what came last, until it takes something again.
+    /// Why the last write to the cache failed, until a write succeeds.
     pub trouble: Option<String>,
-    /// Why opens and reads have failed, the last in front.
+    /// Why opens and reads have failed, newest first.
     pub failures: Vec<Failures>,
     /// Payload from the origin, bytes.
     pub from_origin: u64,
@@ -104,7 +104,7 @@ pub struct Status {
     pub from_peers: u64,
     /// Payload sent, bytes.
     pub sent: u64,
-    /// Payload received that was there already, bytes.
+    /// Payload received twice, bytes.
     pub duplicate: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt: u64,
@@ -118,9 +118,9 @@ pub struct Status {
     pub mounted: Vec<PathBuf>,
     /// Peers with which payload was exchanged, and those connected.
     pub peers: Vec<Peer>,
-    /// Whether a ticket or the user has named a peer.
+    /// Whether a ticket or the user named a peer.
     pub has_origin: bool,
-    /// What was heard last of a peer that was refused, or refused this node, or did not answer.
+    /// The last error of a peer: it was rejected, rejected this node, or did not answer.
     pub heard: Option<String>,
 }
 
@@ -130,11 +130,11 @@ pub struct Status {
 pub struct Failures {
     /// The reason.
     pub why: String,
-    /// How often.
+    /// Number of failures.
     pub times: u64,
-    /// The file of the last one.
+    /// The file of the last failure.
     pub path: String,
-    /// Seconds since the last one.
+    /// Seconds since the last failure.
     pub seconds: f64,
 }
 
@@ -146,35 +146,35 @@ pub struct Hold {
     pub path: String,
     /// The process.
     pub pid: u32,
-    /// For how long, seconds.
+    /// Seconds that it has waited.
     pub seconds: f64,
     /// Pieces for which it waits.
     pub pieces: u32,
 }
 
-/// What was lost over one file.
+/// The time that processes waited for one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Wait {
     /// The file.
     pub path: String,
-    /// How often a process waited.
+    /// Number of waits.
     pub times: u64,
-    /// For how long in all, seconds.
+    /// Total time, seconds.
     pub seconds: f64,
-    /// The longest time, seconds.
+    /// Longest time, seconds.
     pub longest: f64,
 }
 
-/// What was exchanged with one peer.
+/// The traffic with one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Its address.
     #[schemars(with = "String")]
     pub addr: SocketAddr,
-    /// Whether a ticket or the user has named it.
+    /// Whether a ticket or the user named it.
     pub origin: bool,
-    /// Its client, as it calls itself.
+    /// Its client program, as it reports it.
     pub client: String,
     /// Payload from it, bytes.
     pub received: u64,

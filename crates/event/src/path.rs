@@ -1,15 +1,15 @@
-//! Paths in JSON: a path is a string; one whose bytes are not UTF-8 has U+FFFD in their place, and a field beside it,
-//! called `KEY_base64`, has the bytes.
+//! Paths in JSON: a path is a string. Bytes that are not UTF-8 are replaced by U+FFFD, and another field, `KEY_base64`, has
+//! the bytes.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use data_encoding::{BASE64, HEXLOWER};
 
-/// A path as JSON has it: the string, and the bytes in Base64 where the string is not exact.
+/// A path in JSON: the string, and the bytes in Base64 if the string is not exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// What can be shown.
+    /// The text, with U+FFFD for bytes that are not UTF-8.
     pub text: String,
     /// The bytes, if they are not UTF-8.
     pub base64: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) trait PathField {
     fn write<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error>;
 }
 
-/// Writes the fields `F` of a path; nothing where there is none.
+/// Writes the fields `F` of a path; nothing without a path.
 pub(crate) fn if_any<F: PathField, S: serde::Serializer>(
     path: &Option<std::path::PathBuf>,
     to: S,
@@ -57,8 +57,8 @@ pub(crate) fn if_any<F: PathField, S: serde::Serializer>(
     }
 }
 
-/// Makes a module `$key` whose `serialize` writes a path (or what holds one) as the fields `$key` and `$beside`, which has
-/// the bytes: in Base64, or as `$bytes` makes it of a path.
+/// Makes a module `$key` whose `serialize` writes a path as the fields `$key` and `$beside`, which has the bytes: in
+/// Base64, or encoded by `$bytes`.
 macro_rules! path_field {
     ($key:ident, $base64:ident, $doc:literal) => {
         path_field!($key, $base64, $doc, |path| $crate::Text::of(path).base64, "Base64");

@@ -1,4 +1,4 @@
-//! How far the work is.
+//! Progress of operations.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::{Peer, bcast, copy, sim};
 
 path_field!(manifest, manifest_base64, "The manifest's file.");
 
-/// What is being done.
+/// The stage of the work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -19,7 +19,7 @@ pub enum Stage {
     Scan,
     /// Files are hashed.
     Hash,
-    /// Data that is there already is hashed.
+    /// Existing data is hashed.
     #[default]
     Check,
     /// Data is fetched.
@@ -32,13 +32,13 @@ pub enum Stage {
     Mount,
     /// Workers of a broadcast are started.
     Launch,
-    /// Hosts of a broadcast get the data.
+    /// Hosts of a broadcast receive the data.
     Bcast,
     /// Files are copied.
     Copy,
-    /// A broadcast is simulated; bytes are those that receivers have to get in all.
+    /// A broadcast is simulated; `bytes` counts the data of all receivers.
     Sim,
-    /// Random clusters are simulated; runs are counted as bytes.
+    /// Random clusters are simulated; `bytes` counts runs.
     Soak,
 }
 
@@ -63,16 +63,16 @@ impl Stage {
     }
 }
 
-/// A state of the work.
+/// Progress of the work.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Progress {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What is being done.
+    /// The stage of the work.
     pub stage: Stage,
     /// Bytes done.
     pub bytes: u64,
-    /// Bytes to do; 0 where there is no end.
+    /// Bytes to do; 0 if there is no end.
     pub total: u64,
     /// Pieces done (verified).
     pub pieces: u64,
@@ -80,16 +80,16 @@ pub struct Progress {
     pub pieces_total: u64,
     /// Bytes done per second, over the last seconds.
     pub rate: u64,
-    /// What moves between peers, where that is the work.
+    /// The traffic with peers, in a swarm.
     #[serde(flatten)]
     pub traffic: Option<Traffic>,
-    /// How the hosts of a broadcast fare.
+    /// The numbers of hosts, in a broadcast.
     #[serde(flatten)]
     pub hosts: Option<bcast::Hosts>,
-    /// What a copy works with, as soon as that is found out.
+    /// The resources that a copy uses, as soon as they are known.
     #[serde(flatten)]
     pub copy: Option<copy::Working>,
-    /// What runs, in a simulation.
+    /// The current run, in a simulation.
     #[serde(flatten)]
     pub run: Option<sim::Running>,
     /// Each of several manifests that one process serves. Not in JSON lines.
@@ -97,7 +97,7 @@ pub struct Progress {
     pub swarms: Vec<OneSwarm>,
 }
 
-/// What moves between this node and its peers.
+/// The traffic between this node and its peers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// Connected peers.
@@ -118,10 +118,10 @@ pub struct Traffic {
 /// A connected peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connected {
-    /// Who it is, and what was exchanged on this connection.
+    /// The peer, and the traffic on this connection.
     #[serde(flatten)]
     pub peer: Peer,
-    /// Seconds since a byte of payload moved, if one ever did.
+    /// Seconds since payload was last sent or received; null if it never was.
     pub quiet_seconds: Option<f64>,
 }
 
@@ -131,9 +131,9 @@ pub struct OneSwarm {
     /// The manifest's file.
     #[serde(flatten, serialize_with = "manifest::serialize")]
     pub manifest: PathBuf,
-    /// What it describes.
+    /// The name of the published data.
     pub name: String,
-    /// What is being done.
+    /// The stage of the work.
     pub stage: Stage,
     /// Bytes verified.
     pub bytes: u64,
@@ -147,21 +147,21 @@ pub struct OneSwarm {
     pub sent: u64,
 }
 
-/// What begins, where no other event says so. Not in JSON lines.
+/// A phase of the work that no other event announces. Not in JSON lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Peers are asked for the manifest.
+    /// The manifest is requested from peers.
     AskingForManifest,
-    /// Older versions that are here are compared with the manifest.
+    /// Local older versions are compared with the manifest.
     Comparing,
-    /// All is there; it is served for so long.
+    /// The download is complete; it is served for this time.
     ServingFor(Duration),
-    /// What was published is served at these addresses, until stopped.
+    /// Published data is served at these addresses, until stopped.
     Serving {
-        /// Its name; of several manifests, how many they are.
+        /// Its name; of several manifests, their number.
         name: String,
-        /// Where this node listens.
+        /// The addresses of this node.
         listen: Vec<SocketAddr>,
     },
 }

@@ -8,11 +8,11 @@ use serde::Serialize;
 /// An event of `publish`.
 pub type Event = crate::Event<Started, Done>;
 
-path_field!(path, path_base64, "What is published.");
+path_field!(path, path_base64, "The file or directory that is published.");
 path_field!(
     manifest,
     manifest_base64,
-    "Where the manifest was written; not there if it went to standard output."
+    "The file of the manifest; absent if it was written to standard output."
 );
 
 /// The tree is about to be walked.
@@ -20,16 +20,16 @@ path_field!(
 pub struct Started {
     /// The command: `publish`.
     pub command: &'static str,
-    /// What is published.
+    /// The file or directory that is published.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
 }
 
-/// What a manifest says, its files left out.
+/// The contents of a manifest, without its files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Summary {
-    /// The name of what was published.
+    /// The name of the published data.
     pub name: String,
     /// Version of the format: `v1`, `v2` or `hybrid`.
     pub version: String,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub magnet: String,
     /// Peers may come from its trackers and from tickets only.
     pub private: bool,
-    /// Peers need a certificate of its root.
+    /// Peers need a certificate signed by its root.
     pub ssl: bool,
     /// The trackers, tier by tier.
     pub trackers: Vec<Vec<String>>,
@@ -49,7 +49,7 @@ pub struct Summary {
     pub web_seeds: Vec<String>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Bytes without files that equal another.
+    /// Bytes of all files, equal files counted once.
     pub unique_bytes: u64,
     /// Files.
     pub file_count: u32,
@@ -57,29 +57,29 @@ pub struct Summary {
     pub piece_length: u32,
     /// Pieces.
     pub pieces: u32,
-    /// Bytes of the manifest's part that is hashed.
+    /// Bytes of the manifest's info dictionary, which is hashed.
     pub info_bytes: usize,
-    /// The program that made it.
+    /// The program that created it.
     pub created_by: Option<String>,
-    /// When it was made, seconds since 1970.
+    /// When it was created, seconds since 1970.
     pub creation_date: Option<i64>,
     /// The publisher's comment.
     pub comment: Option<String>,
 }
 
-/// The manifest is made.
+/// The manifest was written.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What it says.
+    /// Its contents.
     #[serde(flatten)]
     pub summary: Summary,
-    /// Where it was written.
+    /// The file of the manifest.
     #[serde(flatten, serialize_with = "crate::path::if_any::<manifest::Field, _>")]
     #[schemars(with = "Option<manifest::Schema>")]
     pub manifest: Option<PathBuf>,
-    /// Why it is of this version.
+    /// Why it has this version.
     pub why: String,
     /// Bytes hashed per second.
     pub rate: u64,

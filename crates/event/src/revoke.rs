@@ -1,13 +1,13 @@
-//! What `revoke` gives.
+//! The result of `revoke`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The ticket is revoked.
+/// The ticket was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Done {
     /// Its number.
     pub ticket: String,
-    /// Tickets that this node has revoked, in all.
+    /// Number of tickets that this node has revoked so far.
     pub revoked: usize,
 }

@@ -21,7 +21,7 @@ path_field!(manifest, manifest_base64, "The manifest's file.");
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What this node did in the swarm.
+    /// The totals of this node in the swarm.
     #[serde(flatten)]
     pub totals: Totals,
     /// Pieces of the data that do not match the manifest.
@@ -33,12 +33,12 @@ pub struct Done {
 pub struct ManyDone {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What was done in all swarms, and in each.
+    /// The totals of all swarms, and of each.
     #[serde(flatten)]
     pub all: Many,
 }
 
-/// What one process did for several manifests.
+/// The totals of one process for several manifests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Many {
     /// Bytes verified.
@@ -47,13 +47,13 @@ pub struct Many {
     pub total: u64,
     /// Pieces verified.
     pub pieces: u64,
-    /// Pieces in all.
+    /// Pieces in total.
     pub pieces_total: u64,
     /// Payload received, bytes.
     pub received: u64,
     /// Payload sent, bytes.
     pub sent: u64,
-    /// Payload received that was there already, bytes.
+    /// Payload received twice, bytes.
     pub duplicate: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt: u64,
@@ -68,17 +68,17 @@ pub struct Many {
     pub failed: Vec<NotServed>,
 }
 
-/// What was done for one of several manifests.
+/// The totals for one of several manifests.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OneDone {
-    /// What this node did in the swarm; nothing if that is not known.
+    /// The totals of this node in the swarm; absent if they are not known.
     #[serde(flatten)]
     pub totals: Option<Totals>,
     /// The manifest's file.
     #[serde(flatten, serialize_with = "manifest::serialize")]
     #[schemars(with = "manifest::Schema")]
     pub manifest: PathBuf,
-    /// What it describes.
+    /// The name of the published data.
     pub name: String,
     /// Pieces of the data that do not match the manifest.
     pub damaged_pieces: u64,
@@ -91,6 +91,6 @@ pub struct NotServed {
     #[serde(flatten, serialize_with = "manifest::serialize")]
     #[schemars(with = "manifest::Schema")]
     pub manifest: PathBuf,
-    /// Why.
+    /// The reason.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! What `show` says.
+//! Results of `show`.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use serde::Serialize;
 use crate::path::if_any;
 use crate::publish::Summary;
 
-path_field!(symlink, symlink_base64, "Where it leads, if it is a symbolic link.");
+path_field!(symlink, symlink_base64, "Its target, if it is a symbolic link.");
 
-/// What a manifest describes.
+/// The contents of a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shown {
-    /// What it says as a whole.
+    /// The manifest without its files.
     #[serde(flatten)]
     pub summary: Summary,
-    /// Its files, symbolic links among them.
+    /// Its files, including symbolic links.
     pub files: Vec<File>,
     /// Its directories.
     pub directories: Vec<String>,
-    /// What is odd about it.
+    /// Unusual properties of the manifest.
     pub warnings: Vec<String>,
 }
 
@@ -31,49 +31,49 @@ pub struct File {
     pub path: String,
     /// Its bytes.
     pub bytes: u64,
-    /// It is a program; left out of others.
+    /// It is executable; absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub executable: bool,
-    /// It is marked as hidden; left out of others.
+    /// It is marked as hidden; absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Where it leads, if it is a symbolic link.
+    /// Its target, if it is a symbolic link.
     #[serde(flatten, serialize_with = "if_any::<symlink::Field, _>")]
     #[schemars(with = "Option<symlink::Schema>")]
     pub symlink: Option<PathBuf>,
-    /// The root of its hash tree, hexadecimal; of version 2.
+    /// The root of its hash tree, hexadecimal; in version 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pieces_root: Option<String>,
     /// Its mode, octal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Files of one number are hard links to one file.
+    /// The number of its group of hard links; files with the same number are one file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_link: Option<u32>,
-    /// Its number by which a magnet link selects it.
+    /// The number by which a magnet link selects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
 }
 
-/// What a ticket is good for.
+/// The contents of a ticket, without its secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ticket {
-    /// What it leads to.
+    /// The manifest that it grants access to.
     pub manifest: String,
-    /// The name of what was published, if it says so.
+    /// The name of the published data, if the ticket has it.
     pub name: Option<String>,
-    /// Only who has a ticket may join.
+    /// Only nodes with a ticket may join.
     pub private: bool,
-    /// The key of who issued it.
+    /// The id of the node that issued it.
     pub owner: Option<String>,
     /// Its number.
     pub ticket: Option<String>,
     /// When it expires, seconds since 1970.
     pub expires: Option<u64>,
-    /// For how many nodes it is good.
+    /// The number of nodes that may use it.
     pub uses: Option<u32>,
-    /// Nodes that have used it, where that is limited and this host has issued it.
+    /// Nodes that have used it, if uses are limited and this host issued it.
     pub used: Option<usize>,
-    /// Where first holders listen.
+    /// The addresses of nodes that have the data.
     pub addresses: Vec<String>,
 }

@@ -16,70 +16,70 @@ pub type SoakEvent = crate::Event<SoakStarted, Soaked>;
 pub struct Started {
     /// The command: `sim`.
     pub command: &'static str,
-    /// The cluster, as it was asked for.
+    /// The cluster, as given.
     pub topology: String,
-    /// Its nodes, the origin among them.
+    /// Its nodes, including the origin.
     pub nodes: u32,
     /// Bytes that are broadcast.
     pub total: u64,
     /// Bytes of a piece.
     pub piece_size: u32,
-    /// The ways that are simulated, in order.
+    /// The algorithms that are simulated, in order.
     pub algorithms: Vec<String>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<String>,
     /// The seed.
     pub seed: u64,
-    /// What is good to know of it, for people. Not in JSON lines.
+    /// Notes on the simulation, for people. Not in JSON lines.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
 
-/// What runs in a simulation.
+/// The current run of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Running {
-    /// Its name; of many runs, how many they are.
+    /// Its algorithm; of many runs, their number.
     pub run: String,
-    /// Seconds that it has simulated.
+    /// Simulated time so far, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_seconds: Option<f64>,
 }
 
-/// Every way has run.
+/// All algorithms were simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start, of real time.
     pub seconds: f64,
-    /// The time that no program beats.
+    /// The theoretical lower bound.
     pub bound: Bound,
-    /// Each way.
+    /// The run of each algorithm.
     pub runs: Vec<Run>,
-    /// The same for people: a table, and what explains it. Not in JSON lines.
+    /// The results for people: a table with explanations. Not in JSON lines.
     #[serde(skip)]
     pub table: Vec<String>,
-    /// The picture (SVG), if it was asked for. Not in JSON lines.
+    /// The plot (SVG), if requested. Not in JSON lines.
     #[serde(skip)]
     pub plot: Option<String>,
 }
 
-/// The time that no broadcast beats.
+/// The theoretical lower bound of the time of a broadcast.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Bound {
     /// Seconds.
     pub seconds: f64,
-    /// What sets it.
+    /// The part of the network that determines it.
     pub limit: String,
     /// The simple bound: by the slowest link of a node alone, the origin's or a receiver's.
     pub simple_seconds: f64,
-    /// ForestColl's bound: by the minimum cut of the network between the origin and any receiver. Null where the
-    /// search for it took too long.
+    /// ForestColl's bound: by the minimum cut of the network between the origin and any receiver. Null if the search for it
+    /// took too long.
     pub cut_seconds: Option<f64>,
 }
 
-/// One way's run: its figures, and what they were made of.
+/// The run of one algorithm: its figures and details.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Run {
-    /// Its name.
+    /// The algorithm.
     pub algorithm: String,
     /// Its figures.
     #[serde(flatten)]
@@ -94,56 +94,56 @@ pub struct Run {
     pub ended: f64,
     /// Events simulated.
     pub events: u64,
-    /// Hash of everything that happened, in order.
+    /// Hash of all events, in order.
     pub trace: String,
-    /// Every direction of a link, then the origin's wire; every node's where there are few.
+    /// Every direction of a link, then of the origin's card; in small clusters of every node's card.
     pub ports: Vec<Port>,
-    /// When each receiver was complete, seconds; null where it never was.
+    /// When each receiver was complete, seconds; null if it never was.
     pub finished: Vec<Option<f64>>,
 }
 
-/// One way's figures. Times are those of receivers that are waited for: all but the ones that faults took away before they
-/// were complete. One that was never reached is null.
+/// The figures of one algorithm. Times are those of the receivers that count: all except those that faults removed before
+/// they were complete. A time that was never reached is null.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figures {
-    /// Receivers that were waited for.
+    /// Receivers that count.
     pub receivers: u32,
-    /// Of those, complete at the end.
+    /// Receivers that were complete at the end.
     pub complete: u32,
-    /// Receivers that faults took away for good.
+    /// Receivers that faults removed permanently.
     pub lost: u32,
     /// When half of the receivers were complete, seconds.
     pub median: Option<f64>,
-    /// When 99 in 100 were.
+    /// When 99% of the receivers were complete, seconds.
     pub p99: Option<f64>,
-    /// When all were.
+    /// When all receivers were complete, seconds.
     pub last: Option<f64>,
-    /// The bound over `last`: 1 is as fast as physics allows.
+    /// The bound divided by `last`: 1 is the theoretical optimum.
     pub efficiency: Option<f64>,
     /// Payload that left the origin, in copies.
     pub origin_copies: f64,
-    /// What crossed the narrowest link in its busier direction; none where there is no link.
+    /// Traffic over the narrowest link in its busier direction; null without links.
     pub narrowest: Option<Crossing>,
-    /// Payload received twice, as a share of what had to be received.
+    /// Payload received twice, as a share of the payload needed.
     pub duplicates: f64,
-    /// Messages other than payload, likewise.
+    /// Messages other than payload, as a share of the payload needed.
     pub control: f64,
 }
 
-/// Traffic over one direction of one wire.
+/// Traffic over one direction of one link.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Crossing {
     /// Its name.
     pub link: String,
     /// Bytes on the wire.
     pub bytes: u64,
-    /// The same in copies of the payload, headers taken off.
+    /// The same in copies of the payload, without headers.
     pub copies: f64,
     /// Share of its capacity that was used, until the last receiver was complete.
     pub load: f64,
 }
 
-/// Bytes over one direction of one wire.
+/// Bytes over one direction of one link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Port {
     /// `n3 out`, `n3 in`, `s0-s1`.
@@ -157,7 +157,7 @@ pub struct Port {
 /// A cluster as the text of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Topology {
-    /// Its nodes, the origin among them.
+    /// Its nodes, including the origin.
     pub nodes: u32,
     /// The text.
     pub topology: String,
@@ -168,28 +168,28 @@ pub struct Topology {
 pub struct SoakStarted {
     /// The command: `sim`.
     pub command: &'static str,
-    /// The seed of the first one.
+    /// The seed of the first run.
     pub first_seed: u64,
-    /// Runs at a time.
+    /// Runs in parallel.
     pub threads: usize,
 }
 
-/// Runs of random clusters. Where one has broken a rule the operation fails, and these fields are in its `error` event.
+/// Runs of random clusters. If a run breaks a rule the operation fails, and these fields are in its `error` event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Soaked {
     /// Seconds since the start, of real time.
     pub seconds: f64,
-    /// Runs that are over.
+    /// Runs completed.
     pub runs: u64,
-    /// Events that engines handled in them.
+    /// Events that engines handled in these runs.
     pub events: u64,
-    /// Payload that was delivered, bytes.
+    /// Payload delivered, bytes.
     pub delivered: u64,
-    /// Runs that met each kind of fault, or were of each kind.
+    /// Number of runs with each kind of fault or cluster.
     pub met: BTreeMap<&'static str, u64>,
     /// Runs that broke a rule.
     pub failures: Vec<Broken>,
-    /// The same for people. Not in JSON lines.
+    /// The results for people. Not in JSON lines.
     #[serde(skip)]
     pub text: String,
 }
@@ -199,8 +199,8 @@ pub struct Soaked {
 pub struct Broken {
     /// Its seed.
     pub seed: u64,
-    /// Which rule, and what was seen.
+    /// The rule, and how it was broken.
     pub what: String,
-    /// The cluster and its faults in words.
+    /// The description of the cluster and its faults.
     pub scenario: String,
 }

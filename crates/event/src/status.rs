@@ -1,4 +1,4 @@
-//! What `status` says.
+//! Results of `status`.
 
 use std::net::SocketAddr;
 
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Connected, OneSwarm, Progress, Text, Traffic, bcast, copy, daemon, mount};
 
-/// What runs on this host for this user.
+/// Mounts, processes and the daemon of this user on this host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Shown {
     /// Each mount.
     pub mounts: Vec<mount::State>,
-    /// Each process of this user that gets, shares, seeds, broadcasts or copies; left out where one mount was asked for.
+    /// Each process of this user that gets, shares, seeds, broadcasts or copies; absent if one mount was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<Process>>,
-    /// The daemon that serves this user, if there is one; left out where one mount was asked for.
+    /// The daemon that serves this user, if it runs; absent if one mount was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub daemon: Option<Option<Box<daemon::Status>>>,
 }
 
-/// What a process says of itself. It may be of another version of the program: what it does not say is left out.
+/// The status of a process. It may be of another version of the program: fields that it does not report are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: Option<u32>,
-    /// What it does: `get`, `share`, `seed`, `bcast`, `copy`, `mount`.
+    /// Its command: `get`, `share`, `seed`, `bcast`, `copy`, `mount`.
     pub command: Option<String>,
     /// When it began, seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,19 +34,19 @@ pub struct Process {
     /// Seconds since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// What it is about.
+    /// Its names and addresses.
     #[serde(flatten)]
     pub about: About,
-    /// How far it is.
+    /// Its progress.
     #[serde(flatten)]
     pub work: Work,
-    /// What moves between it and its peers.
+    /// The traffic with its peers.
     #[serde(flatten)]
     pub traffic: Option<Traffic>,
-    /// How the hosts of a broadcast fare.
+    /// The numbers of hosts, in a broadcast.
     #[serde(flatten)]
     pub hosts: Option<bcast::Hosts>,
-    /// What a copy works with.
+    /// The resources that a copy uses.
     #[serde(flatten)]
     pub copy: Option<copy::Working>,
     /// Some of the connected peers.
@@ -55,43 +55,43 @@ pub struct Process {
     /// Each of several manifests that it serves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub swarms: Vec<Swarm>,
-    /// What went wrong last.
+    /// Its last error.
     pub last_error: Option<Trouble>,
 }
 
-/// What a process is about: what it said when it began, but for secrets.
+/// Names and addresses of a process, from its `started` event without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct About {
-    /// The name of what was published.
+    /// The name of the published data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where it listens.
+    /// Its addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub listen: Option<Vec<SocketAddr>>,
-    /// What is broadcast.
+    /// The file or directory that is broadcast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The path that it shall have on each host.
+    /// The path of the copy on each host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dest: Option<String>,
-    /// Where it goes to.
+    /// The destination.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
-/// How far a process is.
+/// The progress of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Work {
-    /// What is being done.
+    /// The stage of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// Bytes done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Bytes to do; 0 where there is no end.
+    /// Bytes to do; 0 if there is no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// Pieces done (verified).
@@ -114,9 +114,9 @@ pub struct Swarm {
     /// The bytes of that path in Base64, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_base64: Option<String>,
-    /// What it describes.
+    /// The name of the published data.
     pub name: String,
-    /// What is being done.
+    /// The stage of the work.
     pub stage: String,
     /// Bytes verified.
     pub bytes: u64,
@@ -130,22 +130,22 @@ pub struct Swarm {
     pub sent: u64,
 }
 
-/// What went wrong last.
+/// The last error of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Trouble {
-    /// What.
+    /// The message.
     pub message: String,
     /// Seconds since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// How often it came, one after the other.
+    /// How many times in a row it occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
 }
 
 impl Process {
-    /// It is so far.
+    /// Updates the progress.
     pub fn advance(&mut self, now: &Progress) {
         self.work = Work {
             stage: Some(now.stage.name().to_owned()),

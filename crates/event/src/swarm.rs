@@ -1,4 +1,4 @@
-//! What commands that take part in a swarm have in common.
+//! Events that all commands of a swarm share.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,35 +6,35 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-path_field!(manifest, manifest_base64, "The manifest's file, where one process serves several.");
+path_field!(manifest, manifest_base64, "The manifest's file, if one process serves several.");
 
 /// This node has joined a swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Started {
     /// The command: `get`, `seed` or `share`.
     pub command: &'static str,
-    /// The name of what was published.
+    /// The name of the published data.
     pub name: String,
-    /// The addresses at which this node listens.
+    /// The addresses of this node.
     pub listen: Vec<SocketAddr>,
     /// Bytes of all files.
     pub total: u64,
     /// The magnet link of the manifest.
     pub magnet: String,
-    /// A new ticket with which others may get it (`seed` of a private manifest, `share`).
+    /// A new ticket with which other nodes may get the data (`seed` of a private manifest, `share`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
-    /// The manifest's file, where one process serves several.
+    /// The manifest's file, if one process serves several.
     #[serde(flatten, serialize_with = "crate::path::if_any::<manifest::Field, _>")]
     #[schemars(with = "Option<manifest::Schema>")]
     pub manifest: Option<PathBuf>,
-    /// Anyone who knows the manifest may join, nothing is encrypted, and the options do not say that this is meant. Not in
-    /// JSON lines.
+    /// Any peer with the manifest may join, nothing is encrypted, and the user has not allowed that by `--plain`. Not
+    /// in JSON lines.
     #[serde(skip)]
     pub open: bool,
 }
 
-/// What was exchanged with one peer.
+/// The traffic with one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Its address.
@@ -42,7 +42,7 @@ pub struct Peer {
     pub addr: SocketAddr,
     /// Its node id, if it proved one.
     pub node: Option<String>,
-    /// Its client, as it calls itself.
+    /// Its client program, as it reports it.
     pub client: String,
     /// Payload from it, bytes.
     pub received: u64,
@@ -50,18 +50,18 @@ pub struct Peer {
     pub sent: u64,
 }
 
-/// What was fetched from one web seed.
+/// The traffic with one web seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WebSeed {
-    /// Its URL, as the manifest has it.
+    /// Its URL in the manifest.
     pub url: String,
     /// Payload from it, bytes.
     pub received: u64,
-    /// Why it gives no more, if it does not.
+    /// Why it is no longer used, if it is not.
     pub error: Option<String>,
 }
 
-/// CPU time by what it was spent on, in seconds.
+/// CPU time by purpose, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CpuSeconds {
     /// Sockets.
@@ -72,13 +72,13 @@ pub struct CpuSeconds {
     pub hash: f64,
     /// Files.
     pub disk: f64,
-    /// Decisions.
+    /// The engine's decisions.
     pub engine: f64,
     /// The whole process since it began, all threads.
     pub process: f64,
 }
 
-/// What one node did in one swarm.
+/// The totals of one node in one swarm.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Totals {
     /// Bytes verified.
@@ -87,13 +87,13 @@ pub struct Totals {
     pub total: u64,
     /// Pieces verified.
     pub pieces: u32,
-    /// Pieces in all.
+    /// Pieces in total.
     pub pieces_total: u32,
     /// Payload received, bytes.
     pub received: u64,
     /// Payload sent, bytes.
     pub sent: u64,
-    /// Payload received that was there already, bytes.
+    /// Payload received twice, bytes.
     pub duplicate: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt: u64,
@@ -103,7 +103,7 @@ pub struct Totals {
     pub peers: Vec<Peer>,
     /// The web seeds.
     pub web_seeds: Vec<WebSeed>,
-    /// CPU time; where one process serves several manifests, it is told for all of them together.
+    /// CPU time; if one process serves several manifests, it is reported for all of them together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<CpuSeconds>,
 }

@@ -8,22 +8,22 @@ use serde::Serialize;
 /// An event of `tracker`.
 pub type Event = crate::Event<Started, Done, News>;
 
-/// The tracker answers.
+/// The tracker is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Started {
     /// The command: `tracker`.
     pub command: &'static str,
-    /// Where it listens.
+    /// Its address.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// What manifests name it by: over HTTP, and over UDP. `HOST` stands for a name of this host where it listens at any address.
+    /// Its URLs for manifests: over HTTP, and over UDP. `HOST` stands for a name of this host if it listens on any address.
     pub urls: [String; 2],
 }
 
-/// What only a tracker tells. Not in JSON lines.
+/// Events that only a tracker has. Not in JSON lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum News {
-    /// It knows more or fewer than 10 s ago.
+    /// The numbers have changed during the last 10 s.
     #[serde(skip)]
     Known {
         /// Swarms.
@@ -33,22 +33,22 @@ pub enum News {
     },
 }
 
-/// The tracker was told to end.
+/// The tracker was stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What it did, and held at the end.
+    /// Its totals, and its state at the end.
     #[serde(flatten)]
     pub stats: Stats,
 }
 
-/// What the tracker has done and holds.
+/// The totals and the state of the tracker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Stats {
-    /// Swarms that it knows.
+    /// Swarms known.
     pub swarms: usize,
-    /// Peers that it knows, over all swarms and both address families.
+    /// Peers known, over all swarms and both address families.
     pub peers: usize,
     /// Announces answered over HTTP.
     pub http_announces: u64,
@@ -56,7 +56,7 @@ pub struct Stats {
     pub udp_announces: u64,
     /// Scrapes answered.
     pub scrapes: u64,
-    /// Requests that made no sense.
+    /// Malformed requests.
     pub malformed: u64,
     /// UDP packets without a valid connection id.
     pub forged: u64,

@@ -11,7 +11,7 @@ use crate::Text;
 pub type Event = crate::Event<Started, Done>;
 
 path_field!(manifest, manifest_base64, "The manifest's file.");
-path_field!(path, path_base64, "What is compared with it.");
+path_field!(path, path_base64, "The file or directory that is compared with it.");
 
 /// Files are about to be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct Started {
     #[serde(flatten, serialize_with = "manifest::serialize")]
     #[schemars(with = "manifest::Schema")]
     pub manifest: PathBuf,
-    /// What is compared with it.
+    /// The file or directory that is compared with it.
     #[serde(flatten, serialize_with = "path::serialize")]
     #[schemars(with = "path::Schema")]
     pub path: PathBuf,
@@ -39,7 +39,7 @@ pub struct Done {
     pub file_count: u32,
     /// Files whose content differs.
     pub damaged: Vec<String>,
-    /// Files that are not there.
+    /// Files that do not exist.
     pub missing: Vec<String>,
     /// Files that the manifest does not have.
     pub extra: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Done {
     pub unreadable: Vec<String>,
     /// Files that cannot be compared.
     pub unchecked: Vec<String>,
-    /// What was not compared, as `publish` was told to leave it out.
+    /// Entries that were not compared, because `publish` skipped them.
     #[serde(flatten, serialize_with = "paths")]
     #[schemars(with = "LeftOut")]
     pub left_out: Vec<PathBuf>,
@@ -58,9 +58,9 @@ pub struct Done {
 #[allow(dead_code, reason = "only its schema is used")]
 #[derive(JsonSchema)]
 struct LeftOut {
-    /// What was not compared, as `publish` was told to leave it out.
+    /// Entries that were not compared, because `publish` skipped them.
     left_out: Vec<String>,
-    /// Where any of these is not UTF-8: the bytes of each in Base64, null for those that are.
+    /// If any of these is not UTF-8: the bytes of each in Base64, null for those that are UTF-8.
     left_out_base64: Option<Vec<Option<String>>>,
 }
 

@@ -1,34 +1,34 @@
-//! What somebody should know while the work goes on.
+//! Warnings: problems that do not end the work.
 
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Something is wrong, and the work goes on.
+/// A problem that does not end the work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Warning {
-    /// What is wrong, with what, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// The peer that does not answer, if that is what is wrong. Such a warning may come before `started`.
+    /// The peer, if the warning is about one that does not answer. Such a warning may come before `started`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Why it does not answer, or nothing of a cache comes.
+    /// Why the peer does not answer, or why no data of a cache arrives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Some of the connected peers, where none moves any byte.
+    /// Some of the connected peers, if none of them moves data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peers: Option<Vec<SocketAddr>>,
-    /// For how long no byte has moved.
+    /// Seconds for which no data has moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_seconds: Option<u64>,
-    /// Whether it is this node that sends.
+    /// Whether this node is the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending: Option<bool>,
 }
 
 impl Warning {
-    /// Without further fields.
+    /// A warning without further fields.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
@@ -43,23 +43,23 @@ impl Warning {
         }
     }
 
-    /// Nothing of something has come, for this reason.
+    /// No data of `what` has arrived, for this reason.
     pub fn nothing_of(what: &str, why: &str) -> Self {
-        Self { reason: Some(why.to_owned()), ..Self::new(format!("nothing of {what} has come yet: {why}")) }
+        Self { reason: Some(why.to_owned()), ..Self::new(format!("no data of {what} received yet: {why}")) }
     }
 
-    /// Whether it says why nothing comes or goes.
+    /// Whether it explains why no data moves.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         self.reason.is_some() || self.peers.is_some()
     }
 }
 
-/// Bytes move again.
+/// Data moves again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Resumed {
-    /// For how long none did.
+    /// Seconds for which no data moved.
     pub silent_seconds: u64,
-    /// Whether it is this node that sends.
+    /// Whether this node is the sender.
     pub sending: bool,
 }

@@ -1,4 +1,4 @@
-//! `docs/events.md` is what the types say. `TIDECAST_BLESS=1` writes it again.
+//! Checks that `docs/events.md` matches the types. `TIDECAST_BLESS=1` writes the file.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -15,15 +15,15 @@ use tidecast_event::{
 const HEAD: &str = "\
 # Events
 
-What operations of Tidecast say while they run and how they end. With `--json` the program prints each as one JSON object on
-a line of standard output; field `event` has its name. The Rust API (crate `tidecast`) gives the same as types.
+The events of Tidecast's operations while they run and when they end. With `--json` the program prints each as one JSON object
+on a line of standard output; field `event` has its name. The Rust API (crate `tidecast`) has the same as types.
 
 This file is generated from the types (`crates/event`): `TIDECAST_BLESS=1 cargo test -p tidecast-event`.
 
-The first event is `started`; only warnings of peers that do not answer come before it. The last is `done` or `error`. Between
-them come `progress` (`check` while data that is there already is hashed), `warning` and `resumed`.
+The first event is `started`; only warnings about peers that do not answer come before it. The last is `done` or `error`.
+Between them come `progress` (`check` while existing data is hashed), `warning` and `resumed`.
 
-A path is a string. One whose bytes are not UTF-8 has U+FFFD in their place, and a field `..._base64` beside it has the bytes.
+A path is a string. Bytes that are not UTF-8 are replaced by U+FFFD, and a field `..._base64` next to it has the bytes.
 Sizes are bytes, rates bytes per second, times seconds. A field that is *optional* is left out where it has no meaning.
 
 ";
@@ -100,14 +100,16 @@ fn document() -> String {
     event::<Warning>("###", "warning", &mut out);
     event::<Resumed>("###", "resumed", &mut out);
     event::<Failed>("###", "error", &mut out);
-    out.push_str("The fields of `done`, as far as the work came, follow those of `error`.\n\n");
+    out.push_str("The fields of `done` that were reached follow those of `error`.\n\n");
     command::<get::Started, get::Done>("`get`", &mut out);
     command::<seed::Started, seed::Done>("`seed` of one manifest, `share`", &mut out);
     command::<seed::Started, seed::ManyDone>("`seed` of several manifests", &mut out);
     command::<publish::Started, publish::Done>("`publish`", &mut out);
     command::<verify::Started, verify::Done>("`verify`", &mut out);
     command::<copy::Started, copy::Done>("`copy`", &mut out);
-    out.push_str("With `--to-memory`, a line for each that has come, between `started` and `done`:\n\n");
+    out.push_str(
+        "With `--to-memory`, one line for each entry that arrives, between `started` and `done`:\n\n",
+    );
     event::<copy::File>("###", "file", &mut out);
     event::<copy::Block>("###", "block", &mut out);
     event::<copy::Symlink>("###", "symlink", &mut out);

@@ -1,7 +1,7 @@
 //! The coordinator: from a list of hosts to a report.
 //!
-//! One task holds all of the state and hears of everything through one queue: launchers, the control channel, dialled
-//! back addresses, the source's hashing, and the clock.
+//! One task holds all state, and receives all input through one queue: launchers, the control channel, reached addresses,
+//! the hashing of the source, and the clock.
 
 mod begin;
 mod end;
@@ -51,65 +51,65 @@ use crate::reach::Reached;
 use crate::report::Report;
 use crate::source::Source;
 
-/// Things that may wait to be heard of.
+/// Input that may wait in the queue.
 const INBOX: usize = 4096;
-/// How often deadlines are looked at and the state is told.
+/// How often deadlines are checked and the state is reported.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Workers by which it is tried how fast networks are, where drivers do not say: two, since one may be an odd one.
+/// Workers with which the rate of networks is measured if drivers do not report it: two, because one may be unusual.
 const TRIALS: usize = 2;
 
-/// What to broadcast, to whom, and how.
+/// Options of a broadcast.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A file or a directory.
     pub source: PathBuf,
-    /// The path that it shall have on each node; `{host}` in it becomes the node's name.
+    /// The path of the copy on each node; `{host}` in it becomes the node's name.
     pub dest: PathBuf,
-    /// To whom.
+    /// The receiving hosts.
     pub hosts: Vec<Host>,
     /// How workers are started.
     pub launch: Launch,
     /// Tidecast's program on the nodes.
     pub program: PathBuf,
-    /// How the data goes.
+    /// The algorithm that distributes the data.
     pub algorithm: Algorithm,
-    /// Where hosts are, for the plan; without it they are tried, where that can pay.
+    /// The places of hosts, for the plan; without it they are measured, if that can pay.
     pub topology: Option<Map>,
-    /// What this host is called in the topology; by default its own name.
+    /// The name of this host in the topology; by default its own name.
     pub name: Option<String>,
-    /// How many members read the source, this one among them: others that see it at the same path each give a share.
+    /// How many members read the source, including this one; the others see it at the same path, and each sends a share.
     pub sources: u32,
-    /// The network to use; by default the fastest that all share.
+    /// The network to use; by default the fastest that reaches all hosts.
     pub network: Option<Network>,
-    /// The data need not be encrypted.
+    /// Send the data unencrypted.
     pub plain: bool,
-    /// Where to write the metainfo file by which any BitTorrent client can join; only if `plain`.
+    /// The metainfo file to write, with which any BitTorrent client can join; only with `plain`.
     pub torrent: Option<PathBuf>,
-    /// The data is synced to disk before it counts as done.
+    /// Sync the data to disk before it counts as done.
     pub durable: bool,
-    /// What stands at the destination is replaced though it is no former version by our own record.
+    /// Replace existing files that we did not deliver, or that were changed since.
     pub force: bool,
-    /// What a tree at the destination has and the source does not is removed.
+    /// Remove delivered files from a tree at the destination that the source does not have.
     pub delete: bool,
-    /// Older versions that lie at these absolute paths on the hosts that have them; what they have is not sent.
+    /// Absolute paths of older versions on the hosts; their data is reused instead of sent.
     pub bases: Vec<PathBuf>,
-    /// Where it is recorded on this host what was put where; each host has its own place otherwise.
+    /// The directory of the records of delivered files on this host; other hosts use their own.
     pub records: Option<PathBuf>,
-    /// A manifest longer than this (bytes) does not go to every host one by one; it is broadcast like the data, before it.
+    /// A manifest longer than this (bytes) is broadcast like the data, before it, instead of sent to each host.
     pub manifest_limit: usize,
-    /// Rate of a node's link in bits per second, where drivers do not say it right.
+    /// Rate of a node's link in bits per second, if drivers do not report it correctly.
     pub link_rate: Option<u64>,
     /// Threads that hash; 0: one for each core.
     pub threads: usize,
 }
 
-/// A manifest up to this goes to every host over the control channel (bytes).
+/// A manifest up to this length is sent to each host over the control channel (bytes).
 pub const MANIFEST_LIMIT: usize = 1 << 20;
 
 impl Options {
-    /// `source` to the absolute path `dest` on each of these hosts. Workers are started by srun within a Slurm job, else by ssh;
-    /// the program of each is found as `tidecast` in its PATH.
+    /// Options to copy `source` to the absolute path `dest` on each of these hosts. Workers are started by srun in a
+    /// Slurm job, else by ssh; each host runs `tidecast` from its PATH.
     pub fn new(source: impl Into<PathBuf>, dest: impl Into<PathBuf>, hosts: Vec<Host>) -> Self {
         Self {
             source: source.into(),
@@ -136,45 +136,45 @@ impl Options {
     }
 }
 
-/// How far the broadcast is.
+/// The progress of a broadcast.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The group has been told to start.
+    /// The workers were told to start.
     pub started: bool,
-    /// Bytes of the source hashed, and in all.
+    /// Bytes of the source hashed.
     pub hashed: u64,
     /// Bytes of the source; 0 while unknown.
     pub total: u64,
-    /// Bytes that all hosts want together, and of them verified.
+    /// Bytes that all hosts together need.
     pub wanted: u64,
-    /// See `wanted`.
+    /// Bytes of `wanted` that are verified.
     pub verified: u64,
-    /// Hosts in all.
+    /// Number of hosts.
     pub hosts: usize,
-    /// Those whose worker has come.
+    /// Hosts whose worker is connected.
     pub joined: usize,
-    /// Those that have it.
+    /// Hosts that are complete.
     pub done: usize,
-    /// Those that have failed.
+    /// Hosts that have failed.
     pub failed: usize,
-    /// Payload that the origin, and the sources beside it, have sent, bytes.
+    /// Payload that the origin and the additional sources have sent, bytes.
     pub origin_sent: u64,
 }
 
-/// What happens on the way.
+/// Events of a broadcast.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// What workers need to know that come by themselves ([`Launch::Themselves`]); first of all, and only then.
+    /// The ticket for workers that the caller starts ([`Launch::Themselves`]); the first event, and only then.
     Ticket(Box<GroupTicket>),
-    /// The state, some times a second.
+    /// The progress, several times a second.
     State(State),
-    /// Something odd that stops nobody.
+    /// A problem that does not end the broadcast.
     Warning(String),
-    /// What is told of hosts, networks and places.
+    /// News about hosts, networks and places.
     News(News),
 }
 
-/// What the coordinator hears.
+/// Input of the coordinator.
 enum Input {
     Control(Heard),
     /// A launcher has ended, for this reason.
@@ -187,16 +187,16 @@ enum Input {
         conn: ConnId,
         reached: Vec<Reached>,
     },
-    /// The origin has met a worker.
+    /// The result of a meeting of the origin with a worker.
     Met(Met),
-    /// The source can be served.
+    /// The source is ready to be served.
     Source(Box<Result<Source, Error>>),
 }
 
-/// Broadcasts, and tells of it on the way. `stop` ends it early.
+/// Runs a broadcast, and calls `tell` with its events. `stop` ends it early.
 ///
 /// # Errors
-/// What ends it for all; hosts that fail are in the report.
+/// Errors that end it for all hosts; the report has the hosts that fail.
 pub async fn run(
     options: Options,
     stop: impl Future<Output = ()>,
@@ -233,40 +233,40 @@ struct Group {
     local: Vec<LocalAddress>,
     nodes: Vec<Node>,
     roster: Roster,
-    /// Which host a connection belongs to.
+    /// The host of each connection.
     conns: HashMap<ConnId, usize>,
     inbox: mpsc::Sender<Input>,
     tasks: JoinSet<()>,
     launches: JoinSet<()>,
-    /// What is still to be started, with what ticket, and turns to do it.
+    /// Queued launches, the ticket for them, and the permits to start them.
     waiting: VecDeque<Job>,
     ticket: String,
     turns: Arc<Semaphore>,
-    /// Launches that workers have handed back.
+    /// Number of launches that workers returned.
     refusals: usize,
     hashing: Arc<Hashing>,
     source: Option<Source>,
     origin: Option<Origin>,
-    /// Where others meet the origin; the search for places, and what came of it.
+    /// The origin's listener for meetings; the measurement of places, and its result.
     door: Option<Door>,
     finding: Option<Finding>,
     places: Option<Vec<Vec<String>>>,
     planning: Option<Planning>,
     prelude: Option<Prelude>,
     choice: Option<Choice>,
-    /// Workers by which it may still be tried how fast networks are.
+    /// The number of workers with which the rate of networks may still be measured.
     trials: usize,
-    /// The metainfo file, as it is handed out.
+    /// The metainfo file that workers receive.
     manifest: Vec<u8>,
     began: Instant,
-    /// When a worker came last.
+    /// When the last worker connected.
     last_join: Option<Instant>,
-    /// When the group was told to start.
+    /// When the workers were told to start.
     started: Option<Instant>,
-    /// Sources that have still to say what they have sent, and since when they are asked.
+    /// The number of sources that have not yet reported their totals, and since when they are asked.
     counting: Option<(Instant, usize)>,
     last_beat: Instant,
-    /// When it is to be told next for whom the launch waits, and the pause after that.
+    /// When to report next which hosts the launch waits for, and the pause after that.
     tell_waiting: (Instant, Duration),
 }
 
@@ -325,7 +325,7 @@ impl Group {
         Ok((group, inputs))
     }
 
-    /// Deadlines, signs of life, the state.
+    /// Checks deadlines, sends keep-alives, and reports the state.
     fn tick(&mut self, tell: &mut (dyn FnMut(Event) + Send)) {
         let now = Instant::now();
         let others = self.nodes.iter().map(|n| n.moved).max().unwrap_or(now);
@@ -353,7 +353,7 @@ impl Group {
             started: self.started.is_some(),
             hashed: self.hashed(),
             total: self.source.as_ref().map_or(self.hashing.total(), |s| s.manifest.total_len()),
-            // What a failed host wanted is wanted no more.
+            // The data of failed hosts does not count.
             wanted: sum(|n| if matches!(n.stage, Stage::Failed(_)) { 0 } else { n.progress.wanted }),
             verified: sum(|n| if matches!(n.stage, Stage::Failed(_)) { 0 } else { n.progress.verified }),
             hosts: self.nodes.len(),
@@ -373,7 +373,7 @@ impl Group {
         }
     }
 
-    /// Does what can be done now.
+    /// Does the work that is possible now.
     async fn advance(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
         let now = Instant::now();
         self.launch_more();
@@ -381,7 +381,7 @@ impl Group {
             if !self.nodes.iter().any(|n| matches!(n.stage, Stage::Done(..))) {
                 return Err(error);
             }
-            // Those that have it keep it, and are in the report.
+            // Complete hosts keep the copy, and are complete in the report.
             self.nodes.iter_mut().for_each(|node| node.fail(error.to_string()));
         }
         if self.started.is_none()

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! caller                                    callee
-//!   ── TCP, TLS ──▶                          both keys are proven
-//!   ── magic, version ──▶ ◀── the same ──    another build is told so, not misunderstood
-//!   ── HMAC(secret, "caller", keys) ──▶      only who has the secret; nobody between, or the keys would differ
+//!   ── TCP, TLS ──▶                          authenticates both keys
+//!   ── magic, version ──▶ ◀── the same ──    detects another version
+//!   ── HMAC(secret, "caller", keys) ──▶      proves the secret; the keys exclude a man in the middle
 //!   ◀── HMAC(secret, "callee", keys) ──
 //!   ── first message ──▶ ...
 //! ```
 //!
-//! Frames are those of `tidecast-control`, with messages in postcard's encoding.
+//! Frames are those of `tidecast-control`; messages are encoded by postcard.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -36,57 +36,57 @@ const VERSION: u16 = 6;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Longest message and payload.
 const BOUNDS: Bounds = Bounds { message: 16 << 20, payload: MAX_PAYLOAD };
-/// Everything until both ends have proven themselves must be over within this.
+/// The maximum time until both ends are authenticated.
 const HANDSHAKE: Duration = DEADLINE;
-/// How often either end says something, and after how long a silence the other is taken for lost.
+/// How often either end sends a message.
 pub const BEAT: Duration = Duration::from_secs(1);
-/// Last words have so long to be heard.
+/// The maximum time to deliver the last messages.
 pub const LAST: Duration = Duration::from_secs(5);
-/// See [`BEAT`].
+/// The time without a message after which the other end counts as lost.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
-/// What went wrong on a channel.
+/// Errors of a channel.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     /// The other end has closed it.
     #[error("the connection ended")]
     Closed,
-    /// As the system says.
+    /// A system error.
     #[error("{0}")]
     Io(std::io::Error),
     /// A message or payload beyond the limits.
     #[error("a message of {0} bytes is too long")]
     TooLong(usize),
-    /// A message that is none.
-    #[error("a message does not parse")]
+    /// A malformed message.
+    #[error("received a malformed message")]
     Garbage,
-    /// Something else listens or calls there.
-    #[error("the other end is not Tidecast's")]
+    /// The other end is another program.
+    #[error("the other end is not a Tidecast process")]
     Stranger,
-    /// Another build.
+    /// Another version of Tidecast.
     #[error(
-        "the other end speaks version {theirs} of this channel, this program {VERSION}: install the same Tidecast everywhere"
+        "the other end has version {theirs} of this channel, this program {VERSION}; install the same Tidecast on all hosts"
     )]
     Version {
-        /// The other end's.
+        /// The other end's version.
         theirs: u16,
     },
-    /// It is not one of ours.
+    /// The other end has a different secret.
     #[error("the other end has another secret")]
     Secret,
-    /// It took too long.
-    #[error("it took longer than {} s", .0.as_secs())]
+    /// The handshake took too long.
+    #[error("no connection within {} s", .0.as_secs())]
     Late(Duration),
-    /// It was cut off before the caller had proven itself.
+    /// The connection was closed before the caller was authenticated.
     #[error(transparent)]
     Cut(#[from] Cut),
-    /// Nothing was heard.
-    #[error("nothing heard for {} s", SILENCE.as_secs())]
+    /// No message was received.
+    #[error("no message for {} s", SILENCE.as_secs())]
     Silent,
 }
 
 impl ChannelError {
-    /// Whether trying again is of no use.
+    /// Whether a retry is useless.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Stranger | Self::Version { .. } | Self::Secret)
@@ -94,7 +94,7 @@ impl ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the other end took the connection and broke it off.
+    /// Whether the other end accepted the connection and then closed it.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         match self {
@@ -128,7 +128,7 @@ impl From<FrameError> for ChannelError {
     }
 }
 
-/// What both ends must know.
+/// The magic and the secret that both ends share.
 #[derive(Clone)]
 pub struct Channel {
     magic: [u8; 16],
@@ -136,16 +136,16 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A kind of channel, and who may use it.
+    /// A channel of the kind `magic`, authenticated by `secret`.
     #[must_use]
     pub fn new(magic: [u8; 16], secret: &[u8]) -> Self {
         Self { magic, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
 
-    /// Calls all of these addresses, one a little after the other, until one is the other end.
+    /// Connects to these addresses, each started shortly after the one before, until one is the other end.
     ///
     /// # Errors
-    /// The last failure, with its address; one that is final rather than others.
+    /// The last failure, with its address; a final one takes precedence.
     pub async fn find(
         &self,
         addresses: Vec<SocketAddr>,
@@ -187,8 +187,8 @@ impl Channel {
         Ok(stream)
     }
 
-    /// Takes connections until the task is ended: `serve` goes on with each, by number, whose caller has proven itself
-    /// and said its first message.
+    /// Accepts connections until the task is ended: `serve` is called with each, and its number, after the caller was
+    /// authenticated and has sent its first message.
     pub async fn answer<M, F>(
         self,
         listener: TcpListener,
@@ -214,9 +214,9 @@ impl Channel {
                 match first {
                     Ok((stream, caller, first)) => serve(number, stream, caller, first).await,
                     Err(error @ (ChannelError::Cut(_) | ChannelError::Closed)) => {
-                        tracing::debug!(%from, %error, "a connection is refused");
+                        tracing::debug!(%from, %error, "rejected a connection");
                     }
-                    Err(error) => tracing::warn!(%from, %error, "a connection is refused"),
+                    Err(error) => tracing::warn!(%from, %error, "rejected a connection"),
                 }
             });
         }
@@ -229,7 +229,7 @@ impl Channel {
         (config, progress): (Arc<ServerConfig>, &Progress),
     ) -> Result<(Accepted, NodeId), ChannelError> {
         stream.get_ref().set_nodelay(true)?;
-        // No keys are made before a whole ClientHello has come.
+        // No keys are generated before a whole ClientHello was received.
         let hello = Accepting::read(stream).await?;
         progress.advance();
         let mut stream = hello.answer(config).await?;
@@ -238,7 +238,7 @@ impl Channel {
         let keys = (caller, own);
         self.greet(&mut stream).await?;
         if let Err(error) = self.check(&mut stream, "caller", keys).await {
-            // A closed TLS session is the verdict; a broken one would only mean that the connection was lost.
+            // A cleanly closed TLS session means rejection; a broken one only that the connection was lost.
             let _ = stream.shutdown().await;
             return Err(error);
         }
@@ -246,7 +246,7 @@ impl Channel {
         Ok((stream, caller))
     }
 
-    /// Says what this is, and hears whether the other is the same.
+    /// Exchanges magic and version with the other end.
     async fn greet(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), ChannelError> {
         stream.write_all(&self.magic).await?;
         stream.write_all(&VERSION.to_be_bytes()).await?;
@@ -260,7 +260,7 @@ impl Channel {
         }
     }
 
-    /// What one side proves its knowledge of the secret with: good for this pair of keys only.
+    /// The proof that one side knows the secret, valid for this pair of keys only.
     fn proven(&self, side: &str, keys: (NodeId, NodeId)) -> Vec<u8> {
         [&self.magic[..], side.as_bytes(), &keys.0.0, &keys.1.0].concat()
     }
@@ -284,7 +284,7 @@ impl Channel {
         let (mut tag, mut read) = ([0; 32], 0);
         while let Some(rest @ [_, ..]) = tag.get_mut(read..) {
             match from.read(rest).await? {
-                // An end in good order, unlike a connection that breaks: the other end is not convinced.
+                // A clean end, unlike a broken connection, means that the other end rejected our proof.
                 0 => return Err(ChannelError::Secret),
                 some => read += some,
             }
@@ -293,7 +293,7 @@ impl Channel {
     }
 }
 
-/// The first message of a caller that has proven itself.
+/// The first message of an authenticated caller.
 async fn first<M: DeserializeOwned>(
     mut stream: Accepted,
     caller: NodeId,
@@ -305,13 +305,12 @@ async fn first<M: DeserializeOwned>(
     Ok((stream, caller, first))
 }
 
-/// Carries messages both ways until the connection ends, `hear` wants no more, or `queue` does; and says that this end is
-/// `alive`, where nobody else does. What the other end has said by then is heard all the same, for [`LAST`] at most: it
-/// counts, though that end may take nothing any more; and to close while it still speaks would reset the connection, and
-/// cut off our own last words.
+/// Carries messages both ways until the connection ends, `hear` returns false, or `queue` ends; sends `alive`, if
+/// given, as a keep-alive. Messages that the other end has already sent are still received, for [`LAST`] at most: they
+/// count, and closing the socket while data arrives would reset the connection and lose our own last messages.
 ///
 /// # Errors
-/// What has ended the connection, where that was not this end.
+/// Why the connection ended, if not by this end.
 pub async fn carry<I, O, Q, F>(
     stream: impl AsyncRead + AsyncWrite,
     mut hear: impl FnMut(I, Bytes) -> F,
@@ -349,7 +348,7 @@ where
                 },
             }
         }
-        // The other end reads to here and closes.
+        // The other end reads up to this point and closes.
         timeout(LAST, writer.shutdown()).await.unwrap_or(Ok(()))?;
         Ok(())
     };
@@ -357,7 +356,7 @@ where
     tokio::select! {
         ended = &mut hearing => ended,
         said = saying => match (said, timeout(LAST, hearing).await.unwrap_or(Ok(()))) {
-            // As it should, after our last words.
+            // The normal end after our last message.
             (Ok(()), Err(ChannelError::Closed)) => Ok(()),
             (said, Ok(())) => said,
             (_, heard) => heard,
@@ -365,10 +364,10 @@ where
     }
 }
 
-/// Writes one message and its payload; one that is not taken for [`SILENCE`] is an error.
+/// Writes one message and its payload, within [`SILENCE`].
 ///
 /// # Errors
-/// The channel is broken, or it is too long.
+/// The channel is broken, or the message is too long.
 pub async fn write<T: Serialize>(
     to: &mut (impl AsyncWrite + Unpin),
     message: &T,
@@ -379,10 +378,10 @@ pub async fn write<T: Serialize>(
     Ok(timeout(SILENCE, written).await.map_err(|_| ChannelError::Late(SILENCE))??)
 }
 
-/// Reads one message and its payload; nothing within [`SILENCE`] is an error.
+/// Reads one message and its payload, within [`SILENCE`].
 ///
 /// # Errors
-/// The channel is broken or silent, or what comes is no message.
+/// The channel is broken or silent, or the message is malformed.
 pub async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<(T, Bytes), ChannelError> {

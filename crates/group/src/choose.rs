@@ -1,4 +1,4 @@
-//! What a broadcast is asked for, found out: which hosts, where they are, which path.
+//! Determines the hosts, the topology and the destination path of a broadcast.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -9,20 +9,20 @@ use tidecast_text::{Size, count, with_causes};
 
 use crate::hosts::{Host, job, parse, printed, without};
 
-/// No file of hosts is longer (bytes).
+/// Maximum length of a file with hosts or a topology (bytes).
 const MAX_FILE: u64 = 64 << 20;
 
-/// What such a file has.
+/// The kind of such a file, for errors.
 const LIST: &str = "list of hosts";
 
-/// Why it cannot be found out.
+/// Why hosts, topology or destination cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
-    /// What is asked for is none.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
-    /// This host does not have what is needed.
+    /// This host lacks something, such as the source.
     #[error("{0}")]
     Here(String),
 }
@@ -31,10 +31,10 @@ fn refused(why: impl Into<String>) -> ChoiceError {
     ChoiceError::Refused(why.into())
 }
 
-/// Those of the user, else those of the job, without those that are left out.
+/// The user's hosts, else those of the batch job, without the excluded ones.
 ///
 /// # Errors
-/// A list is none or cannot be read; there is neither a list nor a job.
+/// A list is invalid or cannot be read; there is neither a list nor a job.
 pub fn choose(list: Option<&str>, exclude: Option<&str>) -> Result<Vec<Host>, ChoiceError> {
     let hosts = match list {
         Some(list) => {
@@ -44,7 +44,7 @@ pub fn choose(list: Option<&str>, exclude: Option<&str>) -> Result<Vec<Host>, Ch
         None => {
             let ask = job::Ask {
                 variable: |name: &str| std::env::var(name).ok(),
-                // Of the error the cause alone: the job names the file.
+                // Only the cause, because the error of the job names the file.
                 file: |path: &Path| {
                     contents(path, LIST).map_err(|why| std::io::Error::other(why.to_string()))
                 },
@@ -60,10 +60,10 @@ pub fn choose(list: Option<&str>, exclude: Option<&str>) -> Result<Vec<Host>, Ch
     without(hosts, &text).map_err(|e| refused(format!("{from}: {}", with_causes(&e))))
 }
 
-/// Where hosts are, of which the file must know some; what else it does not know comes back as warnings.
+/// Reads a topology, which must contain some of the hosts; missing hosts are returned as warnings.
 ///
 /// # Errors
-/// It cannot be read, is none, or is of other hosts.
+/// The file cannot be read, is invalid, or has none of the hosts.
 pub fn topology(
     path: &Path,
     origin: Option<&str>,
@@ -84,25 +84,25 @@ pub fn topology(
         names.iter().take(3).copied().collect::<Vec<_>>().join(", ") + more
     };
     if let Some(name) = origin.filter(|name| !known(name, name) && !map.has_subnets()) {
-        return usage(format!("it does not name {name} (--origin)"));
+        return usage(format!("it does not contain {name} (--origin)"));
     }
     let mut told = Vec::new();
     if let Some((first, count)) = map.repeated() {
-        let more = if count > 1 { format!(" and {} more hang", count - 1) } else { " hangs".to_owned() };
-        told.push(format!("{shown}: {first}{more} on several switches; the first counts"));
+        let more = if count > 1 { format!(" and {} more are", count - 1) } else { " is".to_owned() };
+        told.push(format!("{shown}: {first}{more} on several switches; the first one is used"));
     }
     match unknown.len() {
-        // An address may be known later, when the name is resolved.
+        // Subnets may match later, when names are resolved.
         0 => {}
         _ if map.has_subnets() => {}
         all if all == hosts.len() => {
             return usage(format!(
-                "it names none of the hosts ({}); is it of another cluster?",
+                "it contains none of the hosts ({}); check that it is the topology of this cluster",
                 few(&unknown)
             ));
         }
         some => told.push(format!(
-            "{shown} does not name {some} of {} ({}); they count as far from all others",
+            "{shown} does not contain {some} of {} ({}); they are treated as distant from all others",
             count(hosts.len() as u64, "host"),
             few(&unknown)
         )),
@@ -110,30 +110,30 @@ pub fn topology(
     Ok((map, told))
 }
 
-/// An absolute path; one that ends with a slash is a directory to put it into by its own name.
+/// The absolute path of the copy. A path that ends with a slash is the directory for it, under the source's name.
 ///
 /// # Errors
-/// There is no such path, or no such source.
+/// The path is invalid, or the source does not exist.
 pub fn destination(to: &Path, source: &Path) -> Result<PathBuf, ChoiceError> {
     let here = std::env::current_dir()
-        .map_err(|e| ChoiceError::Here(format!("cannot find out where we are: {e}")))?;
+        .map_err(|e| ChoiceError::Here(format!("cannot determine the working directory: {e}")))?;
     let whole = here.join(to);
     if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Ok(whole.join(name(source)?));
     }
     match whole.file_name() {
         Some(_) => Ok(whole),
-        None => Err(refused(format!("--to {}: that is no path for a copy", to.display()))),
+        None => Err(refused(format!("--to {}: not a valid path for a copy", to.display()))),
     }
 }
 
-/// The name that was given, of a link too; `.` and `..` have that of their directory.
+/// The last name of the path, also of a link; for `.` and `..` the name of the directory.
 fn name(source: &Path) -> Result<OsString, ChoiceError> {
     let named = |path: &Path| match path.components().next_back() {
         Some(Component::Normal(name)) => Some(name.to_owned()),
         _ => None,
     };
-    // Path leaves out a `.` at the end.
+    // `Path` drops a `.` at the end.
     let given = source.as_os_str().as_encoded_bytes();
     let here = given.ends_with(b"/.") || given.ends_with(b"/./");
     if let Some(name) = named(source).filter(|_| !here) {
@@ -141,16 +141,16 @@ fn name(source: &Path) -> Result<OsString, ChoiceError> {
     }
     let real = std::fs::canonicalize(source)
         .map_err(|e| ChoiceError::Here(format!("cannot find {}: {e}", source.display())))?;
-    named(&real).ok_or_else(|| ChoiceError::Here(format!("{} has no name", source.display())))
+    named(&real).ok_or_else(|| ChoiceError::Here(format!("{} has no file name", source.display())))
 }
 
-/// The text of `LIST` or `@FILE`, and what to call it.
+/// The text of `LIST` or `@FILE`, and its name in errors.
 fn list_text(list: &str, flag: &str) -> Result<(String, String), ChoiceError> {
     let file = |at: &str| read(Path::new(at), LIST);
     match list.strip_prefix('@') {
         Some("-") => Ok((file("/dev/stdin")?, format!("{flag}: in standard input"))),
         Some(at) => Ok((file(at)?, format!("{flag}: in {at}"))),
-        // No host has a slash in its name.
+        // A host name contains no slash.
         None if list.contains('/') && Path::new(list).is_file() => {
             Err(refused(format!("{flag}: {list} is a file; write {flag} @{list}")))
         }
@@ -158,7 +158,7 @@ fn list_text(list: &str, flag: &str) -> Result<(String, String), ChoiceError> {
     }
 }
 
-/// Why a file gives no text.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     #[error(transparent)]
@@ -174,7 +174,7 @@ fn read(path: &Path, what: &str) -> Result<String, ChoiceError> {
     })
 }
 
-/// What a file or pipe has, of a bounded length.
+/// The contents of a file or pipe, of bounded length.
 fn contents(path: &Path, what: &str) -> Result<String, Unreadable> {
     let mut text = String::new();
     let read = std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;

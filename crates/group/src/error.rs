@@ -1,10 +1,10 @@
-//! Why a broadcast, or a worker of one, could not go on.
+//! Errors of a broadcast, or of one of its workers.
 
 use std::path::PathBuf;
 
 use tidecast_event::bcast::Unreached;
 
-/// What ends a broadcast as a whole. What ends it for one host is in the report.
+/// Errors that end a broadcast as a whole. The report has the errors of single hosts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,31 +14,31 @@ pub enum Error {
     /// The source changed, or cannot be served.
     #[error("cannot serve the source: {0}")]
     Store(#[from] tidecast_store::Error),
-    /// The data cannot be put at the destination.
+    /// The data cannot be written to the destination.
     #[error("{0}")]
     Place(tidecast_store::Error),
     /// The source changed, or could not be read, while it was being sent.
     #[error("cannot read the source to its end: {0}")]
     Reading(std::sync::Arc<tidecast_store::Error>),
-    /// The source is not there.
+    /// The source does not exist.
     #[error("cannot find {}: {source}", path.display())]
     NoSource {
         /// The path that was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The destination is no path for a file.
-    #[error("{} is no place on a node: give the path that the file or tree shall have", .0.display())]
+    /// The destination is not a valid path of a file.
+    #[error("invalid destination {}: give the path of the copy on each host", .0.display())]
     Dest(PathBuf),
-    /// Source and destination lie in one another.
-    #[error("cannot put {} at {}: {why}", source_path.display(), dest.display())]
+    /// Source and destination overlap.
+    #[error("cannot copy {} to {}: {why}", source_path.display(), dest.display())]
     Lineage {
         /// The source.
         source_path: PathBuf,
         /// The destination.
         dest: PathBuf,
-        /// How, and what to do.
+        /// How they overlap, and what to do.
         why: &'static str,
     },
     /// Sockets, TLS, and the like.
@@ -47,29 +47,29 @@ pub enum Error {
     /// Keys.
     #[error("{0}")]
     Identity(#[from] tidecast_identity::Error),
-    /// No network fits.
+    /// No suitable network.
     #[error("{0}")]
     Network(String),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A worker cannot connect to its coordinator.
     #[error("{}", crate::unreached::line(.0))]
     Unreached(Unreached),
-    /// A worker was sent away, or its part could not go on.
+    /// A worker was dismissed, or could not continue.
     #[error("{0}")]
     Coordinator(String),
-    /// Somebody asked to stop.
-    #[error("interrupted; what has arrived is kept, the same command goes on from there")]
+    /// The broadcast was stopped.
+    #[error("interrupted; received data is kept, give the same command again to resume")]
     Stopped,
 }
 
-/// For `map_err`: what was tried when the system refused.
+/// For `map_err`: adds the operation that failed.
 pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { what, source }
 }

@@ -1,8 +1,8 @@
-//! Broadcasts: one file or tree, from this node to a path on each of many hosts.
+//! Broadcasts: copies one file or tree from this node to a path on each of many hosts.
 //!
-//! [`run`] is the coordinator: it publishes the source, starts a worker on every host ([`launch`]), hears from them on
-//! the [`control`] channel, finds out on which network they can meet, tells them what to get and from whom, seeds it,
-//! and reports what came of it on each host. [`work`] is a worker.
+//! [`run`] is the coordinator: it publishes the source, starts a worker on every host ([`launch`]), which connects to the
+//! [`control`] channel, chooses a network that reaches all of them, sends them the manifest and the plan, seeds the data,
+//! and reports the result of each host. [`work`] is a worker.
 //!
 //! ```text
 //!   coordinator ── launcher (ssh, srun, ..) ──▶ worker    ticket on its standard input
@@ -10,9 +10,9 @@
 //!        └ origin ◀──▶ swarm of the workers ◀──▶
 //! ```
 //!
-//! Promises: nothing waits without bound; a host that fails costs the others nothing, and is named with its reason;
-//! nothing half-written appears under the final name; workers never outlive the broadcast by more than seconds, also
-//! when the coordinator is killed, in which case they complete among themselves if they can.
+//! Invariants: every wait is bounded; a host that fails does not delay the others, and is reported with its reason; the
+//! final name appears only with complete data; workers never outlive the broadcast by more than seconds. If the coordinator
+//! is killed, they complete among themselves if they can.
 
 mod broadcast;
 pub mod channel;

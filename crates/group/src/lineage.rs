@@ -1,5 +1,5 @@
-//! Where the source lies, for a worker that may be on the same host: so that a broadcast neither deletes its own source nor
-//! is made into itself. Files are known by device and inode, to which all names of a host lead.
+//! The place of the source, for a worker that may be on the same host: a broadcast must not delete its own source, nor copy
+//! the source into itself. Files are identified by device and inode, whatever their names.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,21 +21,22 @@ impl Lineage {
         Self { boot: boot().unwrap_or_default(), path: path.into_os_string().into_vec(), above, records }
     }
 
-    /// Whether this is the host of the origin.
+    /// Whether this host is that of the origin.
     pub(crate) fn is_here(&self) -> bool {
         !self.boot.is_empty() && boot().is_some_and(|boot| self.boot == boot)
     }
 
-    /// The directory of the records that was chosen for the host of the origin, on that host.
+    /// The directory of records that was chosen for the host of the origin, on that host only.
     pub(crate) fn records(&self) -> Option<PathBuf> {
         let dir = self.records.as_ref().filter(|_| self.is_here())?;
         Some(PathBuf::from(OsStr::from_bytes(dir)))
     }
 
-    /// Whether `dest` is the source itself, in which nothing is to be replaced or deleted. `clears`: something in it may be.
+    /// Whether `dest` is the source itself, in which nothing may be replaced or deleted. `clears`: files in `dest` may be
+    /// deleted.
     ///
     /// # Errors
-    /// [`Error::Lineage`] if it lies in the source, or the source in it where it could be deleted.
+    /// [`Error::Lineage`] if `dest` is inside the source, or the source inside `dest` and could be deleted.
     pub(crate) fn is_source(&self, dest: &Path, clears: bool) -> Result<bool, Error> {
         let Some(source) = self.above.first().filter(|_| self.is_here()) else {
             return Ok(false);
@@ -46,26 +47,24 @@ impl Lineage {
         };
         let dir = dest.ancestors().skip(1).find_map(|dir| fs::canonicalize(dir).ok()).unwrap_or_default();
         if above(&dir).contains(source) {
-            return refused(
-                "DEST lies in SRC, which would be copied into itself; choose another destination",
-            );
+            return refused("DEST is inside SRC; choose another destination");
         }
         if clears && self.lies_in(dest) {
             return refused(
-                "SRC lies in DEST, where --delete or --force could remove it; leave them out, or choose another destination",
+                "SRC is inside DEST, where --delete or --force could remove it; leave them out, or choose another destination",
             );
         }
         Ok(inode(dest) == Some(*source))
     }
 
-    /// Whether the source lies in `dest`, on the host of the origin.
+    /// Whether the source is inside `dest`, on the host of the origin.
     pub(crate) fn lies_in(&self, dest: &Path) -> bool {
         let parents = self.above.get(1..).unwrap_or_default();
         self.is_here() && inode(dest).is_some_and(|dest| parents.contains(&dest))
     }
 }
 
-/// A path without links, and all above it.
+/// The inodes of a path without links, and of all directories above it.
 fn above(path: &Path) -> Vec<Inode> {
     path.ancestors().map_while(inode).collect()
 }
@@ -74,7 +73,7 @@ fn inode(path: &Path) -> Option<Inode> {
     fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// The kernel of this host since it was started.
+/// The boot id of this host's kernel.
 pub(crate) fn boot() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(boot.trim().to_owned())
@@ -100,9 +99,9 @@ mod tests {
             assert_eq!(is(other, true), Ok(false), "{other}");
         }
         for inside in ["proj/data/new", "proj/data/sub", "link/data/sub/a/b"] {
-            assert!(is(inside, false).unwrap_err().contains("copied into itself"), "{inside}");
+            assert!(is(inside, false).unwrap_err().contains("DEST is inside SRC"), "{inside}");
         }
-        assert!(is("proj", true).unwrap_err().contains("SRC lies in DEST"));
+        assert!(is("proj", true).unwrap_err().contains("SRC is inside DEST"));
         assert_eq!(is("proj", false), Ok(false));
         assert!(lineage.lies_in(&at("proj")) && lineage.lies_in(dir.path()));
         assert!(!lineage.lies_in(&at("proj/data")) && !lineage.lies_in(&at("proj/none")));

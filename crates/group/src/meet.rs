@@ -1,14 +1,14 @@
-//! Meetings: two hosts send to each other for a moment, as fast as they can, and count what comes.
+//! Meetings: two hosts send to each other for a moment, as fast as they can, and count the bytes received.
 //!
-//! From what many see who meet at once, the coordinator finds out where hosts are (`broadcast/places.rs`). Who dials shows
-//! what the coordinator has told it, after the other has said who it is (see [`reach`](crate::reach)):
+//! From the results of many simultaneous meetings the coordinator infers the places of hosts (`broadcast/places.rs`). The
+//! caller sends the pass from the coordinator, after the callee has identified itself (see [`reach`](crate::reach)):
 //!
 //! ```text
-//!   ── 1, pass (16 bytes), round, from, to, milliseconds that are left (4 bytes each) ──▶
+//!   ── 1, pass (16 bytes), round, from, to, milliseconds left (4 bytes each) ──▶
 //!   ── zeros ──▶ ◀── zeros ──                until the time is over
 //! ```
 //!
-//! The time runs from the round's start, not from the first byte: a way so full that nothing gets through is slow too.
+//! The time counts from the round's start, not from the first byte: a path so congested that no data arrives is slow too.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::control::message::{Meeting, Met};
 use crate::reach::{STEP, call};
 
-/// First byte of who wants to meet; who tries a way begins with another.
+/// The first byte of a meeting; a trial begins with another.
 pub(crate) const MEET: u8 = 1;
-/// Longest meeting.
+/// The maximum duration of a meeting.
 const LONGEST: Duration = Duration::from_secs(1);
-/// What came, and what is yet to be told of it.
+/// Results that may wait to be reported.
 const QUEUE: usize = 64;
 
-/// Where meetings are told.
+/// Sends the results of meetings.
 pub(crate) type Tell = mpsc::Sender<Met>;
 
-/// The way from those who meet to who listens.
+/// The channel for results of meetings.
 pub(crate) fn channel() -> (Tell, mpsc::Receiver<Met>) {
     mpsc::channel(QUEUE)
 }
 
-/// Keeps all these appointments, at their times from now on.
+/// Runs these meetings, at their times from now.
 pub(crate) async fn keep(meetings: Vec<Meeting>, tell: Tell) {
     let now = Instant::now();
     let mut going = JoinSet::new();
@@ -55,7 +55,7 @@ pub(crate) async fn keep(meetings: Vec<Meeting>, tell: Tell) {
     while going.join_next().await.is_some() {}
 }
 
-/// Bytes that came until then; none where nobody was reached.
+/// Bytes received until `end`; 0 if the connection failed.
 async fn dial(meeting: &Meeting, end: Instant) -> u64 {
     let greet = async {
         let (mut stream, id) = call(meeting.address).await?;
@@ -77,7 +77,7 @@ async fn dial(meeting: &Meeting, end: Instant) -> u64 {
     }
 }
 
-/// The other end, once the pass is read: only who was told it is met.
+/// The callee, after the pass was read and is right.
 pub(crate) async fn welcome(mut stream: TcpStream, tell: &Tell) -> std::io::Result<()> {
     let came = Instant::now();
     let (round, from, to) = (stream.read_u32().await?, stream.read_u32().await?, stream.read_u32().await?);
@@ -87,9 +87,9 @@ pub(crate) async fn welcome(mut stream: TcpStream, tell: &Tell) -> std::io::Resu
     Ok(())
 }
 
-/// Sends and takes until the end; answers how many bytes came.
+/// Sends and receives until `end`; returns the bytes received.
 async fn exchange(mut stream: TcpStream, end: Instant) -> u64 {
-    // What is still in the socket then is of no use to anybody.
+    // Unsent data in the socket is discarded.
     let _ = stream.set_zero_linger();
     let (mut from, mut to) = stream.split();
     let (zeros, mut sink) = (vec![0; STEP], vec![0; STEP]);

@@ -1,8 +1,8 @@
-//! On which network the members meet: the fastest on which all can be reached, unless the user says which.
+//! Chooses the network for the members: the fastest that reaches all of them, unless the user chooses.
 //!
-//! How fast is what drivers say; where they say nothing, or the same of several networks, trials decide.
+//! The rate is that of the drivers; if they report none, or the same for several networks, trials decide.
 //!
-//! Pure: addresses and what answered go in, the choice comes out.
+//! Pure: addresses and reachable addresses go in, the choice comes out.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use tidecast_net::{LocalAddress, Network};
 use crate::control::message::Address;
 use crate::reach::Reached;
 
-/// Most networks that are tried.
+/// Maximum number of networks that are measured.
 const MAX_TRIALS: usize = 4;
 
-/// A node's addresses, and those at which it answered.
+/// A node's addresses, and the reachable ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) addresses: Vec<LocalAddress>,
@@ -26,24 +26,24 @@ pub(crate) struct Place {
 /// The network to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// For people.
+    /// The description for people.
     pub(crate) name: String,
-    /// The subnet; none when the members are on several.
+    /// The subnet; `None` if the members are on several.
     pub(crate) subnet: Option<(IpAddr, u8)>,
-    /// Lowest known link speed of those that take part, bits per second; 0 if none is known.
+    /// Lowest known link speed of the members, bits per second; 0: unknown.
     pub(crate) speed: u64,
-    /// A trial found it, where drivers do not know.
+    /// The speed was measured by a trial, because drivers do not report it.
     pub(crate) tried: bool,
     /// The origin's addresses on it.
     pub(crate) origin: Vec<IpAddr>,
-    /// Each node's addresses on it at which it can be reached.
+    /// Each node's reachable addresses on it.
     pub(crate) nodes: Vec<Vec<IpAddr>>,
 }
 
-/// Chooses.
+/// Chooses the network.
 ///
 /// # Errors
-/// The user's network is not one of this host.
+/// This host has no address on the user's network.
 pub(crate) fn choose(
     own: &[LocalAddress],
     places: &[Place],
@@ -53,7 +53,10 @@ pub(crate) fn choose(
         let origin: Vec<&LocalAddress> = own.iter().filter(|a| network.holds(a)).collect();
         let Some(first) = origin.first() else {
             let have: Vec<String> = own.iter().map(shown).collect();
-            return Err(format!("--net: this host has no address there; it has {}", have.join(", ")));
+            return Err(format!(
+                "--net: this host has no address on that network; it has {}",
+                have.join(", ")
+            ));
         };
         let name = match network {
             Network::Interface(name) => format!("{name}, {}", subnet(first.ip, first.prefix)),
@@ -77,7 +80,7 @@ pub(crate) fn choose(
         }
         None => {
             let outside = |a: &LocalAddress| !a.loopback;
-            Ok(on(own, places, &outside, "several, between which is routed".into(), None))
+            Ok(on(own, places, &outside, "several, connected by routers".into(), None))
         }
     }
 }
@@ -85,7 +88,7 @@ pub(crate) fn choose(
 /// The origin's address on the fastest network that all share.
 fn fastest<'a>(own: &'a [LocalAddress], places: &[Place]) -> Option<&'a LocalAddress> {
     let reachable: Vec<&Place> = places.iter().filter(|p| !p.reached.is_empty()).collect();
-    // A network on which somebody cannot be reached is none.
+    // A network that does not reach all nodes is not shared.
     let shared = own.iter().filter_map(|mine| {
         let network = Network::Prefix(mine.ip, mine.prefix);
         let slowest = reachable.iter().map(|p| answer(p, &network)).collect::<Option<Vec<_>>>()?;
@@ -100,7 +103,7 @@ fn fastest<'a>(own: &'a [LocalAddress], places: &[Place]) -> Option<&'a LocalAdd
     for (key, mine) in rest {
         let open = key.0 == best_key.0 && tie(key.1, best_key.1);
         let rates = (tried(own, places, &mine.interface), tried(own, places, &best.interface));
-        // A trial is short: what it finds little faster may be as fast.
+        // A trial is short, so a small difference is not significant.
         if let (true, (Some(rate), Some(other))) = (open, rates)
             && rate > other.saturating_add(other / 4)
         {
@@ -110,12 +113,12 @@ fn fastest<'a>(own: &'a [LocalAddress], places: &[Place]) -> Option<&'a LocalAdd
     Some(best)
 }
 
-/// Speeds of which drivers do not say which is higher.
+/// Whether drivers do not tell which of two speeds is higher.
 fn tie(a: u64, b: u64) -> bool {
     a == b || a == 0 || b == 0
 }
 
-/// What the trials on one of the origin's interfaces found, the slowest; none if there was none.
+/// The slowest result of the trials on one of the origin's interfaces; `None` without trials.
 fn tried(own: &[LocalAddress], places: &[Place], interface: &str) -> Option<u64> {
     let mine = |ip: IpAddr, place: &Place| {
         let theirs = place.addresses.iter().find(|a| a.ip == ip);
@@ -126,8 +129,8 @@ fn tried(own: &[LocalAddress], places: &[Place], interface: &str) -> Option<u64>
     rates.min()
 }
 
-/// The addresses of a node by which to try how fast the ways to it are, since drivers do not say which is the fastest:
-/// one for each of the origin's interfaces. Mostly none.
+/// The addresses of a node to measure by trials, if drivers do not tell which network is the fastest: one for each of the
+/// origin's interfaces. Mostly none.
 pub(crate) fn ties(own: &[LocalAddress], place: &Place) -> Vec<IpAddr> {
     let mut ways: Vec<(&str, u64, IpAddr)> = Vec::new();
     for mine in own.iter().filter(|a| !a.loopback) {
@@ -146,13 +149,13 @@ pub(crate) fn ties(own: &[LocalAddress], place: &Place) -> Vec<IpAddr> {
     if ways.len() > 1 { ways.into_iter().map(|(.., ip)| ip).collect() } else { Vec::new() }
 }
 
-/// How soon a node answered on a network; none if it did not.
+/// The time in which a node answered on a network; `None` if it did not.
 fn answer(place: &Place, network: &Network) -> Option<Duration> {
     let here = |ip: &IpAddr| place.addresses.iter().any(|a| a.ip == *ip && network.holds(a));
     place.reached.iter().filter(|r| here(&r.ip)).map(|r| r.after).min()
 }
 
-/// The choice of all addresses for which `fits`.
+/// The choice of all addresses that satisfy `fits`.
 fn on(
     own: &[LocalAddress],
     places: &[Place],
@@ -174,12 +177,11 @@ fn on(
     }
 }
 
-/// The lowest of the link speeds with which each node takes part; 0 if one is unknown. Nodes on the origin's own host
-/// share no link with it.
+/// The lowest link speed of the nodes; 0 if one is unknown. Nodes on the origin's own host use no link.
 fn lowest(own: &[LocalAddress], places: &[Place], fits: &dyn Fn(&LocalAddress) -> bool) -> u64 {
     let fastest = |all: &[LocalAddress]| all.iter().filter(|a| fits(a)).map(|a| a.speed).max();
     let mine: BTreeSet<IpAddr> = own.iter().filter(|a| !a.loopback).map(|a| a.ip).collect();
-    // Not by a single address: bridges of containers have the same on every host.
+    // All addresses are compared, because bridges of containers have the same address on every host.
     let here = |p: &&Place| p.addresses.iter().all(|a| a.loopback || mine.contains(&a.ip));
     let elsewhere = places.iter().filter(|p| !here(p));
     let speeds: Vec<u64> = elsewhere.filter_map(|p| fastest(&p.addresses)).collect();
@@ -193,7 +195,7 @@ fn shown(address: &LocalAddress) -> String {
     format!("{} {}/{}", address.interface, address.ip, address.prefix)
 }
 
-/// A subnet, written with the bits below its prefix as zeros.
+/// A subnet, with the bits below its prefix set to zero.
 fn subnet(ip: IpAddr, prefix: u8) -> String {
     let base: IpAddr = match ip {
         IpAddr::V4(v4) => {

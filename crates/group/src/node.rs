@@ -1,4 +1,4 @@
-//! One host, as the coordinator sees it, and the times it is given.
+//! One host in the coordinator, and its timeouts.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use crate::launch::run::LastWords;
 use crate::network::Place;
 use crate::reach::Reached;
 
-/// A worker that has not reported by then will not.
+/// The maximum time until a worker reports.
 pub(crate) const REPORT: Duration = Duration::from_secs(60);
-/// A host that nothing happens on for so long, while it is not complete, is given up.
+/// An incomplete host without progress for this time fails.
 pub(crate) const STALL: Duration = Duration::from_secs(60);
-/// Giving final names and dates to all files takes at most this.
+/// The maximum time to give all files their final names and times.
 pub(crate) const PLACING: Duration = Duration::from_secs(900);
-/// Nobody waits for latecomers longer than this, or twice the time that the others took.
+/// The maximum wait for late workers: this, or twice the time that the others took.
 const LATECOMERS: Duration = Duration::from_secs(3);
 
-/// Where a host stands.
+/// The stage of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its launch has its turn still to come.
+    /// Its launch is queued.
     Queued,
-    /// Being launched since.
+    /// Launched at this time.
     Launched(Instant),
-    /// Its worker is there; its addresses are being tried.
+    /// Its worker is connected; its addresses are being tried.
     Joined,
     /// It can be told to start.
     Ready,
-    /// It was told.
+    /// It was told to start.
     Running,
-    /// All is in place, so long after the start.
+    /// It is complete, this time after the start.
     Done(Box<Done>, Duration),
     /// It has failed.
     Failed(String),
@@ -47,26 +47,26 @@ pub(crate) struct Node {
     pub(crate) host: Host,
     /// Its number in the group, from its start on; the origin is 0.
     pub(crate) number: Option<u32>,
-    /// Its number as a source beside the origin.
+    /// Its number as an additional source.
     pub(crate) seat: Option<u32>,
     pub(crate) stage: Stage,
-    /// What its launcher said; shared by hosts with one launcher.
+    /// The output of its launcher; shared by hosts with the same launcher.
     pub(crate) words: LastWords,
     /// The program that launches it, and where, if that is another host.
     pub(crate) launched_by: String,
-    /// Held until its worker has come.
+    /// The permit of its launch, held until its worker has connected.
     pub(crate) turn: Option<OwnedSemaphorePermit>,
     pub(crate) conn: Option<(ConnId, mpsc::Sender<ToWorker>)>,
     pub(crate) who: Option<(NodeId, Hello)>,
     pub(crate) reached: Vec<Reached>,
     pub(crate) progress: Progress,
-    /// When it last got anywhere.
+    /// When it last made progress.
     pub(crate) moved: Instant,
-    /// Who was asked to start its worker, by place, and how.
+    /// The host whose worker starts this one, by place, and the command.
     pub(crate) launcher: Option<(usize, Job)>,
-    /// Its link was found slower than others'.
+    /// Its link was measured as slower than others.
     pub(crate) slow: bool,
-    /// Its worker has started others: it is kept, whatever comes of its own part.
+    /// Its worker has started others, so it is kept even if its own part fails.
     pub(crate) launches: bool,
 }
 
@@ -91,37 +91,37 @@ impl Node {
         }
     }
 
-    /// Where it is.
+    /// Its addresses.
     pub(crate) fn place(&self) -> Place {
         let own = |(_, hello): &(NodeId, Hello)| hello.addresses.iter().cloned().map(Into::into).collect();
         Place { addresses: self.who.as_ref().map(own).unwrap_or_default(), reached: self.reached.clone() }
     }
 
-    /// Neither done nor failed.
+    /// Whether it is neither done nor failed.
     pub(crate) fn open(&self) -> bool {
         !matches!(self.stage, Stage::Done(..) | Stage::Failed(_))
     }
 
-    /// Not yet known to take part or not.
+    /// Whether it is still unknown if it will take part.
     pub(crate) fn awaited(&self) -> bool {
         matches!(self.stage, Stage::Queued | Stage::Launched(_) | Stage::Joined)
     }
 
-    /// It has been told to start, or may be.
+    /// Whether it was told to start, or may be.
     pub(crate) fn takes_part(&self) -> bool {
         matches!(self.stage, Stage::Ready | Stage::Running | Stage::Done(..))
     }
 
-    /// Says something to its worker; one that does not listen is no longer there.
+    /// Sends a message to its worker; a worker that does not read its messages fails.
     pub(crate) fn say(&mut self, message: ToWorker) {
         if let Some((_, to)) = &self.conn
             && to.try_send(message).is_err()
         {
-            self.fail("its worker does not listen".into());
+            self.fail("its worker does not read messages".into());
         }
     }
 
-    /// Gives it up, unless it is done; its worker is told.
+    /// Marks it as failed, unless it is done, and tells its worker.
     pub(crate) fn fail(&mut self, reason: String) {
         if !self.open() {
             return;
@@ -136,7 +136,7 @@ impl Node {
         self.stage = Stage::Failed(reason);
     }
 
-    /// Takes over what its worker says of itself.
+    /// Applies a progress report of its worker.
     pub(crate) fn advance(&mut self, progress: Progress, now: Instant) {
         let old = self.progress;
         let before = (old.verified, old.wanted, old.sent, old.received, old.waiting);
@@ -147,7 +147,7 @@ impl Node {
         self.progress = progress;
     }
 
-    /// Why it is to be given up now, if it is. `others`: when any host last got anywhere.
+    /// Why it fails now by a timeout, if it does. `others`: when any host last made progress.
     pub(crate) fn overdue(&self, now: Instant, others: Instant) -> Option<String> {
         let said = match self.words.text() {
             said if said.is_empty() => String::new(),
@@ -173,7 +173,7 @@ impl Node {
                 };
                 (now - since > limit).then(|| {
                     format!(
-                        "nothing moved for {} s; it has {} of {} bytes",
+                        "no data moved for {} s; it has {} of {} bytes",
                         limit.as_secs(),
                         p.verified,
                         p.wanted
@@ -185,8 +185,8 @@ impl Node {
     }
 }
 
-/// Whether the group may start: all are there, or the rest lets itself be waited for. `first`: the first launch,
-/// `last`: when a worker came last.
+/// Whether the group may start: all workers are ready, or the wait for the others is over. `first`: the first launch,
+/// `last`: when the last worker connected.
 pub(crate) fn gathered(nodes: &[Node], first: Instant, last: Option<Instant>, now: Instant) -> bool {
     let ready = nodes.iter().any(|n| n.stage == Stage::Ready);
     let awaited = nodes.iter().any(Node::awaited);

@@ -1,4 +1,4 @@
-//! The plan as it is handed out, and everyone's part in it: who feeds whom.
+//! The plan as it is sent to members, and each member's part in it.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use tidecast_swarm::plan::{self, Epoch, Part, Place, Plan, PlanError, Role, Shap
 pub(crate) use crate::control::message::Issue;
 use crate::control::message::Member;
 
-/// How the data goes.
+/// The algorithm that distributes the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// By plan.
+    /// The best algorithm: currently by plan.
     #[default]
     Auto,
-    /// Stripes, each down a tree of its own.
+    /// Stripes, each along its own tree.
     Plan,
-    /// Everyone from everyone, as it comes.
+    /// A swarm without a plan.
     Swarm,
-    /// As BitTorrent does it: choking, super-seeding, endgame.
+    /// BitTorrent's mechanisms: choking, super-seeding, endgame.
     Classic,
-    /// One after the other.
+    /// A chain of hosts.
     Chain,
-    /// Down a binomial tree.
+    /// A binomial tree.
     Binomial,
-    /// A part to each, and all parts round in a ring.
+    /// A part to each host, then all parts around a ring.
     ScatterAllgather,
 }
 
@@ -46,18 +46,18 @@ impl std::str::FromStr for Algorithm {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, a)| *a);
         let names = || NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        found.ok_or_else(|| format!("{text:?} is none of {}", names()))
+        found.ok_or_else(|| format!("unknown algorithm {text:?}: use one of {}", names()))
     }
 }
 
 impl Algorithm {
-    /// What it comes to, by name.
+    /// The name of the algorithm that is used.
     pub(crate) fn name(self) -> &'static str {
         let same = |(_, a): &&(&str, Self)| *a == if self == Self::Auto { Self::Plan } else { self };
         NAMES.iter().find(same).map_or("plan", |(name, _)| name)
     }
 
-    /// The shape of its trees; none if there are none.
+    /// The shape of its trees; `None` if it has no trees.
     pub(crate) fn shape(self) -> Option<Shape> {
         match self {
             Self::Auto | Self::Plan => Some(Shape::Striped),
@@ -77,7 +77,7 @@ const PARTS: [Part; 7] =
     [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost, Part::Silent, Part::Caller];
 const SHAPES: [Shape; 4] = [Shape::Striped, Shape::Chain, Shape::Binomial, Shape::Ring];
 
-/// The place of something in a table; past its end if it is not there.
+/// The index of a value in a table; past its end if it is missing.
 fn code<T: PartialEq>(table: &[T], value: &T) -> u8 {
     table.iter().position(|v| v == value).unwrap_or(table.len()) as u8
 }
@@ -95,14 +95,13 @@ impl Issue {
         }
     }
 
-    /// The part of member `me`, and everyone as the swarm wants to know them. Whoever is not in `known` cannot be
-    /// dialled.
+    /// The part of member `me`, and all members in the swarm's form. A member that is not in `known` is not reachable.
     pub(crate) fn part(
         &self,
         me: u32,
         known: &BTreeMap<u32, Member>,
     ) -> Result<(Role, Vec<tidecast_net::Member>), PlanError> {
-        // What is not known to this version is out.
+        // A part that this version does not know means not taking part.
         let part = |code: u8| PARTS.get(usize::from(code)).copied().unwrap_or(Part::Out);
         let epoch = Epoch {
             number: self.number,

@@ -1,13 +1,13 @@
-//! Dialling back: at which of its addresses can a worker be reached, and how fast is the way there?
+//! Connects back to a worker: determines its reachable addresses, and the rate to them.
 //!
-//! Several hosts may have the same private address, each for itself; so whoever answers says who it is. Where it
-//! matters how fast a way is and nobody knows ([`ties`](crate::network::ties)), a little is sent that way.
+//! Several hosts may have the same private address; so the callee identifies itself by its key. If the rate to an address
+//! matters and is unknown ([`ties`](crate::network::ties)), a short trial measures it.
 //!
 //! ```text
-//!   ── connect ──▶   ◀── key (32 bytes) ──      that is all, or:
-//!   ── 2, pass (16 bytes) ──▶                   only who was told the pass costs more than this
-//!   ── zeros, until it is answered ──▶          at most TRIAL_BYTES, TRIAL_TIME; or a meeting, see `meet`
-//!   ◀── bits per second, 8 bytes ──             as they came
+//!   ── connect ──▶   ◀── key (32 bytes) ──      the end, or:
+//!   ── 2, pass (16 bytes) ──▶                   callers without the pass cause no further work
+//!   ── zeros, until the answer ──▶              at most TRIAL_BYTES, TRIAL_TIME; or a meeting, see `meet`
+//!   ◀── bits per second, 8 bytes ──             the measured rate
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,36 +23,36 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::meet;
 
-/// An address that has not answered by then cannot be reached.
+/// The timeout after which an address is unreachable.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// When one has, the others have so long, or as many times as long as it took: nobody waits seconds for an address of
-/// another world (a container's bridge, a management network) while the group could start.
+/// When one address has answered, the others get this time, or this multiple of its time: the group must not wait seconds
+/// for an address that is not connected to this host (a container's bridge, a management network).
 const GRACE: (Duration, u32) = (Duration::from_millis(250), 8);
-/// Most addresses of one node that are tried.
+/// Maximum number of addresses of one node that are tried.
 const MAX_ADDRESSES: usize = 32;
 
-/// A trial of a network is this long, or this many bytes: at 10 Gbit/s they take 2 ms.
+/// A trial takes at most this time, or this many bytes, which take 2 ms at 10 Gbit/s.
 const TRIAL_TIME: Duration = Duration::from_millis(150);
 const TRIAL_BYTES: usize = 2 << 20;
-/// Read or written at once.
+/// Bytes per read or write.
 pub(crate) const STEP: usize = 64 << 10;
-/// First byte of who tries how fast a way is.
+/// The first byte of a trial.
 const TRY: u8 = 2;
 
 /// An address that answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) ip: IpAddr,
-    /// How soon.
+    /// The time until the answer.
     pub(crate) after: Duration,
-    /// How fast the way there is, bits per second, where that was tried.
+    /// The rate to this address, bits per second, if it was measured.
     pub(crate) rate: Option<u64>,
 }
 
 /// A socket that listens on every address of this host, at a free port.
 pub(crate) fn listener() -> Result<std::net::TcpListener, tidecast_net::Error> {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
-    // Not every kernel has IPv6.
+    // IPv4 only if the kernel has no IPv6.
     tidecast_net::listen((any[0], 0).into()).or_else(|_| tidecast_net::listen((any[1], 0).into()))
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn call(address: SocketAddr) -> std::io::Result<(TcpStream, Nod
     Ok((stream, NodeId(id)))
 }
 
-/// Tries how fast the ways to these of a worker's addresses are, one after the other.
+/// Measures the rates to these addresses of a worker, one after the other.
 pub(crate) async fn try_rates(
     reached: &mut [Reached],
     ips: &[IpAddr],
@@ -105,13 +105,13 @@ pub(crate) async fn try_rates(
     }
 }
 
-/// Sends until it is answered how fast that came.
+/// Sends until the callee answers with the rate.
 async fn try_rate(address: SocketAddr, node: NodeId, pass: &[u8; 16]) -> std::io::Result<u64> {
     let (mut stream, id) = call(address).await?;
     if id != node {
         return Err(std::io::ErrorKind::ConnectionRefused.into());
     }
-    // What is still in the socket when the answer comes is of no use to anybody.
+    // Unsent data in the socket is discarded when the answer arrives.
     stream.set_zero_linger()?;
     let (mut answer, mut way) = stream.split();
     let zeros = [0; STEP];
@@ -128,8 +128,7 @@ async fn try_rate(address: SocketAddr, node: NodeId, pass: &[u8; 16]) -> std::io
     }
 }
 
-/// Says to whoever dials who this is, and how fast comes what it sends, and meets who shows the pass, until the task is
-/// ended.
+/// Answers callers with this node's key, and serves trials and meetings to callers with the pass, until the task is ended.
 pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], tell: meet::Tell) {
     let gate = Gate::new(Limits { deadline: PATIENCE, ..Limits::of_process() });
     let mut callers = JoinSet::new();
@@ -145,7 +144,7 @@ pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], 
     }
 }
 
-/// Says who this is, and hears what a caller wants that has the pass: 17 bytes.
+/// Sends this node's key, and reads the request of a caller with the pass: 17 bytes.
 async fn greet(mut stream: TcpStream, node: NodeId, pass: &[u8; 16]) -> std::io::Result<(TcpStream, u8)> {
     stream.write_all(&node.0).await?;
     let wish = stream.read_u8().await?;
@@ -164,7 +163,7 @@ async fn serve(mut stream: TcpStream, wish: u8, tell: &meet::Tell) -> std::io::R
         _ => return Ok(()),
     }
     let mut sink = vec![0; STEP];
-    // What came in one go with the first bytes says nothing.
+    // Data that arrived together with the first bytes does not count for the rate.
     let (began, mut bytes) = (Instant::now(), 0);
     while bytes < TRIAL_BYTES - STEP
         && let Some(left) = TRIAL_TIME.checked_sub(began.elapsed())
@@ -177,7 +176,7 @@ async fn serve(mut stream: TcpStream, wish: u8, tell: &meet::Tell) -> std::io::R
     let nanos = began.elapsed().as_nanos().max(1);
     let rate = u64::try_from(bytes as u128 * 8 * 1_000_000_000 / nanos).unwrap_or(u64::MAX);
     stream.write_u64(rate).await?;
-    // Closing before the other has read it could cut it off.
+    // Closing before the caller has read the answer could lose it.
     while stream.read(&mut sink).await? > 0 {}
     Ok(())
 }

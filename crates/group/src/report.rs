@@ -1,4 +1,4 @@
-//! What came of a broadcast.
+//! The report of a broadcast.
 
 use std::time::Duration;
 
@@ -7,50 +7,50 @@ use tidecast_event::get::LinkRateFrom;
 
 pub use crate::control::message::{Action, Found};
 
-/// How one host fared.
+/// The result of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReport {
     /// Its name.
     pub name: String,
     /// Other names of the list that are this host.
     pub aliases: Vec<String>,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What came of one host.
+/// The outcome of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is in place and verified.
+    /// The copy is complete and verified.
     Done {
-        /// Since the group was told to start.
+        /// Time since the workers were told to start.
         after: Duration,
-        /// Payload received that was of use, bytes.
+        /// Useful payload received, bytes.
         received: u64,
         /// Payload sent to others, bytes.
         sent: u64,
-        /// Received besides, though it was there already, bytes.
+        /// Payload received twice, bytes.
         duplicate: u64,
-        /// Received besides, and not what it should be, bytes.
+        /// Payload received that did not match its hash, bytes.
         corrupt: u64,
-        /// Files that were right already.
+        /// Files that already had the right data.
         kept: u64,
-        /// What was done to the copy.
+        /// The result for the copy.
         action: Action,
-        /// What stood at the destination.
+        /// Files that existed at the destination.
         found: Found,
     },
-    /// It does not have it.
+    /// The host does not have the copy.
     Failed {
         /// Why, as far as is known.
         reason: String,
-        /// What its worker could not connect to, if that is why.
+        /// The failed connection of its worker, if that is the reason.
         unreached: Option<Unreached>,
     },
 }
 
 impl Outcome {
-    /// What became of files that stood at the destination, if all is in place.
+    /// Files that existed at the destination, if the host is complete.
     #[must_use]
     pub fn found(&self) -> Option<&Found> {
         match self {
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// What came of it all.
+/// The report of a broadcast.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Bytes of the source.
@@ -71,39 +71,39 @@ pub struct Report {
     pub piece_length: u32,
     /// Every host, in the order of the list.
     pub hosts: Vec<HostReport>,
-    /// How the data went: "swarm".
+    /// The algorithm that distributed the data, e.g. "swarm".
     pub algorithm: &'static str,
-    /// The network on which the members met.
+    /// The network that the members used.
     pub network: String,
-    /// Which hosts are together, if that was found out.
+    /// The hosts of each place, if places were measured.
     pub places: Option<Vec<Vec<String>>>,
-    /// Link speed by which the bound is reckoned, bits per second; 0 if none is known.
+    /// Link speed for the bound, bits per second; 0: unknown.
     pub link_rate: u64,
-    /// Who says so.
+    /// The origin of this figure.
     pub link_rate_from: LinkRateFrom,
-    /// Reading and hashing the source.
+    /// Time to read and hash the source.
     pub hashing: Duration,
-    /// From the first launch until the group was told to start.
+    /// Time from the first launch until the workers were told to start.
     pub gathering: Duration,
-    /// From then until the last host was done.
+    /// Time from then until the last host was done.
     pub transfer: Duration,
-    /// Bytes that the origin and the sources beside it sent.
+    /// Bytes that the origin and the additional sources sent.
     pub origin_sent: u64,
-    /// The hosts that served a share of the source, and how many of those bytes each sent.
+    /// The additional sources, and how many bytes of `origin_sent` each sent.
     pub sources: Vec<(String, u64)>,
-    /// Where the manifest was so long that it was broadcast too: its bytes, and how many of them the origin sent. They
-    /// are not in `origin_sent`.
+    /// If the manifest was broadcast too: its bytes, and how many of them the origin sent. They are not included in
+    /// `origin_sent`.
     pub manifest: Option<(u64, u64)>,
 }
 
 impl Report {
-    /// Hosts that have it.
+    /// Number of complete hosts.
     #[must_use]
     pub fn done(&self) -> usize {
         self.hosts.iter().filter(|h| matches!(h.outcome, Outcome::Done { .. })).count()
     }
 
-    /// Bytes that hosts which are done have received: good, duplicate, corrupt.
+    /// Bytes that complete hosts have received: useful, duplicate, corrupt.
     #[must_use]
     pub fn received(&self) -> (u64, u64, u64) {
         let mut sums = (0, 0, 0);
@@ -115,7 +115,7 @@ impl Report {
         sums
     }
 
-    /// The most that a single host needed, bytes: what it had before is none of it.
+    /// The maximum that a single host needed, bytes, without the data that it had before.
     #[must_use]
     pub fn needed(&self) -> u64 {
         let received = |host: &HostReport| match host.outcome {
@@ -125,7 +125,7 @@ impl Report {
         self.hosts.iter().map(received).max().unwrap_or(0).min(self.bytes)
     }
 
-    /// The time that no broadcast beats: what the neediest host needed, at the rate of its link.
+    /// The lower bound of the time: the maximum that a host needed, at the rate of its link.
     #[must_use]
     pub fn bound(&self) -> Option<Duration> {
         let needed = self.needed();
@@ -133,14 +133,14 @@ impl Report {
         known.then(|| Duration::from_secs_f64(needed as f64 * 8.0 / self.link_rate as f64))
     }
 
-    /// Bound over measured time.
+    /// The bound divided by the measured time.
     #[must_use]
     pub fn efficiency(&self) -> Option<f64> {
         let bound = self.bound()?.as_secs_f64();
         (!self.transfer.is_zero()).then(|| bound / self.transfer.as_secs_f64())
     }
 
-    /// Copies of what was needed that the origin and the sources beside it sent.
+    /// The data that the origin and the additional sources sent, in copies of the data that a host needed.
     #[must_use]
     pub fn origin_copies(&self) -> Option<f64> {
         let needed = self.needed();

@@ -1,7 +1,7 @@
 //! The addresses of many names, as the host's resolver gives them (which is what `ssh` will use).
 //!
-//! A resolver that does not answer holds up nobody: what is not known after a bound counts as unknown, and its thread,
-//! which cannot be interrupted, is left to itself.
+//! A resolver that does not answer must not delay a broadcast: after a timeout a name counts as unknown, and its thread,
+//! which cannot be interrupted, is abandoned.
 
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::hosts::roster::Addresses;
 
-/// Names that are looked up at once.
+/// Names that are looked up at the same time.
 const THREADS: usize = 64;
-/// All answers that will be waited for have come by then.
+/// The maximum wait for all answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The addresses of each name; none where it has none, or they are not known in time.
+/// The addresses of each name; empty if it has none, or they are not known in time.
 pub(crate) async fn resolve(names: Vec<String>) -> Vec<Addresses> {
     let mut found = vec![Addresses::new(); names.len()];
     let (tell, mut told) = mpsc::channel(THREADS);

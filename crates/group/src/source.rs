@@ -1,4 +1,4 @@
-//! The source: described, and hashed once: as it is sent, or before.
+//! The source: its manifest, and its hashing, once, while it is sent or before.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use tidecast_store::{Opened, SeedOptions, Store};
 
 use crate::error::{Error, system};
 
-/// Pieces that each relay should see of its stripe, so that filling the pipeline costs little beside the transfer.
+/// Pieces that each relay should have of its stripe, so that filling the pipeline takes little of the transfer time.
 const PIECES_A_STRIPE: u64 = 64;
-/// Stripes to reckon with.
+/// Stripes assumed for the piece length.
 const STRIPES: u64 = 8;
 /// Bounds of a piece, bytes.
 const LEAST: u32 = 16 << 10;
 const MOST: u32 = 4 << 20;
 
-/// Bytes in a piece of a broadcast of so many bytes: a power of two from 16 KiB to 4 MiB.
+/// The piece length of a broadcast of `total` bytes: a power of two from 16 KiB to 4 MiB.
 ///
-/// Smaller than what is published for the world: a broadcast is over soon, and a relay passes on what it has verified.
+/// Smaller than for `publish`: a broadcast is short, and a relay sends a piece on only when it is verified.
 #[must_use]
 pub fn piece_length(total: u64) -> u32 {
     let wish = total / (PIECES_A_STRIPE * STRIPES);
@@ -31,17 +31,17 @@ pub fn piece_length(total: u64) -> u32 {
 
 /// A source that is ready to be served.
 pub(crate) struct Source {
-    /// A draft if it is hashed as it is sent.
+    /// A draft if the source is hashed while it is sent.
     pub(crate) manifest: Arc<Manifest>,
-    /// Until the origin takes it.
+    /// The open files, until the origin takes them.
     pub(crate) opened: Option<Opened>,
-    /// What is odd about it.
+    /// Warnings about the source.
     pub(crate) warnings: Vec<String>,
-    /// How long it took to get ready.
+    /// The time of the preparation.
     pub(crate) took: Duration,
 }
 
-/// Looks at it and opens it for serving; it is hashed as it is sent.
+/// Scans the source and opens it for serving; it is hashed while it is sent.
 pub(crate) fn as_draft(path: &Path, progress: &Progress) -> Result<Source, Error> {
     let began = Instant::now();
     let (whole, tree) = look(path, progress)?;
@@ -59,7 +59,7 @@ fn look(path: &Path, progress: &Progress) -> Result<(PathBuf, Tree), Error> {
     Ok((whole, tree))
 }
 
-/// Reads every byte once, and opens it for serving. `any_client`: not only Tidecast's nodes shall read the manifest.
+/// Hashes the source, and opens it for serving. `any_client`: the manifest must suit other BitTorrent clients too.
 pub(crate) fn publish(
     path: &Path,
     threads: usize,
@@ -69,7 +69,7 @@ pub(crate) fn publish(
     let began = Instant::now();
     let (whole, tree) = look(path, progress)?;
     let mut warnings: Vec<String> = tree.warnings.iter().map(ToString::to_string).collect();
-    let leaves = tempfile::NamedTempFile::new().map_err(system("make a temporary file"))?;
+    let leaves = tempfile::NamedTempFile::new().map_err(system("create a temporary file"))?;
     let options = HashOptions {
         format: if any_client { Format::Auto } else { Format::Exactly(Version::V2) },
         piece_length: Some(piece_length(tree.total_len())),

@@ -1,4 +1,4 @@
-//! What came of a broadcast, for programs: its last event.
+//! The result of a broadcast for programs: its last event.
 
 use tidecast_event::bcast::{Action, Done, Figures, Found, Host, Link, Source};
 use tidecast_event::round;
@@ -6,7 +6,7 @@ use tidecast_event::round;
 use crate::report::{self, HostReport, Outcome, Report};
 
 impl Report {
-    /// Bytes a second that a host received while the transfer ran.
+    /// Bytes per second that a host received during the transfer.
     #[must_use]
     pub fn rate(&self) -> f64 {
         match self.transfer.as_secs_f64() {
@@ -15,7 +15,7 @@ impl Report {
         }
     }
 
-    /// The same for programs; `seconds` since the start of the whole.
+    /// The last event; `seconds` since the start of the command.
     #[must_use]
     pub fn summary(&self, seconds: f64) -> Done {
         let (received, duplicate, corrupt) = self.received();
@@ -85,7 +85,7 @@ fn of_host(host: &HostReport) -> Host {
     }
 }
 
-/// Which hosts are together, as rules that [`crate::choose::topology`] reads.
+/// The hosts of each place, as rules that [`crate::choose::topology`] reads.
 #[must_use]
 pub fn topology_rules(places: &[Vec<String>]) -> String {
     let line = |(number, hosts): (usize, &Vec<String>)| format!("place{number} {}\n", hosts.join(" "));

@@ -1,5 +1,5 @@
-//! A worker that cannot connect to its coordinator can say so on standard error alone, which its launcher brings to the
-//! coordinator: the line is written and read here, so that a program gets it as fields.
+//! A worker that cannot connect to its coordinator can report that only on standard error, which its launcher forwards to
+//! the coordinator. The line is written and parsed here, so that programs get it as fields.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use tidecast_event::bcast::Unreached;
 
 const WORDS: &str = "cannot reach the coordinator at ";
 const MORE: &str = " more addresses";
-/// Addresses that are named: a host with many networks has many, and a launcher's lines are cut off.
+/// Maximum number of addresses in the line: a host may have many, and lines of a launcher are truncated.
 const NAMED: usize = 4;
 
-/// As a line.
+/// Writes the line.
 pub(crate) fn line(of: &Unreached) -> String {
     let named: Vec<String> = of.coordinator_addresses.iter().take(NAMED).map(ToString::to_string).collect();
     let more = of.coordinator_addresses.len().saturating_sub(NAMED);
@@ -18,7 +18,7 @@ pub(crate) fn line(of: &Unreached) -> String {
     format!("{WORDS}{}{more}: {}", named.join(", "), of.coordinator_error)
 }
 
-/// What a line has of it: the addresses that are named.
+/// Parses the line: the addresses in it, and the error.
 pub(crate) fn find(line: &str) -> Option<Unreached> {
     let rest = line.split_once(WORDS)?.1;
     let (addresses, why) = rest.split_once(": ")?;

@@ -1,7 +1,7 @@
-//! A worker: one host's part in a broadcast, from the ticket to the last goodbye.
+//! A worker: one host's part in a broadcast, from the ticket to the last message.
 //!
-//! It lives as long as its coordinator speaks to it. If the coordinator is lost after the start, the members go on
-//! among themselves: a worker stays while anything moves, and leaves when nothing does.
+//! It runs as long as its coordinator sends messages. If the coordinator is lost after the start, the members continue
+//! among themselves: a worker stays while data moves, and leaves when it does not.
 
 mod errands;
 mod older;
@@ -34,22 +34,22 @@ use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
 use crate::{meet, reach};
 
-/// How long the last message may take to leave.
+/// The maximum time to send the last message.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Launchers end when the workers that they have started do; they are given so long when all is over, and so long when
-/// the coordinator was lost and those workers may be going on among themselves.
+/// Launchers end with the workers that they started. `LEAVE`: their time when the broadcast is over; `ALONE`: when the
+/// coordinator was lost, as those workers may continue among themselves.
 const LEAVE: Duration = Duration::from_secs(60);
 const ALONE: Duration = Duration::from_secs(3600);
 
-/// What is called when the data is in place on this host, while the broadcast goes on for others.
+/// Called when the copy on this host is complete, while the broadcast continues for others.
 pub type Placed = Box<dyn FnOnce() + Send>;
 
-/// Takes part in a broadcast until it is over for this host. `host`: what the coordinator calls this host; `records`:
-/// the directory in which it is recorded what was put where, or why there is none.
+/// Takes part in a broadcast until it is over for this host. `host`: the coordinator's name of this host; `records`: the
+/// directory of records of delivered files, or why there is none.
 ///
 /// # Errors
-/// Why the data is not in place here; the coordinator has been told, if it still listens.
+/// Why the copy on this host is not complete; the coordinator was told, if it is still connected.
 pub async fn work(
     ticket: &GroupTicket,
     host: Option<String>,
@@ -110,7 +110,7 @@ async fn take_part(
     done
 }
 
-/// Gets the data, and the manifest before it if that comes as data.
+/// Receives the data, and before it the manifest if that is sent as data.
 async fn get(
     mut start: Start,
     key: &NodeKey,
@@ -135,14 +135,14 @@ async fn get(
     done
 }
 
-/// Why there is no more coordinator to talk to.
+/// Why the coordinator is no longer connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Everyone is done.
+    /// All hosts are done.
     Finished,
-    /// It says to stop.
+    /// The coordinator stopped this worker.
     Stopped(String),
-    /// It is gone.
+    /// The connection was lost.
     Lost,
 }
 
@@ -150,37 +150,37 @@ impl From<Left> for Error {
     fn from(left: Left) -> Self {
         Error::Coordinator(match left {
             Left::Finished => "the broadcast ended without this host".into(),
-            Left::Stopped(why) => format!("the coordinator stops this worker: {why}"),
-            Left::Lost => "the coordinator is lost".into(),
+            Left::Stopped(why) => format!("the coordinator stopped this worker: {why}"),
+            Left::Lost => "lost the connection to the coordinator".into(),
         })
     }
 }
 
-/// What comes down the line while a worker is at work.
+/// Messages and ticks while a worker is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// Members, and a plan.
     News(News),
-    /// Time to say how far we are.
+    /// Time to report the progress.
     Beat,
-    /// It wants to know exactly.
+    /// The coordinator requests exact totals.
     Count,
-    /// There is nobody any more.
+    /// The coordinator is no longer connected.
     Left(Left),
 }
 
-/// The line to the coordinator, and how far this worker is.
+/// The connection to the coordinator, and the progress of this worker.
 pub(crate) struct Line {
-    /// None once it is lost.
+    /// `None` after the connection was lost.
     client: Option<Client>,
     beat: tokio::time::Interval,
     pub(crate) progress: Progress,
-    /// Who wants to know when the data is in place.
+    /// Called when the copy is complete.
     pub(crate) placed: Option<Placed>,
-    /// Where it is recorded what was put where, or why it is not.
+    /// The directory of records of delivered files, or why there is none.
     pub(crate) records: Result<Option<PathBuf>, String>,
     errands: Errands,
-    /// Everyone is done.
+    /// All hosts are done.
     finished: bool,
 }
 
@@ -203,7 +203,7 @@ impl Line {
         }
     }
 
-    /// Until then it meets whom it is told to.
+    /// Waits for the start, and runs the meetings that the coordinator requests before it.
     async fn wait_for_start(&mut self, tell: meet::Tell, mut told: Receiver<Met>) -> Result<Start, Left> {
         let mut meetings = JoinSet::new();
         loop {
@@ -228,7 +228,7 @@ impl Line {
         }
     }
 
-    /// The next thing to attend to: beats go on when the line is lost.
+    /// The next message or tick; ticks continue after the connection is lost.
     pub(crate) async fn next(&mut self) -> Word {
         loop {
             let Some(client) = &mut self.client else {
@@ -257,7 +257,7 @@ impl Line {
         }
     }
 
-    /// Says how far we are. A line that breaks here is heard of by its other half.
+    /// Reports the progress. A failure is noticed by the reading half of the connection.
     pub(crate) async fn tell_progress(&mut self) {
         self.say(&ToCoordinator::Progress(self.progress)).await;
     }
@@ -266,14 +266,14 @@ impl Line {
         if let Some(client) = &mut self.client
             && let Err(error) = client.say(message).await
         {
-            tracing::info!(%error, "the coordinator does not hear");
+            tracing::info!(%error, "cannot send to the coordinator");
         }
     }
 
-    /// The last words: not worth waiting for if nobody takes them.
+    /// Sends the last message; does not wait if the connection is lost.
     async fn say_last(&mut self, message: &ToCoordinator) {
         let _ = tokio::time::timeout(GOODBYE, self.say(message)).await;
-        // Until the other end has read it and closed, so that it is not cut off.
+        // Wait until the other end has read it and closed, so that it is not lost.
         let heard = async {
             while let Some(client) = &mut self.client
                 && client.heard.recv().await.is_some()
@@ -282,8 +282,8 @@ impl Line {
         let _ = tokio::time::timeout(GOODBYE, heard).await;
     }
 
-    /// Those whom this worker has started go on, whatever came of its own part; their launchers end when they do. Here
-    /// it only waits, as long as the coordinator is there, and then within bounds.
+    /// Waits for the workers that this one started, which continue even if its own part failed; their launchers end with
+    /// them. The wait lasts as long as the coordinator is connected, and then within bounds.
     async fn end_errands(&mut self) {
         while !self.errands.is_empty() && !self.finished && self.client.is_some() {
             match self.next().await {
@@ -296,7 +296,7 @@ impl Line {
         let _ = tokio::time::timeout(bound, self.errands.all_ended()).await;
     }
 
-    /// Goes on with some work while the line is kept alive; what the line brings meanwhile is put aside.
+    /// Runs `work` while the connection is kept alive; messages meanwhile are kept in `aside`.
     pub(crate) async fn during<T>(
         &mut self,
         work: impl Future<Output = T>,

@@ -1,11 +1,11 @@
-//! A clock for deadlines of other members: it neither jumps nor goes back.
+//! A clock for deadlines of other members: it neither jumps forward nor goes back.
 //!
-//! The caller's clock may do both. It is the wall clock, which NTP and administrators set; and a process that was
-//! stopped, or waited for a processor, finds that time has passed of which it has seen nothing. What others sent in that
-//! time is still unread, so none of it counts against them (Lifeguard's local health, in its simplest form).
+//! The caller's clock may do both. It is the wall clock, which NTP and administrators set. And a process that was
+//! stopped, or waited for a processor, has missed some time: messages of others from that time are still unread, so it
+//! must not count against their deadlines (Lifeguard's local health, in its simplest form).
 
-/// So much of a delay counts, milliseconds: ticks are late on a loaded machine, and a death is to be known there too. It is
-/// less than the time for an answer.
+/// The part of a delay that counts, milliseconds: ticks are late on a loaded machine, which must detect failures too. It is
+/// less than the timeout of an answer.
 const LATE: u64 = 1_500;
 
 pub(crate) struct Clock {
@@ -18,7 +18,7 @@ impl Clock {
         Self { outer, inner: outer }
     }
 
-    /// This clock's time when the caller's shows `outer`, and the next deadline by this clock is `due`.
+    /// This clock's time when the caller's clock shows `outer` and the next deadline by this clock is `due`.
     pub(crate) fn read(&mut self, outer: u64, due: u64) -> u64 {
         let passed = outer.saturating_sub(self.outer);
         let most = due.saturating_sub(self.inner).saturating_add(LATE);
@@ -27,7 +27,7 @@ impl Clock {
         self.inner
     }
 
-    /// When the caller's clock will show that `due` has come.
+    /// The time `due` by the caller's clock.
     pub(crate) fn outer(&self, due: u64) -> u64 {
         self.outer.saturating_add(due.saturating_sub(self.inner))
     }

@@ -1,4 +1,4 @@
-//! foca's packets: its messages in our bytes, every description in them verified.
+//! foca's packets: its messages in our encoding, with every description in them verified.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,21 +11,21 @@ use crate::frame::{put_member, read_member};
 use crate::{Keys, Peer};
 use tidecast_identity::bytes::Reader;
 
-/// foca's messages in bytes, with descriptions verified; each is verified and kept in memory once.
+/// Encodes and decodes foca's messages. Each description is verified and kept in memory once.
 pub(crate) struct Codec<K> {
     keys: Arc<K>,
-    /// Shared with the copy that foca has.
+    /// Shared with foca's copy of the codec.
     known: Arc<Mutex<Known>>,
 }
 
 #[derive(Default)]
 struct Known {
     peers: BTreeMap<NodeId, Peer>,
-    /// The highest incarnation of this node that anybody spoke of.
+    /// The highest known incarnation of this node.
     own: u64,
 }
 
-/// A packet that is not one, or holds a description that nobody signed.
+/// A malformed packet, or one with a description that is not signed.
 #[derive(Debug, thiserror::Error)]
 #[error("not a packet of a member")]
 pub(crate) struct Bad;
@@ -42,16 +42,16 @@ impl<K: Keys> Codec<K> {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // Nothing panics while it is held; and what is in it is sound at any time.
+        // No code panics while the lock is held, and the data is consistent at any time.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The highest incarnation of this node that anybody spoke of.
+    /// The highest known incarnation of this node.
     pub(crate) fn own(&self) -> u64 {
         self.known().own
     }
 
-    /// Forgets what `keep` does not want, if there are more than `most`.
+    /// Drops descriptions that `keep` rejects, if there are more than `most`.
     pub(crate) fn prune(&self, most: usize, keep: impl Fn(&NodeId) -> bool) {
         let mut known = self.known();
         if known.peers.len() > most {
@@ -59,7 +59,7 @@ impl<K: Keys> Codec<K> {
         }
     }
 
-    /// The same description as we have it already, or a new one that is signed.
+    /// The same description from memory, or a new one if it is signed.
     fn admit(&mut self, peer: Peer) -> Option<Peer> {
         if let Some(known) = self.known().peers.get(&peer.node()).filter(|known| **known == peer) {
             return Some(known.clone());
@@ -84,7 +84,7 @@ impl<K: Keys> Codec<K> {
     fn header(&mut self, r: &mut Reader<'_>) -> Option<Header<Peer>> {
         let src = Peer::read(r)?;
         let (src, src_incarnation) = (self.admit(src)?, r.u16()?);
-        // Whom it is for, and whom it is about, is only compared and written to: no need to verify.
+        // The destination and the subject are only compared and written to, so they need no verification.
         let (dst, kind) = (Peer::read(r)?, r.u8()?);
         let message = match kind {
             0 => Message::Ping(r.u8()?),
@@ -151,7 +151,7 @@ impl<K: Keys> foca::Codec<Peer> for Codec<K> {
     }
 }
 
-/// All of it or nothing.
+/// Writes all bytes or none.
 fn put(bytes: &[u8], buf: &mut impl BufMut) -> Result<(), Bad> {
     if buf.remaining_mut() < bytes.len() {
         return Err(Bad);

@@ -1,4 +1,4 @@
-//! Random numbers from a seed that is given: SplitMix64 (Steele, Lea and Flood, 2014). Nothing secret hangs on them.
+//! Random numbers from a given seed: SplitMix64 (Steele, Lea and Flood, 2014). Not for secrets.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! What members say to each other. The daemon carries a frame as it is, on a channel on which TLS has proven who
-//! speaks; a frame is at most [`MAX_FRAME`] bytes.
+//! Messages between members. The daemon carries a frame unchanged, on a channel on which TLS has authenticated the
+//! sender; a frame is at most [`MAX_FRAME`] bytes.
 
 use foca::{Member, State};
 
@@ -10,10 +10,10 @@ use tidecast_identity::bytes::{Reader, put_field};
 
 /// Longest frame, bytes.
 pub const MAX_FRAME: usize = 64 << 10;
-/// How full a frame of records or members is made.
+/// The target size of a frame of records or members.
 pub(crate) const FULL: usize = 48 << 10;
 const VERSION: u8 = 1;
-/// The kinds of message that this program knows are numbered from 1 to this.
+/// The known kinds of message are numbered from 1 to this.
 const KINDS: u8 = 7;
 
 /// One message.
@@ -21,15 +21,15 @@ const KINDS: u8 = 7;
 pub(crate) enum Frame {
     /// A packet of foca.
     Gossip(Vec<u8>),
-    /// "Is your list of members the same?" Answered with [`Frame::Members`] if not.
+    /// Compares the digest of the lists of members. Answered with [`Frame::Members`] if they differ.
     Compare(u64),
     /// Some or all of the members that the sender knows, with their states.
     Members(Vec<Member<Peer>>),
     /// Records to keep.
     Keep(Vec<Record>),
-    /// These are kept (by tag); and these are newer than what was sent.
+    /// The tags of records that are kept, and records that are newer than those sent.
     Kept(Vec<u64>, Vec<Record>),
-    /// What do you have of this?
+    /// Asks for the records of a key.
     Ask(u64, Key),
     /// The answer.
     Answer(u64, Vec<Record>),
@@ -76,7 +76,7 @@ impl Frame {
         out
     }
 
-    /// Whether a program after this one may have sent it: then it is passed over, and nobody is blamed.
+    /// Whether a newer program may have sent it: then it is ignored, and does not count as misbehaviour.
     pub(crate) fn is_newer(bytes: &[u8]) -> bool {
         matches!(bytes, [VERSION, kind, ..] if *kind > KINDS) || matches!(bytes, [v, ..] if *v > VERSION)
     }
@@ -112,12 +112,12 @@ impl Frame {
             7 => Self::Answer(r.u64()?, records(&mut r)?),
             _ => return None,
         };
-        // What is left, a newer program has added.
+        // A newer program may have added the remaining bytes.
         Some(frame)
     }
 }
 
-/// A member with what is said of it, as it travels: description, foca's incarnation, state.
+/// A member as it is encoded: description, foca's incarnation, state.
 pub(crate) fn put_member(out: &mut Vec<u8>, member: &Member<Peer>) {
     out.extend(member.id().bytes());
     out.extend(member.incarnation().to_be_bytes());
@@ -146,7 +146,7 @@ fn put_records(out: &mut Vec<u8>, records: &[Record]) {
 fn records(r: &mut Reader<'_>) -> Option<Vec<Record>> {
     let mut records = Vec::new();
     while r.left() > 0 {
-        // One that cannot be read may be of a kind that a newer program knows: the others count all the same.
+        // A record that cannot be decoded may be of a newer kind: the others are still used.
         records.extend(Record::decode(r.field(MAX_RECORD)?));
     }
     Some(records)

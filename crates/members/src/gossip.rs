@@ -1,12 +1,14 @@
-//! Who is there: SWIM by foca, with what foca leaves to its user.
+//! Membership: SWIM by foca, with the parts that foca leaves to its user.
 //!
-//! Beside foca: descriptions are signed and verified once ([`Codec`]); a member that hears it was declared down signs
-//! a new incarnation; lists are compared now and then and fetched whole where they differ, as memberlist's push-pull
-//! does, so that thousands of members know the same ones soon (rendezvous hashing needs that) and learn of every death:
-//! when many die at once, gossip does not tell everybody of each, and probing takes as many periods as there are
-//! members; whoever a hint speaks against is asked at once ([`Watch`]); time that this node has not seen counts for
-//! nobody ([`Clock`]); seeds that are not members are called again, which heals what gossip has forgotten; and memory is
-//! bounded.
+//! This file adds to foca:
+//! - Descriptions are signed, and verified once ([`Codec`]). A member that was declared down signs a new incarnation.
+//! - Lists are compared periodically, and fetched whole where they differ, as memberlist's push-pull does. So thousands of
+//!   members soon have the same list, which rendezvous hashing needs, and learn of every death: when many members die at
+//!   once, gossip does not reach every member with each death, and probing takes as many periods as there are members.
+//! - A member that a hint concerns is asked at once ([`Watch`]).
+//! - Time during which this node did not run does not count against others ([`Clock`]).
+//! - Seeds that are not members are called again, which reconnects members that gossip has forgotten.
+//! - Memory is bounded.
 
 mod lists;
 mod runtime;
@@ -28,63 +30,63 @@ use crate::frame::{Frame, put_member};
 use crate::watch::Watch;
 use crate::{Dice, Key, Keys, Limits, Peer};
 
-/// Longest packet of foca, bytes. Channels are streams: it needs to fit no datagram.
+/// Longest packet of foca, bytes. Channels are streams, so it need not fit into a datagram.
 pub(crate) const MAX_PACKET: usize = 8 << 10;
 
-/// No packet has more members in it: each is longer than 64 bytes.
+/// The maximum number of members in a packet: each is longer than 64 bytes.
 const MOST_IN_PACKET: usize = MAX_PACKET / 64;
 
-/// Members that are asked at once whether they live, after a probe has failed; and that hear a goodbye first-hand.
+/// Members that are asked at once after a failed probe whether they live, and that receive a goodbye directly.
 const SOME: usize = 64;
-/// Members that are asked to probe one that does not answer.
+/// Members that are asked to probe a member that does not answer.
 const HELPERS: usize = 3;
-/// Beyond so many silent ones nobody is asked to help.
+/// With more silent members than this no helpers are asked.
 const FEW_SILENT: usize = 8;
-/// A question that every version answers, and whose answer nobody waits for: any sign of life will do.
+/// A question that every version answers; any frame from the member counts as the answer.
 const ARE_YOU_THERE: Frame = Frame::Ask(0, Key([0; 32]));
 
 /// What happened to the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A member is there, or is there again.
+    /// A member is alive, or alive again.
     Up(Peer),
-    /// A member describes itself anew.
+    /// A member has a new description.
     Renamed(Peer),
     /// A member is dead, or has left.
     Down(NodeId),
-    /// The others held this node for dead; it is there again, in a new incarnation.
+    /// Other members declared this node dead; it has rejoined with a new incarnation.
     Rejoined(Peer),
 }
 
 /// This node's part in the gossip.
 pub(crate) struct Gossip<K: Keys> {
     foca: Foca<Peer, Codec<K>, Dice, NoCustomBroadcast>,
-    /// The same as foca's, which it does not lend out.
+    /// The same as foca's codec, which foca does not expose.
     codec: Codec<K>,
     asked: Asked,
     timers: BinaryHeap<Due>,
     count: u64,
     clock: Clock,
     watch: Watch,
-    /// Whom foca probes, and since when, until it is late.
+    /// The member that foca probes, and the start of the probe, until the answer is late.
     probed: Option<(NodeId, u64)>,
-    /// Those that this node will declare dead if they do not refute it.
+    /// Members that this node will declare dead if they do not refute it.
     suspected: BTreeSet<NodeId>,
-    /// When those whose time is over were asked a last time.
+    /// When members whose time to refute is over were asked a last time.
     last_call: BTreeMap<NodeId, u64>,
-    /// Makes foca's timers count.
+    /// The token that foca's current timers have.
     token: u8,
-    /// When a dead one is forgotten: one entry each, however often it died.
+    /// When a dead member is forgotten: one entry for each member, however often it died.
     forget: BTreeMap<NodeId, (u64, Peer)>,
     seeds: BTreeSet<NodeId>,
-    /// Members that are alive, this node among them, and a digest of them all.
+    /// Live members, including this node, and a digest of them.
     alive: BTreeMap<NodeId, Peer>,
     digest: u64,
-    /// When to compare lists and to call seeds next.
+    /// The next time to compare lists and to call seeds.
     compare_at: u64,
-    /// Whose list we have asked for.
+    /// The member whose list was requested.
     asked_list: Option<NodeId>,
-    /// Whom we gave our list, and when.
+    /// The members that received our list, and when.
     gave_list: BTreeMap<NodeId, u64>,
     out: Vec<(NodeId, Frame)>,
     dice: Dice,
@@ -92,7 +94,7 @@ pub(crate) struct Gossip<K: Keys> {
     left: bool,
 }
 
-/// What was done since the last look: messages to send, and what happened.
+/// Output since the last call: messages to send, and changes.
 pub(crate) type Done = (Vec<(NodeId, Frame)>, Vec<Change>);
 
 impl<K: Keys> Gossip<K> {
@@ -132,12 +134,12 @@ impl<K: Keys> Gossip<K> {
         self.foca.identity()
     }
 
-    /// Members that are alive, this node among them.
+    /// Live members, including this node.
     pub(crate) fn alive(&self) -> &BTreeMap<NodeId, Peer> {
         &self.alive
     }
 
-    /// True of a member, alive or dead not long ago.
+    /// Whether it is a member, alive or recently dead.
     pub(crate) fn is_known(&self, node: NodeId) -> bool {
         self.alive.contains_key(&node) || self.forget.contains_key(&node)
     }
@@ -163,7 +165,7 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// Tells a suspect what is said of it, so that it refutes that: while it was cut off, nobody could.
+    /// Tells a suspect that it is suspected, so that it refutes that: while it was disconnected, no member could tell it.
     fn warn(&mut self, node: NodeId) {
         let known = self.known(node).filter(|known| known.state() == State::Suspect).cloned();
         if let Some(known) = known {
@@ -189,7 +191,7 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// Calls `seed`, now and whenever it is no member.
+    /// Calls `seed`, now and whenever it is not a member.
     pub(crate) fn join(&mut self, seed: NodeId, now: u64) {
         let now = self.time(now);
         if seed == self.me().node() || self.left {
@@ -206,11 +208,11 @@ impl<K: Keys> Gossip<K> {
         let _ = self.foca.announce(Peer::unknown(to), &mut self.asked);
     }
 
-    /// Says goodbye.
+    /// Leaves the group, and tells other members.
     pub(crate) fn leave(&mut self, now: u64) {
         let now = self.time(now);
         let _ = self.foca.leave_cluster(&mut self.asked);
-        // First-hand it needs no second look; see `doubts`.
+        // A goodbye that comes from the member itself is not doubted; see `doubts`.
         let me = self.me().clone();
         let others = self.alive.values().filter(|peer| **peer != me).take(SOME).cloned();
         for peer in others.collect::<Vec<_>>() {
@@ -222,12 +224,12 @@ impl<K: Keys> Gossip<K> {
         self.settle(now);
     }
 
-    /// Describes this node anew.
+    /// Changes the description of this node.
     pub(crate) fn become_new(&mut self, me: Peer, now: u64) {
         let now = self.time(now);
         if self.foca.change_identity(me.clone(), &mut self.asked).is_ok() {
             self.insert(me);
-            // Whom we tell it, tells us who is there.
+            // The members that receive it answer with their lists.
             let mut some: Vec<_> = (0..3).filter_map(|_| self.anyone()).collect();
             some.extend(self.seeds.iter().take(2));
             some.into_iter().for_each(|node| self.announce(node));
@@ -235,17 +237,17 @@ impl<K: Keys> Gossip<K> {
         self.settle(now);
     }
 
-    /// The incarnation that outbids all that were ever heard of.
+    /// An incarnation higher than all known ones of this node.
     pub(crate) fn next_incarnation(&self, now: u64) -> u64 {
         now.max(self.me().incarnation().saturating_add(1)).max(self.codec.own().saturating_add(1))
     }
 
-    /// True when the others hold this node for dead, or know a later life of it: it must describe itself anew.
+    /// Whether other members declared this node dead, or know a later incarnation of it: then it needs a new description.
     pub(crate) fn must_renew(&self) -> bool {
         !self.left && (self.asked.defunct || self.codec.own() > self.me().incarnation())
     }
 
-    /// A packet of `from`; false if it is none.
+    /// A packet of `from`; false if it is malformed.
     pub(crate) fn packet(&mut self, from: NodeId, packet: &[u8], now: u64) -> bool {
         if self.left {
             return true;
@@ -257,12 +259,12 @@ impl<K: Keys> Gossip<K> {
         !matches!(taken, Err(foca::Error::MalformedPacket | foca::Error::Decode(_)))
     }
 
-    /// The packet, if it is the sender's own, without members for which there is no room, or of which more must be known.
+    /// The packet, if it is the sender's own, without members that exceed the limits or must be asked first.
     fn filter(&mut self, from: NodeId, packet: &[u8], now: u64) -> Option<Vec<u8>> {
         let mut rest = packet;
         let header = self.codec.decode_header(&mut rest).ok()?;
         let size = self.foca.iter_membership_state().len();
-        // Who speaks has shown its card: there is as much room again for those.
+        // The sender has shown its card: such members may exceed the limit by as many again.
         if header.src.node() != from || !(self.is_known(from) || size < 2 * self.limits.members) {
             return None;
         }
@@ -276,7 +278,7 @@ impl<K: Keys> Gossip<K> {
             let member = self.codec.decode_member(&mut tail).ok()?;
             let (node, room) = (member.id().node(), size + MOST_IN_PACKET < self.limits.members);
             let room = room || size + kept.len() < self.limits.members;
-            // Only of itself does a node say that it lives where it was never heard of; see `own`.
+            // Entries about this node are always admitted, as they may call it dead; see `own`.
             let admitted = room || self.is_known(node) || node == self.me().node();
             if admitted && !self.doubts(from, &member, now) {
                 kept.push(member);
@@ -292,8 +294,8 @@ impl<K: Keys> Gossip<K> {
         Some(out)
     }
 
-    /// Whether `from` calls a member dead that was no suspect: then that one is asked first. It has left, and somebody
-    /// passes that on; or `from` was cut off, and comes back with a list of dead who live.
+    /// Whether `from` declares a member dead that was not suspected: then the member is asked first. Either it has
+    /// left, and `from` passes that on; or `from` was disconnected, and its list has members as dead that are alive.
     fn doubts(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
         let node = said.id().node();
         let known = self.known(node).filter(|known| known.state() == State::Alive);
@@ -309,7 +311,7 @@ impl<K: Keys> Gossip<K> {
         self.foca.iter_membership_state().find(|member| member.id().node() == node)
     }
 
-    /// A message of foca's that it does not send by itself.
+    /// Builds a message of foca that foca does not send by itself.
     fn told(
         &mut self,
         to: &Peer,
@@ -326,7 +328,7 @@ impl<K: Keys> Gossip<K> {
         Some((to.node(), Frame::Gossip(out)))
     }
 
-    /// When there is something to do by itself.
+    /// The time of the next work that no input triggers.
     pub(crate) fn next(&self) -> u64 {
         self.clock.outer(self.due())
     }
@@ -353,10 +355,10 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// When to look at a timer again that is due, if there is reason to wait.
+    /// The time to which a due timer is postponed, if there is reason to wait.
     fn put_off(&mut self, timer: &Timer<Peer>, now: u64) -> Option<u64> {
         match timer {
-            // The end of a probe that was not answered: it gets another period, and so do all who were not heard lately.
+            // The end of a probe without an answer: it gets another period, as do all members that were not heard recently.
             Timer::ProbeRandomMember(_) => {
                 let (node, since) = self.probed.take()?;
                 if self.left || !self.alive.contains_key(&node) || self.watch.was_heard(node, since) {
@@ -370,16 +372,16 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// When to look again at a suspect whose time is over.
+    /// The time to which the death of a suspect is postponed after its time to refute.
     fn reprieve(&mut self, node: NodeId, now: u64) -> Option<u64> {
         let patience = 2 * self.limits.probe_every;
         self.known(node).filter(|known| known.state() == State::Suspect)?;
-        // Who hears nobody at all may be cut off itself.
+        // A node without any incoming message may be disconnected itself.
         let silence = self.watch.silence(now);
         if silence > patience && silence < self.limits.alone_for {
             return Some(now + self.limits.probe_every);
         }
-        // It was cut off, or this node was, and is heard again: it will refute what it is told.
+        // The member or this node was disconnected, and it is heard again: it will refute the suspicion.
         let heard = self.watch.was_heard(node, now.saturating_sub(patience));
         let called = self.last_call.get(&node).filter(|at| !heard && now <= **at + 2 * patience);
         match called {
@@ -392,7 +394,7 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// Where one does not answer, others may be gone with it.
+    /// If one member does not answer, others may have failed with it: asks silent members.
     fn ask_silent(&mut self, now: u64) {
         if !self.watch.may_sweep(5 * self.limits.probe_every, now) {
             return;
@@ -407,7 +409,7 @@ impl<K: Keys> Gossip<K> {
         silent.into_iter().take(SOME).for_each(|node| self.ask(node, None, now));
     }
 
-    /// Who was asked whether it lives, and does not answer.
+    /// Handles members that were asked whether they live and do not answer.
     fn look_after_silent(&mut self, now: u64) {
         for node in self.watch.unhelped(FEW_SILENT, now) {
             let Some(target) = self.alive.get(&node).cloned() else { continue };
@@ -440,7 +442,7 @@ impl<K: Keys> Gossip<K> {
         self.timers.push(Due(at, self.count, timer));
     }
 
-    /// Takes over what foca asked for.
+    /// Applies foca's requests.
     fn settle(&mut self, now: u64) {
         for (after, timer) in std::mem::take(&mut self.asked.timers) {
             let at = now.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
@@ -468,7 +470,7 @@ impl<K: Keys> Gossip<K> {
         self.codec.prune(4 * self.limits.members + 64, |node| self.is_known(*node));
     }
 
-    /// What is to be sent and what happened since the last time.
+    /// Messages to send and changes since the last call.
     pub(crate) fn take(&mut self) -> Done {
         self.asked.defunct = false;
         let changes = std::mem::take(&mut self.asked.changes);

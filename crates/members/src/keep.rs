@@ -1,6 +1,6 @@
-//! The records that this node keeps for others, within limits that nobody can use up for the others.
+//! The records that this node keeps for others, within limits that no single member can exhaust.
 //!
-//! A record counts against whoever brought it, a member with a card, not against its signer: keys cost nothing.
+//! A record counts against the member that brought it, which has a card, not against its signer: keys cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use tidecast_identity::NodeId;
 
 use crate::{Dice, Key, Keys, Limits, Record, Slot};
 
-/// What became of an offered record.
+/// The result of an offered record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is kept, or was kept already.
     Kept,
-    /// What is here holds instead.
+    /// The record kept here is newer.
     Newer(Box<Record>),
-    /// Not signed, out of date, or no room.
+    /// Not signed, expired, or over a limit.
     Refused,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// With whom it counts against.
+    /// Each record, and the member that it counts against.
     records: BTreeMap<Slot, (Record, NodeId)>,
     by_bringer: BTreeMap<NodeId, BTreeSet<(u64, Slot)>>,
     by_end: BTreeSet<(u64, Slot)>,
@@ -32,7 +32,7 @@ impl Kept {
         self.records.len()
     }
 
-    /// Keeps `record`, which `from` has brought, if it holds. What costs most, the signature, is looked at last.
+    /// Keeps `record`, brought by `from`, if it is valid. The signature is checked last, because it costs most.
     pub(crate) fn offer(
         &mut self,
         from: NodeId,
@@ -68,7 +68,7 @@ impl Kept {
     fn has_room(&mut self, from: NodeId, key: &Key, limits: &Limits, now: u64) -> bool {
         self.expire(now);
         let brought = self.by_bringer.get(&from).map_or(0, BTreeSet::len);
-        // Whoever has less than the greediest may take a place of it.
+        // A member with fewer records than the one with the most may replace one of its records.
         let fair =
             self.records.len() < limits.records || brought + 1 < self.greediest().map_or(0, |(n, _)| n);
         let (mut all, mut its) = (0, 0);
@@ -104,7 +104,7 @@ impl Kept {
         }
     }
 
-    /// Drops what has run out.
+    /// Drops expired records.
     pub(crate) fn expire(&mut self, now: u64) {
         while let Some((end, slot)) = self.by_end.first().copied() {
             if end > now {
@@ -120,7 +120,7 @@ impl Kept {
         self.records.range(first..).map(|(_, r)| r).take_while(move |(r, _)| r.slot().key == key)
     }
 
-    /// Some of what is kept of `key`, all if there are not many; withdrawals too, lest an older copy elsewhere hold.
+    /// The records of `key`, or some of them if there are many; also withdrawals, so that an older copy elsewhere loses.
     pub(crate) fn find(&self, key: &Key, limits: &Limits, dice: &mut Dice, now: u64) -> Vec<Record> {
         let mut found: Vec<_> = self.of(key).map(|(r, _)| r).filter(|r| r.expires > now).cloned().collect();
         let mut chosen = Vec::new();

@@ -1,42 +1,42 @@
-//! How much and how often.
+//! Limits and intervals.
 
 /// Limits and times, milliseconds. The defaults are for a site of up to thousands of daemons on a local network.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Most members that are known by hearsay; who shows its own card may come on top, as many again.
+    /// Maximum number of members known through others; members that show their own card may be as many again.
     pub members: usize,
-    /// Most seeds that are remembered.
+    /// Maximum number of seeds.
     pub seeds: usize,
-    /// How often a member is probed. Half of it is the time for the first answer, twice as much for any: crowded links
-    /// need that, and who is suspected wrongly has to say to all that it lives.
+    /// Interval of probes. The first answer has half of it, any answer twice as long: congested links need that, and a
+    /// wrongly suspected member has to refute the suspicion to all members.
     pub probe_every: u64,
-    /// How often news are passed on.
+    /// Interval of gossip.
     pub gossip_every: u64,
     /// How long a suspect may refute, before it is asked a last time, for two periods.
     pub suspect_for: u64,
-    /// How long a member that hears nobody at all takes that for its own fault, and declares nobody dead.
+    /// How long a member without any incoming message assumes that it is disconnected, and declares no member dead.
     pub alone_for: u64,
     /// How long a dead member is remembered.
     pub forget_after: u64,
-    /// How often lists are compared, seeds and the dead called.
+    /// Interval at which lists are compared, and seeds and dead members are called.
     pub compare_every: u64,
     /// Members that keep each record.
     pub copies: usize,
-    /// Most records kept for others.
+    /// Maximum number of records kept for others.
     pub records: usize,
-    /// Most of them that one member has brought.
+    /// Maximum number of records brought by one member.
     pub records_per_peer: usize,
-    /// Most of them of one key; a 32nd of that brought by one member.
+    /// Maximum number of records of one key; one member may bring a 32nd of it.
     pub records_per_key: usize,
-    /// Most that one peer may bring in a second, on average.
+    /// Maximum number of records that one peer may bring per second, on average.
     pub records_per_second: u64,
-    /// Longest time until a record ends.
+    /// Longest time until a record expires.
     pub longest_life: u64,
-    /// Most records in one answer.
+    /// Maximum number of records in one answer.
     pub answer: usize,
-    /// Most lookups under way.
+    /// Maximum number of open lookups.
     pub lookups: usize,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub lookup_timeout: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Lookups: asks all members that should keep a key, and merges what they say.
+//! Lookups: asks all members that should keep a key, and merges their answers.
 //!
-//! One that answers nothing is no loss while another answers. Only when fewer than half have answered and nothing was
-//! found are the next ones in the order asked too: so many have died a moment ago that nobody has noticed yet.
+//! One answer is enough. Only if fewer than half have answered and no record was found, the next members in the order are
+//! asked too: then many members have died so recently that their deaths are not known yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use tidecast_identity::NodeId;
 
 use crate::{Key, Keys, Record, Slot};
 
-/// What a lookup has found.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Number of the lookup.
     pub id: u64,
-    /// What was looked for.
+    /// The key that was looked up.
     pub key: Key,
-    /// The newest record of each slot, without those withdrawn.
+    /// The newest record of each slot, without withdrawn ones.
     pub records: Vec<Record>,
     /// Members that were asked.
     pub asked: usize,
@@ -46,7 +46,7 @@ impl Lookup {
         self.key
     }
 
-    /// The answer of `from`; false if there is something in it that nobody has said.
+    /// The answer of `from`; false if it has a record that is not signed.
     pub(crate) fn answer(&mut self, from: NodeId, records: Vec<Record>, keys: &dyn Keys, now: u64) -> bool {
         if !self.waiting.remove(&from) {
             return true;
@@ -69,7 +69,7 @@ impl Lookup {
         self.waiting.is_empty() || now >= self.deadline
     }
 
-    /// Those to ask besides, once, when too few have answered: of `ranked` whoever was not asked.
+    /// Further members to ask, once, if too few have answered: those of `ranked` that were not asked yet.
     pub(crate) fn more(&mut self, ranked: impl Iterator<Item = NodeId>, deadline: u64) -> Vec<NodeId> {
         let enough = !self.found.is_empty() || 2 * self.answered > self.asked.len() || self.second;
         if enough {

@@ -1,4 +1,4 @@
-//! One member: gossip, the records it sees to and keeps, lookups; what comes in, what goes out.
+//! One member: gossip, the records that it publishes and keeps, lookups; its input and output.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,25 +16,25 @@ use crate::{Claim, Dice, Key, Keys, Limits, Peer, Record, Slot, rank};
 /// Time between two rounds of announcing, milliseconds.
 const ROUND: u64 = 1_000;
 
-/// What the daemon should know.
+/// Events for the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A member came, changed or went.
+    /// A member has joined, changed or left.
     Member(Change),
     /// A lookup is over.
     Found(Found),
-    /// This node has sent what no member sends: not a frame, or something that nobody has signed.
+    /// This node has sent a malformed frame, or one with data that is not signed.
     Misbehaved(NodeId),
 }
 
-/// How this node describes itself to the others.
+/// This node's description for other members.
 #[derive(Clone, Debug)]
 pub struct Describe {
-    /// Higher than in any earlier life: milliseconds since 1970 will do.
+    /// Higher than in any earlier run, e.g. milliseconds since 1970.
     pub incarnation: u64,
     /// Hash of its card.
     pub card: [u8; 32],
-    /// Where it can be reached, best first.
+    /// Its addresses, best first.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -48,7 +48,7 @@ pub struct Members<K: Keys> {
     kept: Kept,
     lookups: BTreeMap<u64, Lookup>,
     last_lookup: u64,
-    /// Records that each peer may still send, and since when that grows.
+    /// Records that each peer may still send, and the time from which this grows.
     credit: BTreeMap<NodeId, (u64, u64)>,
     round_at: u64,
     dice: Dice,
@@ -57,7 +57,7 @@ pub struct Members<K: Keys> {
 }
 
 impl<K: Keys> Members<K> {
-    /// A member that knows nobody yet. `seed` makes its random choices.
+    /// A member that knows no others yet. `seed` determines its random choices.
     #[must_use]
     pub fn new(keys: K, describe: Describe, limits: Limits, seed: u64, now: u64) -> Self {
         let keys = Arc::new(keys);
@@ -81,48 +81,48 @@ impl<K: Keys> Members<K> {
         }
     }
 
-    /// This node as the others know it.
+    /// The description of this node.
     #[must_use]
     pub fn me(&self) -> &Peer {
         self.gossip.me()
     }
 
-    /// The members that are alive, this node among them.
+    /// The live members, including this node.
     pub fn alive(&self) -> impl Iterator<Item = &Peer> {
         self.gossip.alive().values()
     }
 
-    /// A member that is alive.
+    /// A live member.
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<&Peer> {
         self.gossip.alive().get(&node)
     }
 
-    /// Records that this node sees to, and those that it keeps.
+    /// The number of records that this node publishes, and of those that it keeps.
     #[must_use]
     pub fn record_counts(&self) -> (usize, usize) {
         (self.own.len(), self.kept.len())
     }
 
-    /// Joins the members that `seed`, which the daemon can reach, belongs to; again by itself when `seed` is lost.
+    /// Joins the members through `seed`, which the daemon can connect to; joins again by itself when `seed` is lost.
     pub fn join(&mut self, seed: NodeId, now: u64) {
         self.gossip.join(seed, now);
         self.settle(now);
     }
 
-    /// Says goodbye: the others need not find out. The end of this member.
+    /// Leaves: other members are told, instead of having to detect it. This member must not be used afterwards.
     pub fn leave(&mut self, now: u64) {
         self.gossip.leave(now);
         self.settle(now);
     }
 
-    /// The daemon's last channel to `node` has ended. Whether that one is dead, or only the channel, is found out.
+    /// The daemon's last channel to `node` has ended. The member is asked, to find out whether it is dead.
     pub fn lost(&mut self, node: NodeId, now: u64) {
         self.gossip.lost(node, now);
         self.settle(now);
     }
 
-    /// Has another card or other addresses from now on.
+    /// Changes the card and addresses of this node.
     pub fn describe(&mut self, card: [u8; 32], addresses: Vec<SocketAddr>, now: u64) {
         (self.describe.card, self.describe.addresses) = (card, addresses);
         self.renew(now);
@@ -135,8 +135,8 @@ impl<K: Keys> Members<K> {
         self.gossip.become_new(me, now);
     }
 
-    /// Says `claim` from now on, until it is withdrawn; each signature lasts `life` milliseconds, and is renewed at
-    /// about half time. None if the claim has a name or an ad that is too long or empty.
+    /// Publishes `claim` until it is withdrawn; each signature is valid for `life` milliseconds, and is renewed after about
+    /// half of it. `None` if the claim has a name or an ad that is too long or empty.
     pub fn say(&mut self, claim: Claim, life: u64, now: u64) -> Option<Record> {
         let life = life.clamp(1_000, self.limits.longest_life);
         let record = self.own.sign(&*self.keys, claim, now + life, false, now)?;
@@ -144,7 +144,7 @@ impl<K: Keys> Members<K> {
         Some(record)
     }
 
-    /// Takes back what this node says of `slot`: a tombstone lies in its place until it would have run out.
+    /// Withdraws this node's record of `slot`: a tombstone replaces it until it would have expired.
     pub fn withdraw(&mut self, slot: &Slot, now: u64) {
         let Some(record) = self.own.get(slot).filter(|r| r.signer == self.keys.node()) else { return };
         let (claim, end) = (record.claim.clone(), record.expires);
@@ -153,7 +153,7 @@ impl<K: Keys> Members<K> {
         }
     }
 
-    /// Sees to another's record (what a name means, whose origin may be gone); false if it is not signed or over.
+    /// Publishes another node's record (a name whose origin may be dead); false if it is not signed, or expired.
     pub fn carry(&mut self, record: Record, now: u64) -> bool {
         let old = self.own.get(&record.slot());
         let good = record.expires > now && record.signer != self.keys.node() && record.is_signed(&*self.keys);
@@ -163,7 +163,7 @@ impl<K: Keys> Members<K> {
         good
     }
 
-    /// Carries it no more.
+    /// Stops publishing another node's record.
     pub fn drop_record(&mut self, slot: &Slot) {
         self.own.forget(slot);
     }
@@ -173,13 +173,13 @@ impl<K: Keys> Members<K> {
         self.own.see_to(record, life, members.into_iter(), (&self.limits, &mut self.dice, now));
     }
 
-    /// Looks `key` up; an [`Event::Found`] with the number answered here comes, at the latest after two timeouts.
+    /// Looks up `key`; an [`Event::Found`] with the returned number follows, at the latest after two timeouts.
     pub fn lookup(&mut self, key: Key, now: u64) -> u64 {
         self.last_lookup += 1;
         let id = self.last_lookup;
         let whom = self.ranked(&key, self.limits.copies);
         let full = self.lookups.len() >= self.limits.lookups;
-        // Too many at once: this one finds what is here.
+        // With too many open lookups this one only searches the local records.
         let whom = if full { Vec::new() } else { whom };
         let mut lookup = Lookup::new(key, &whom, now + self.limits.lookup_timeout);
         self.ask(id, &mut lookup, &whom, now);
@@ -209,7 +209,7 @@ impl<K: Keys> Members<K> {
         }
     }
 
-    /// A frame of `from`, whom TLS has proven and whose card is good.
+    /// A frame of `from`, which TLS has authenticated and whose card is valid.
     pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: u64) {
         self.gossip.hear(from, now);
         let fine = match Frame::decode(bytes) {
@@ -243,12 +243,12 @@ impl<K: Keys> Members<K> {
         self.settle(now);
     }
 
-    /// Keeps what `from` asks it to, within what it may ask for.
+    /// Keeps the records of `from`, within its limits.
     fn keep(&mut self, from: NodeId, records: Vec<Record>, now: u64) -> bool {
         let allowed = self.allowed(from, records.len() as u64, now);
         let (mut tags, mut newer, mut room) = (Vec::new(), Vec::new(), crate::frame::FULL);
         for record in records.into_iter().take(allowed) {
-            // What its origin may not live to say again is carried by others; what one holds, one says oneself.
+            // Names may be brought by others, because their origin may be dead; holder records only by the holder itself.
             if record.signer != from && !matches!(record.claim, Claim::Name { .. }) {
                 continue;
             }
@@ -268,7 +268,7 @@ impl<K: Keys> Members<K> {
         true
     }
 
-    /// How many of so many records `from` may bring now.
+    /// How many of `wanted` records `from` may bring now.
     fn allowed(&mut self, from: NodeId, wanted: u64, now: u64) -> usize {
         let (most, rate) = (2 * self.limits.records_per_second, self.limits.records_per_second);
         if self.credit.len() > 2 * self.limits.members {
@@ -284,17 +284,17 @@ impl<K: Keys> Members<K> {
         usize::try_from(allowed).unwrap_or(usize::MAX)
     }
 
-    /// When [`Members::tick`] wants to be called next.
+    /// The time at which [`Members::tick`] must be called next.
     #[must_use]
     pub fn next_tick(&self) -> u64 {
         let lookups = self.lookups.values().map(|l| l.deadline).min().unwrap_or(u64::MAX);
         self.gossip.next().min(self.round_at).min(lookups)
     }
 
-    /// The time has come, or gone by.
+    /// Does the work that is due; a late call is allowed.
     pub fn tick(&mut self, now: u64) {
         self.gossip.tick(now);
-        // Also when the clock was set back.
+        // The second condition covers a clock that was set back.
         if now >= self.round_at || self.round_at > now + ROUND {
             self.round_at = now + ROUND;
             self.kept.expire(now);
@@ -310,7 +310,7 @@ impl<K: Keys> Members<K> {
         self.settle(now);
     }
 
-    /// This node is one of those that keep its own records.
+    /// Keeps this node's own records, if it is one of their keepers.
     fn keep_here(&mut self, records: &[Record], now: u64) {
         for record in records {
             match self.kept.offer(self.keys.node(), record, &*self.keys, &self.limits, now) {
@@ -321,7 +321,7 @@ impl<K: Keys> Members<K> {
         }
     }
 
-    /// What follows from what has just happened.
+    /// Handles the changes of the last input.
     fn settle(&mut self, now: u64) {
         if self.gossip.must_renew() {
             self.renew(now);
@@ -331,7 +331,7 @@ impl<K: Keys> Members<K> {
         frames.iter().for_each(|(to, frame)| self.send(*to, frame));
         for change in changes {
             match &change {
-                // Renamed: it may have started again, and lost what it kept.
+                // A renamed member may have restarted, and lost the records that it kept.
                 Change::Up(peer) | Change::Renamed(peer) if self.member(peer.node()).is_some() => {
                     self.own.up(peer.node(), &self.limits, now);
                 }
@@ -363,12 +363,12 @@ impl<K: Keys> Members<K> {
         }
     }
 
-    /// Frames to send since the last time. One that cannot be sent is dropped: nothing relies on a single one.
+    /// Frames to send since the last call. A frame that cannot be sent may be dropped: the protocol tolerates loss.
     pub fn take_messages(&mut self) -> Vec<(NodeId, Vec<u8>)> {
         std::mem::take(&mut self.messages)
     }
 
-    /// What happened since the last time.
+    /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }

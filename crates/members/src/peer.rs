@@ -1,8 +1,8 @@
-//! A member as it describes itself: where it can be reached, in which incarnation, with which card.
+//! A member's description of itself: addresses, incarnation, card.
 //!
-//! The description is signed by the member's own key. Gossip passes it on through others, who can say that a member
-//! is suspect or down, and no more: none can move it elsewhere, or outbid its incarnation and so silence it. What a newer
-//! program adds comes behind, after its length: it is signed and passed on like the rest.
+//! The description is signed by the member's own key. Other members pass it on by gossip. They can only declare it
+//! suspect or down: they cannot change its addresses, or raise its incarnation and so silence it. Data that a newer
+//! program adds follows with its length, and is signed and passed on like the rest.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tidecast_identity::NodeId;
 use crate::Keys;
 use tidecast_identity::bytes::{Reader, put_address, put_field};
 
-/// Most addresses of one member.
+/// Maximum number of addresses of one member.
 pub const MAX_ADDRESSES: usize = 4;
 const CONTEXT: &[u8] = b"tidecast member 1\0";
-/// Most bytes of what a newer program says of itself.
+/// Maximum length of data that a newer program adds.
 const MAX_MORE: usize = 512;
 const SIGNATURE: usize = 64;
 
@@ -29,13 +29,13 @@ struct Description {
     incarnation: u64,
     card: [u8; 32],
     addresses: Vec<SocketAddr>,
-    /// All of it, with the signature, as it travels.
+    /// The encoded description, with the signature.
     bytes: Vec<u8>,
 }
 
 impl Peer {
-    /// This node, from now on. Of two descriptions the one with the higher `incarnation` holds; more than
-    /// [`MAX_ADDRESSES`] addresses are left out.
+    /// Signs a description of this node. Of two descriptions the one with the higher `incarnation` wins; addresses beyond
+    /// [`MAX_ADDRESSES`] are dropped.
     #[must_use]
     pub fn sign(keys: &dyn Keys, incarnation: u64, card: [u8; 32], addresses: &[SocketAddr]) -> Self {
         let addresses: Vec<_> = addresses.iter().copied().take(MAX_ADDRESSES).collect();
@@ -51,14 +51,14 @@ impl Peer {
         Self(Arc::new(Description { node: keys.node(), incarnation, card, addresses, bytes }))
     }
 
-    /// Somebody of whom only the name is known: good for a first word to it, and believed by nobody.
+    /// A node of which only the id is known: enough to send it a first message, but not a valid description.
     pub(crate) fn unknown(node: NodeId) -> Self {
         let mut bytes = node.0.to_vec();
         bytes.extend([0; 8 + 32 + 1 + 2 + SIGNATURE]);
         Self(Arc::new(Description { node, incarnation: 0, card: [0; 32], addresses: Vec::new(), bytes }))
     }
 
-    /// The description at the front of what is left; its signature is not looked at.
+    /// Decodes a description; its signature is not checked.
     pub(crate) fn read(r: &mut Reader<'_>) -> Option<Self> {
         let (node, incarnation, card) = (NodeId(r.array()?), r.u64()?, r.array()?);
         let count = usize::from(r.u8()?);
@@ -85,19 +85,19 @@ impl Peer {
         &self.0.bytes
     }
 
-    /// Its name.
+    /// Its node id.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.0.node
     }
 
-    /// Where it can be reached, best first.
+    /// Its addresses, best first.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.0.addresses
     }
 
-    /// Which of its lives this is.
+    /// Its incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.0.incarnation
@@ -127,7 +127,7 @@ impl fmt::Debug for Peer {
 impl foca::Identity for Peer {
     type Addr = NodeId;
 
-    /// Never by itself: a new description must be signed, which `Gossip` does when it hears that it is down.
+    /// Never by itself: a new description must be signed, which `Gossip` does when this node was declared down.
     fn renew(&self) -> Option<Self> {
         None
     }
@@ -137,7 +137,7 @@ impl foca::Identity for Peer {
     }
 
     fn win_addr_conflict(&self, other: &Self) -> bool {
-        // A member that signs two of one incarnation: everybody takes the same one.
+        // If a member signs two descriptions of one incarnation, all members choose the same one.
         (self.0.incarnation, &self.0.bytes) > (other.0.incarnation, &other.0.bytes)
     }
 }

@@ -1,7 +1,7 @@
-//! The records that this node sees to: its own, and names of others that it carries on.
+//! The records that this node publishes: its own, and names of others that it carries.
 //!
-//! Each lies on the members that rendezvous hashing names. They are told in batches, and again until they have said
-//! that they keep it; anew before it runs out; and when other members are named, these.
+//! Rendezvous hashing selects the members that keep a record. They receive it in batches, repeatedly until they confirm it,
+//! and again before it expires; newly selected members receive it too.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use tidecast_identity::NodeId;
 use crate::frame::FULL;
 use crate::{Claim, Dice, Keys, Limits, Record, Slot, rank};
 
-/// Most records for one member in one round.
+/// Maximum number of records for one member in one round.
 const BATCH: usize = 500;
-/// How often what is not signed anew (another's record, a tombstone) is told again, milliseconds: so a carrier hears
-/// that its origin has said something newer.
+/// Interval at which a record that is not signed again (another node's record, a tombstone) is sent, milliseconds: so a
+/// carrier learns of a newer record of the origin.
 const AGAIN: u64 = 600_000;
 
 #[derive(Debug)]
 struct Own {
     record: Record,
-    /// How long it lives from each signing, milliseconds; none: another's, which we cannot sign.
+    /// The validity of each signature, milliseconds; `None`: another node's record, which we cannot sign.
     life: Option<u64>,
     renew_at: u64,
-    /// The members that are to keep it, with their scores, and those that do.
+    /// The members that should keep it, with their scores, and those that do.
     placed: Vec<(u64, NodeId)>,
     kept_by: Vec<NodeId>,
     tries: u32,
@@ -40,7 +40,7 @@ impl Own {
     }
 }
 
-/// What this node sees to.
+/// The records that this node publishes.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     records: BTreeMap<Slot, Own>,
@@ -56,7 +56,7 @@ impl Published {
         self.records.get(slot).map(|own| &own.record)
     }
 
-    /// Sees to `record` from now on, in place of an older one of its slot.
+    /// Publishes `record`, in place of an older one of its slot.
     pub(crate) fn see_to(
         &mut self,
         record: Record,
@@ -78,8 +78,8 @@ impl Published {
         self.records.insert(slot, own);
     }
 
-    /// Signs what is said from now on: with a higher sequence than before, and no earlier end, so that nothing older
-    /// can come back when this has run out.
+    /// Signs a record with a higher sequence than before, and no earlier expiry, so that an older record cannot become
+    /// valid again when this one has expired.
     pub(crate) fn sign(
         &self,
         keys: &dyn Keys,
@@ -94,19 +94,19 @@ impl Published {
         Record::sign(keys, claim, seq, end, withdrawn)
     }
 
-    /// Sees to it no more; those who keep it do so until it runs out.
+    /// Stops publishing it; members keep it until it expires.
     pub(crate) fn forget(&mut self, slot: &Slot) {
         if let Some(own) = self.records.remove(slot) {
             self.tags.remove(&own.record.tag());
         }
     }
 
-    /// A member came.
+    /// A member has joined.
     pub(crate) fn up(&mut self, node: NodeId, limits: &Limits, now: u64) {
         for own in self.records.values_mut() {
             let score = rank::score(&own.record.slot().key, &node);
             let back = own.kept_by.iter().position(|n| *n == node);
-            // It may have lost what it kept.
+            // The member may have lost the records that it kept.
             back.map(|at| own.kept_by.swap_remove(at));
             if rank::enter(&mut own.placed, (score, node), limits.copies) || back.is_some() {
                 (own.tries, own.due) = (0, now);
@@ -114,7 +114,7 @@ impl Published {
         }
     }
 
-    /// A member went; `members` are those left.
+    /// A member has left; `members` are the remaining ones.
     pub(crate) fn down(&mut self, node: NodeId, members: &[NodeId], limits: &Limits, now: u64) {
         for own in self.records.values_mut() {
             own.kept_by.retain(|n| *n != node);
@@ -138,8 +138,8 @@ impl Published {
         }
     }
 
-    /// Somebody keeps a newer record than ours: of our own name, we outbid it (an earlier life of this node must have
-    /// said it); of another's, it holds.
+    /// A member keeps a newer record than ours. If it is signed by this node, in an earlier run, publish one with a higher
+    /// sequence; if by another node, the newer record wins.
     pub(crate) fn newer(&mut self, record: Record, keys: &dyn Keys, now: u64) {
         let Some(own) = self.records.get_mut(&record.slot()) else { return };
         if !record.beats(&own.record) || !record.is_signed(keys) {
@@ -159,7 +159,7 @@ impl Published {
         own.tell_all(now);
     }
 
-    /// What is due: whom to tell what. Called about once a second.
+    /// The records that are due, by member. Called about once a second.
     pub(crate) fn round(&mut self, keys: &dyn Keys, dice: &mut Dice, now: u64) -> Vec<(NodeId, Vec<Record>)> {
         let gone: Vec<_> =
             self.records.iter().filter(|(_, own)| own.record.expires <= now).map(|(s, _)| *s).collect();
@@ -191,7 +191,7 @@ impl Published {
                     all = false;
                 }
             }
-            // What had no room goes with the next round; what is not confirmed, later and later.
+            // Records that did not fit are sent in the next round; unconfirmed ones at growing intervals.
             if all {
                 let wait = 2_000u64 << own.tries.min(5);
                 (own.tries, own.due) = (own.tries + 1, now + wait + dice.below(wait / 2));

@@ -1,8 +1,8 @@
-//! Rendezvous hashing (Thaler and Ravishankar, 1998): who keeps the records of a key.
+//! Rendezvous hashing (Thaler and Ravishankar, 1998) selects the members that keep the records of a key.
 //!
-//! Every member has a score for every key, and those with the highest keep it. All who know the same members agree
-//! without a word; when one comes or goes, only what it keeps moves; and the k copies of a key lie on members that
-//! have nothing else in common.
+//! Every member has a score for every key, and the members with the highest scores keep it. Members with the same list
+//! agree without communication. When a member joins or leaves, only the records that it keeps move. The k copies of a
+//! key are on unrelated members.
 
 use tidecast_identity::NodeId;
 
@@ -12,13 +12,13 @@ fn lane(bytes: &[u8; 32], at: usize) -> u64 {
     bytes.iter().skip(at * 8).take(8).fold(0, |all, b| all << 8 | u64::from(*b))
 }
 
-/// Both halves of a product, folded: the mixing step of wyhash and its kin.
+/// Both halves of a product, folded: the mixing step of wyhash and similar hashes.
 fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The score of `node` for `key`. Keys are hashes already; so a few multiplications are enough.
+/// The score of `node` for `key`. Keys are hashes, so a few multiplications are enough.
 pub(crate) fn score(key: &Key, node: &NodeId) -> u64 {
     let fold = |all, at| mix(all ^ lane(&key.0, at), lane(&node.0, at) ^ 0x9e37_79b9_7f4a_7c15);
     let all = (0..4).fold(0xa076_1d64_78bd_642f, fold);
@@ -34,7 +34,7 @@ pub(crate) fn best(key: &Key, members: impl Iterator<Item = NodeId>, most: usize
     best
 }
 
-/// Enters one into such a list, if it belongs there; true if it does.
+/// Inserts an entry into a list from [`best`], if its score is high enough; true if it was inserted.
 pub(crate) fn enter(best: &mut Vec<(u64, NodeId)>, one: (u64, NodeId), most: usize) -> bool {
     let at = best.partition_point(|other| *other > one);
     if at >= most || best.get(at) == Some(&one) {

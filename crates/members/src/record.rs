@@ -1,9 +1,9 @@
-//! Records: what a node says in its own name, signed, numbered and with an end.
+//! Records: signed statements of a node, with a sequence number and an expiry.
 //!
-//! A *holder* record says that the signer holds a cache, a *name* record what a name means (and comes from its origin:
-//! whether the signer is that, its card says, not this crate). Records about one thing by one signer share a
-//! [`Slot`]: of them the one with the highest sequence holds, for everybody and for good. A withdrawal is a record
-//! like the others (a tombstone): it stays until whatever it cancels has run out.
+//! A *holder* record states that the signer holds a cache, a *name* record the meaning of a name (it comes from the name's
+//! origin, which the daemon checks by the signer's card). Records of one signer about one subject share a [`Slot`]: the one
+//! with the highest sequence wins, for all members and permanently. A withdrawal is a record too (a tombstone): it stays
+//! until the record that it cancels has expired.
 
 use tidecast_identity::NodeId;
 
@@ -18,18 +18,18 @@ pub const MAX_AD: usize = 4096;
 pub const MAX_RECORD: usize = 6 << 10;
 const CONTEXT: &[u8] = b"tidecast record 1\0";
 
-/// What records are looked up by: a hash of a cache or of a name.
+/// The key of a lookup: a hash of a cache or of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; 32]);
 
 impl Key {
-    /// Of the holders of a cache.
+    /// The key of the holders of a cache.
     #[must_use]
     pub fn holders(cache: &[u8; 32]) -> Self {
         Self(tidecast_hash::sha256(&[b"tidecast holders\0".as_slice(), cache].concat()))
     }
 
-    /// Of all versions of a name.
+    /// The key of all versions of a name.
     #[must_use]
     pub fn name(origin: &str, name: &str) -> Self {
         let mut text = b"tidecast name\0".to_vec();
@@ -39,30 +39,30 @@ impl Key {
     }
 }
 
-/// What a record is about, and by whom. One holds at a time.
+/// The subject and the signer of a record. One record per slot is valid at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// What it is looked up by.
+    /// Its key for lookups.
     pub key: Key,
-    /// Who has signed it.
+    /// The node that signed it.
     pub signer: NodeId,
-    /// Of a name: which version. Else 0.
+    /// The version of a name; else 0.
     pub version: u32,
 }
 
-/// What a record says.
+/// The statement of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The signer holds this cache.
     Holder {
-        /// Which: a hash that the daemons agree on.
+        /// The hash of the cache.
         cache: [u8; 32],
-        /// All of it, or a part so far.
+        /// Whether the copy is complete.
         complete: bool,
     },
-    /// ORIGIN/NAME@VERSION is this.
+    /// The meaning of ORIGIN/NAME@VERSION.
     Name {
-        /// The host that made it.
+        /// The host that created it.
         origin: String,
         /// Its name there.
         name: String,
@@ -76,7 +76,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// What it is looked up by.
+    /// Its key for lookups.
     #[must_use]
     pub fn key(&self) -> Key {
         match self {
@@ -92,7 +92,7 @@ impl Claim {
         }
     }
 
-    /// True when it can be written and read back.
+    /// Whether it can be encoded and decoded.
     fn fits(&self) -> bool {
         match self {
             Self::Holder { .. } => true,
@@ -145,27 +145,27 @@ impl Claim {
     }
 }
 
-/// A signed record. What is in it was said by its signer only if [`Record::is_signed`].
+/// A record with a signature, which is valid only if [`Record::is_signed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who says it.
+    /// The node that signed it.
     pub signer: NodeId,
-    /// Of two in a slot, the one with the higher sequence holds.
+    /// Of two records in a slot, the one with the higher sequence wins.
     pub seq: u64,
-    /// Until when, milliseconds since 1970.
+    /// When it expires, milliseconds since 1970.
     pub expires: u64,
-    /// True: the signer takes it back.
+    /// Whether the signer withdraws the statement.
     pub withdrawn: bool,
-    /// What it says.
+    /// The statement.
     pub claim: Claim,
-    /// What a newer program says besides: signed, kept and passed on like the rest.
+    /// Data that a newer program added: signed, kept and passed on like the rest.
     more: Vec<u8>,
     slot: Slot,
     signature: [u8; 64],
 }
 
 impl Record {
-    /// Says it; none if a name or the ad is too long or empty.
+    /// Signs a record; `None` if a name or the ad is too long or empty.
     #[must_use]
     pub fn sign(keys: &dyn Keys, claim: Claim, seq: u64, expires: u64, withdrawn: bool) -> Option<Self> {
         let signer = keys.node();
@@ -178,26 +178,26 @@ impl Record {
         })
     }
 
-    /// True when its signer has said it.
+    /// Whether the signature of its signer is valid.
     #[must_use]
     pub fn is_signed(&self, keys: &dyn Keys) -> bool {
         keys.verify(self.signer, &[CONTEXT, &self.text()].concat(), &self.signature)
     }
 
-    /// What it is about.
+    /// Its slot.
     #[must_use]
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// A short name of exactly this record, for acknowledging it.
+    /// A short identifier of this record, for acknowledgements.
     pub(crate) fn tag(&self) -> u64 {
         self.signature.iter().take(8).fold(0, |all, b| all << 8 | u64::from(*b))
     }
 
-    /// True when this one holds and `other`, of the same slot, does not.
+    /// Whether this record wins over `other` of the same slot.
     pub(crate) fn beats(&self, other: &Self) -> bool {
-        // One signer, one sequence, two records: a withdrawal holds, else everybody chooses the same.
+        // If a signer uses a sequence twice, a withdrawal wins, else all members choose the same record.
         let order = |r: &Self| (r.seq, r.withdrawn, r.signature);
         order(self) > order(other)
     }
@@ -212,7 +212,7 @@ impl Record {
         out
     }
 
-    /// The record as it travels.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.text();
@@ -220,7 +220,7 @@ impl Record {
         out
     }
 
-    /// Reads a record; its signature is not looked at.
+    /// Decodes a record; its signature is not checked.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_RECORD {

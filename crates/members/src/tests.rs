@@ -49,13 +49,13 @@ fn nobody_speaks_for_another() {
     a.join(kb.id(), NOW);
     talk(&mut a, &mut b);
     assert!(a.member(kb.id()).is_some() && b.member(ka.id()).is_some());
-    // A packet of b, passed on by somebody else as its own, is none.
+    // A packet of b that another node sends as its own is rejected.
     b.join(ka.id(), NOW);
     let packet = b.take_messages().remove(0).1;
     a.take_events();
     a.receive(kc.id(), &packet, NOW);
     assert_eq!(a.take_events(), [Event::Misbehaved(kc.id())]);
-    // A description that was changed on the way is believed by nobody: one byte of the incarnation, of the address.
+    // A description that was changed in transit is rejected: one byte of the incarnation, of the address.
     for at in [2 + 32, 2 + 32 + 8 + 32 + 3] {
         let mut forged = packet.clone();
         forged[at] ^= 1;
@@ -159,7 +159,7 @@ fn a_flood_is_slowed_and_not_kept() {
     assert_eq!(a.record_counts().1, 20);
     a.receive(kb.id(), &Frame::Keep(vec![holder(&kb, 200, 1, false)]).encode(), NOW + 200);
     assert_eq!(a.record_counts().1, 21);
-    // What another holds is for that one to say.
+    // Only the holder itself may announce a holder record.
     a.receive(kb.id(), &Frame::Keep(vec![holder(&key(), 201, 1, false)]).encode(), NOW + HOUR);
     assert_eq!(a.record_counts().1, 21);
 }
@@ -171,7 +171,7 @@ fn hearsay_fills_no_memory() {
     let (mut a, mut b) = (member(&ka, limits.clone()), member(&kb, limits));
     a.join(kb.id(), NOW);
     talk(&mut a, &mut b);
-    // b's list holds a hundred who do not exist.
+    // b's list has a hundred members that do not exist.
     let made_up = |_| foca::Member::alive(Peer::sign(&key(), NOW, [0; 32], &[]));
     a.receive(kb.id(), &Frame::Members((0..100).map(made_up).collect()).encode(), NOW);
     assert!(a.alive().count() <= 22, "{}", a.alive().count());

@@ -1,9 +1,9 @@
-//! Which members are heard from, and which are asked outright whether they live.
+//! Tracks when members were last heard, and asks members directly whether they live.
 //!
-//! SWIM probes one member a second. That finds one death soon, and the last of many late: a coupon collector's wait. So
-//! whenever there is a hint (a channel ended; a probe failed, so others may be gone too; somebody says that a member is
-//! dead whom nobody had suspected), the members that it is about are asked at once. A hint alone condemns nobody: a
-//! daemon that was restarted, or lives after all, answers. Any frame of a member is an answer.
+//! SWIM probes one member a second. That detects one death soon, but the last of many late (the coupon collector's
+//! problem). So whenever there is a hint, the members that it concerns are asked at once: a channel ended; a probe
+//! failed, so others may be dead too; or a member is declared dead that was not suspected. A hint alone has no effect:
+//! a daemon that was restarted, or is alive after all, answers. Any frame of a member is an answer.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use tidecast_identity::NodeId;
 
 use crate::Peer;
 
-/// Members that are being asked at once at most.
+/// Maximum number of members that are being asked at the same time.
 const MOST: usize = 4_096;
 
 /// A member that was asked.
 struct Question {
     at: u64,
-    /// Others were asked to ask it too.
+    /// Helpers were asked to probe it too.
     helped: bool,
-    /// What somebody says of it, which holds if it does not answer; else it is a suspect then.
+    /// The state reported by another member, which is adopted if it does not answer; without one it becomes a suspect.
     said: Option<Member<Peer>>,
 }
 
@@ -28,10 +28,10 @@ struct Question {
 pub(crate) struct Watch {
     heard: BTreeMap<NodeId, u64>,
     asked: BTreeMap<NodeId, Question>,
-    /// When anybody was heard, and when the silent ones were asked last.
+    /// When any member was last heard, and when silent members were last asked.
     anybody: u64,
     swept: u64,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     patience: u64,
 }
 
@@ -47,7 +47,7 @@ impl Watch {
         self.anybody = now;
     }
 
-    /// It is no member any more.
+    /// It is no longer a member.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.heard.remove(&node);
         self.asked.remove(&node);
@@ -58,12 +58,12 @@ impl Watch {
         self.heard.get(&node).is_some_and(|at| *at >= since)
     }
 
-    /// For how long nobody was heard.
+    /// The time since any member was heard.
     pub(crate) fn silence(&self, now: u64) -> u64 {
         now.saturating_sub(self.anybody)
     }
 
-    /// Whether it is to be asked now: it was not yet.
+    /// Registers a question to a member; false if it is already being asked.
     pub(crate) fn ask(&mut self, node: NodeId, said: Option<Member<Peer>>, now: u64) -> bool {
         if let Some(question) = self.asked.get_mut(&node) {
             question.said = question.said.take().or(said);
@@ -76,7 +76,7 @@ impl Watch {
         room
     }
 
-    /// Whether it is time to ask whoever is silent, which was not done for `every`.
+    /// Whether silent members may be asked now: the last time was at least `every` ago.
     pub(crate) fn may_sweep(&mut self, every: u64, now: u64) -> bool {
         let may = now >= self.swept.saturating_add(every);
         if may {
@@ -85,8 +85,8 @@ impl Watch {
         may
     }
 
-    /// Members that have not answered in half the time: others may reach them. None if they are many, for then it is
-    /// no single link that fails.
+    /// Members that have not answered in half the timeout: helpers may reach them. Empty if they are many, because then the
+    /// cause is not a single link.
     pub(crate) fn unhelped(&mut self, most: usize, now: u64) -> Vec<NodeId> {
         let half = self.patience / 2;
         let late = |q: &Question| q.at.saturating_add(half) <= now;
@@ -96,14 +96,14 @@ impl Watch {
         if many { Vec::new() } else { nodes }
     }
 
-    /// Members that have not answered, with what somebody says of them.
+    /// Members that have not answered, with the state that another member reported.
     pub(crate) fn overdue(&mut self, now: u64) -> Vec<(NodeId, Option<Member<Peer>>)> {
         let late = self.asked.iter().filter(|(_, q)| q.at.saturating_add(self.patience) <= now);
         let late: Vec<_> = late.map(|(node, _)| *node).collect();
         late.into_iter().filter_map(|node| Some((node, self.asked.remove(&node)?.said))).collect()
     }
 
-    /// When one of them is due.
+    /// The next deadline.
     pub(crate) fn next(&self) -> u64 {
         let due = |q: &Question| q.at + if q.helped { self.patience } else { self.patience / 2 };
         self.asked.values().map(due).min().unwrap_or(u64::MAX)

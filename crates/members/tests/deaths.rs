@@ -1,4 +1,4 @@
-//! How soon all know who has died, and that nobody is declared dead who lives.
+//! Measures how soon all members know deaths, and checks that no live member is declared dead.
 //!
 //! Seeds are fixed here, so that a test that passes once passes always; `MEMBERS_SEEDS=1000` tries more of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -18,7 +18,7 @@ const KNOWN: u64 = 20 * SECOND;
 enum End {
     /// The process; its host ends the channels.
     Killed,
-    /// The host, or its link: nothing more is heard.
+    /// The host, or its link: no further messages arrive.
     CutOff,
 }
 
@@ -58,7 +58,7 @@ fn die(world: &mut World, count: usize, how: End) {
     }
 }
 
-/// Nobody who lives was declared dead.
+/// Checks that no live member was declared dead.
 fn assert_none_wronged(world: &World, context: &str) {
     let living: BTreeSet<_> = world.living().into_iter().collect();
     let wronged: Vec<_> = world.declared.iter().filter(|(_, dead)| living.contains(dead)).collect();
@@ -171,7 +171,7 @@ fn who_was_cut_off_for_8_s_is_alive_afterwards() {
     }
 }
 
-/// It takes all others for dead meanwhile, and says so when it is back: nobody else believes that.
+/// Meanwhile it considers all others dead, and reports that when it is back: the others must not accept it.
 #[test]
 fn who_was_cut_off_for_long_brings_no_deaths() {
     for seed in seeds().take(few()) {

@@ -1,7 +1,7 @@
 //! Hundreds of members on a modelled network: loss, sudden death, partitions, frozen members, churn.
 //!
 //! Seeds are random and printed when a test fails; `MEMBERS_SEED=N` repeats one. `MEMBERS_SIZE=1000` (80 s, 1 GB)
-//! tries how many there may be.
+//! tests larger groups.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod world;

@@ -1,4 +1,4 @@
-//! One call of a group, as the hub sees it: who has come, and then who does what.
+//! One call of a group in the hub: which ranks have called, and then the role of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,16 +8,16 @@ use bytes::Bytes;
 
 use crate::message::{Down, Enter, Hello, Part, What};
 
-/// On one host nothing but this window of the data lies in shared memory, bytes.
+/// Size of the window in shared memory when all ranks are on one host, bytes.
 pub(crate) const RING: u64 = 32 << 20;
 
 /// A message for a rank.
 pub(crate) type Letter = (u32, Down, Bytes);
 
-/// A call: gathering until all have come, then running.
+/// A call: it gathers until all ranks have called, then runs.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Since when the others are waited for, and how long.
+    /// The start of waiting for the other ranks, and its maximum.
     pub(crate) began: Duration,
     pub(crate) patience: Duration,
     pub(crate) entered: BTreeMap<u32, Enter>,
@@ -30,7 +30,7 @@ impl Call {
         Self { began, patience, entered: BTreeMap::new(), payload: Bytes::new(), running: None }
     }
 
-    /// A rank has called; false if it is too late.
+    /// A rank has called; false if the call is already running.
     pub(crate) fn enter(&mut self, rank: u32, enter: Enter, payload: Bytes) -> bool {
         if self.running.is_some() {
             return false;
@@ -42,7 +42,7 @@ impl Call {
         true
     }
 
-    /// All have come but those who are lost: hands out the parts; true if nothing remains to be done.
+    /// Starts the call when all ranks except lost ones have called: assigns the parts; true if the call is already over.
     pub(crate) fn begin<'a>(
         &mut self,
         number: u64,
@@ -90,24 +90,24 @@ impl Call {
         false
     }
 
-    /// The root, the length, and whether the payload is all of it.
+    /// The root, the length, and whether the payload is the whole buffer.
     fn offer(&self, lost: &BTreeMap<u32, &str>) -> Result<(u32, u64, bool), String> {
         let Some((first, root)) = self.entered.iter().next().map(|(rank, e)| (*rank, e.root)) else {
-            return Err("nobody is left".into());
+            return Err("no rank is left in the group".into());
         };
         if let Some((other, enter)) = self.entered.iter().find(|(_, e)| e.root != root) {
             return Err(format!(
-                "the ranks disagree on the root: rank {first} says {root}, rank {other} says {}",
+                "the ranks disagree on the root: rank {first} has root {root}, rank {other} has root {}",
                 enter.root
             ));
         }
         match self.entered.get(&root).map(|e| &e.what) {
             Some(What::Offer { len, along }) => Ok((root, *len, *along)),
             Some(What::Unfit(why)) => Err(format!("the root, rank {root}, cannot send: {why}")),
-            Some(What::Want { .. }) => Err(format!("rank {root} does not know that it is the root")),
+            Some(What::Want { .. }) => Err(format!("rank {root} is the root, but called as a receiver")),
             None => {
-                let why = lost.get(&root).copied().unwrap_or("there is no such rank");
-                Err(format!("the root, rank {root}, is lost: {why}"))
+                let why = lost.get(&root).copied().unwrap_or("unknown rank");
+                Err(format!("the root, rank {root}, was removed from the group: {why}"))
             }
         }
     }
@@ -116,22 +116,22 @@ impl Call {
 /// A rank that receives.
 #[derive(Debug)]
 struct Receiver {
-    /// From whose directory it reads; a leader from its own.
+    /// The rank whose directory it reads from; a leader reads from its own.
     writer: u32,
     taken: u64,
     busy: bool,
 }
 
-/// Data is moving.
+/// A call that is transferring data.
 #[derive(Debug)]
 pub(crate) struct Running {
     number: u64,
     root: u32,
     len: u64,
     capacity: u64,
-    /// The root may have written so much.
+    /// The root may write up to this byte.
     room: u64,
-    /// Leaders can find the broadcast.
+    /// The leaders have the ticket of the broadcast.
     ticketed: bool,
     receivers: BTreeMap<u32, Receiver>,
     missed: BTreeSet<u32>,
@@ -151,12 +151,12 @@ impl Running {
         let mut writers = BTreeMap::from([(host(root), root)]);
         let mut leaders = Vec::new();
         for rank in ranks {
-            // The lowest of its host, since they come in order.
+            // The first is the lowest rank of its host, because ranks are in order.
             if *writers.entry(host(*rank)).or_insert(*rank) == *rank {
                 leaders.extend(seats(*rank).map(|(_, hello)| own_path(hello)));
             }
         }
-        // Whoever sends it to other hosts needs all of it to lie there.
+        // A root that sends to other hosts needs the whole buffer in shared memory.
         let capacity = if leaders.is_empty() { len.min(RING) } else { len };
         let mut say = |rank: u32, part: Part| out.push((rank, Down::Go { call: number, part }, Bytes::new()));
         say(root, Part::Source { leaders, capacity });
@@ -171,7 +171,7 @@ impl Running {
         Self { number, root, len, capacity, room: capacity, ticketed: false, receivers, missed }
     }
 
-    /// Those who still wait for what `writer` writes.
+    /// The ranks that still read from `writer`.
     fn readers(&self, writer: u32) -> Vec<u32> {
         let waits =
             |(rank, r): (&u32, &Receiver)| (r.busy && r.writer == writer && *rank != writer).then_some(*rank);
@@ -195,7 +195,7 @@ impl Running {
         self.make_room(out);
     }
 
-    /// The root may go on as far as its slowest reader allows.
+    /// Lets the root write as far as its slowest reader allows.
     fn make_room(&mut self, out: &mut Vec<Letter>) {
         let readers = self.receivers.values().filter(|r| r.busy && r.writer == self.root);
         let slowest = readers.map(|r| r.taken).min().unwrap_or(self.len);
@@ -215,7 +215,7 @@ impl Running {
         }
     }
 
-    /// Those who receive from other hosts.
+    /// The ranks that receive from other hosts.
     fn leaders(&self) -> Vec<u32> {
         self.receivers.iter().filter(|(rank, r)| r.writer == **rank).map(|(rank, _)| *rank).collect()
     }
@@ -223,7 +223,7 @@ impl Running {
     pub(crate) fn done(&mut self, rank: u32, error: Option<String>, out: &mut Vec<Letter>) {
         match error {
             Some(why) if rank == self.root => {
-                self.fail_all(&format!("the root, rank {rank}, has failed: {why}"), out);
+                self.fail_all(&format!("the root, rank {rank}, failed: {why}"), out);
             }
             Some(why) => self.miss(rank, &why, out),
             None => {
@@ -237,9 +237,9 @@ impl Running {
 
     pub(crate) fn lost(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
         if rank == self.root {
-            let why = format!("the root, rank {rank}, is lost: {why}");
+            let why = format!("the root, rank {rank}, was removed from the group: {why}");
             if self.ticketed {
-                // Leaders may still complete among themselves; they know when they cannot.
+                // Leaders may still complete among themselves; the broadcast tells them if they cannot.
                 self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));
             } else {
                 self.fail_all(&why, out);
@@ -251,12 +251,12 @@ impl Running {
         self.make_room(out);
     }
 
-    /// A receiver will not have it, nor those who wait for its copy.
+    /// A receiver failed, and so do the ranks that read its copy.
     fn miss(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
         let Some(receiver) = self.receivers.get_mut(&rank).filter(|r| r.busy) else { return };
         receiver.busy = false;
         self.missed.insert(rank);
-        let why = format!("rank {rank}, which receives for this host, has failed: {why}");
+        let why = format!("rank {rank}, which receives for this host, failed: {why}");
         self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));
     }
 
@@ -273,7 +273,7 @@ impl Running {
         self.say(rank, Down::Failed { call: self.number, why: why.to_owned() }, out);
     }
 
-    /// True when nobody is busy; those who hold the data are told.
+    /// True when no rank is busy; then the ranks that hold the data are notified.
     pub(crate) fn over(&self, out: &mut Vec<Letter>) -> bool {
         if self.receivers.values().any(|r| r.busy) {
             return false;

@@ -1,7 +1,7 @@
-//! What the hub knows and decides: who belongs to the group, on which host, and what each does in a call.
+//! The state and decisions of the hub: the members of the group, their hosts, and their roles in each call.
 //!
-//! Pure: messages, losses and the time go in; messages come out ([`Council::take`]). Ranks are as hostile as whoever
-//! has the secret; one that breaks the rules is let go.
+//! Pure: messages, losses and the time go in; messages come out ([`Council::take`]). Any process with the secret may be a
+//! rank, and may be hostile; a rank that breaks the protocol is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::call::{Call, Letter, Running};
 use crate::message::{Down, Enter, Hello, Up, What};
 
-/// How a rank stands.
+/// The state of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Awaited,
@@ -24,9 +24,9 @@ enum Standing {
 struct Member {
     standing: Standing,
     hello: Option<Hello>,
-    /// The anchor of its host, once it is found.
+    /// The anchor of its host, once it is known.
     host: Option<u32>,
-    /// Anchors that it has been asked about: all before this one.
+    /// The number of anchors that it was asked about.
     asked: usize,
     /// The number of its next call.
     next: u64,
@@ -36,9 +36,9 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct Council {
     members: Vec<Member>,
-    /// The first rank of each host: those after it look for its directory.
+    /// The first rank of each host: later ranks look for its directory.
     anchors: Vec<u32>,
-    /// Under way, by number: at most one is running, those after it gather.
+    /// Open calls, by number: at most one is running, later ones gather.
     calls: BTreeMap<u64, Call>,
     letters: Vec<Letter>,
 }
@@ -50,32 +50,32 @@ impl Council {
         Self { members, anchors: Vec::new(), calls: BTreeMap::new(), letters: Vec::new() }
     }
 
-    /// What is to be said since the last time.
+    /// The messages to send since the last call of this function.
     pub(crate) fn take(&mut self) -> Vec<Letter> {
         std::mem::take(&mut self.letters)
     }
 
-    /// Nobody waits for anything.
+    /// Whether no call is open.
     pub(crate) fn idle(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// A rank has come.
+    /// A rank has connected.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// Why it is rejected.
     pub(crate) fn joined(&mut self, hello: Hello) -> Result<(), String> {
         let (rank, size) = (hello.rank, self.members.len());
         if hello.size as usize != size {
-            return Err(format!("rank 0 makes a group of {size}, this rank one of {}", hello.size));
+            return Err(format!("rank 0 opened a group of {size}, this rank a group of {}", hello.size));
         }
         let Some(member) = self.members.get_mut(rank as usize) else {
-            return Err(format!("there is no rank {rank} in a group of {size}"));
+            return Err(format!("a group of {size} has no rank {rank}"));
         };
         match &member.standing {
             Standing::Awaited => {}
-            Standing::Here => return Err(format!("there is a rank {rank} already")),
-            Standing::Lost(why) => return Err(format!("rank {rank} was given up: {why}")),
+            Standing::Here => return Err(format!("another process is already rank {rank}")),
+            Standing::Lost(why) => return Err(format!("rank {rank} was removed from the group: {why}")),
         }
         member.standing = Standing::Here;
         member.hello = Some(hello);
@@ -83,7 +83,7 @@ impl Council {
         Ok(())
     }
 
-    /// Asks a rank about the anchors that it may share memory with; seats it if there are none.
+    /// Asks a rank which of the anchors it shares memory with; without any, it becomes an anchor.
     fn ask(&mut self, rank: u32) {
         let all = self.anchors.len();
         let Some(member) = self.members.get(rank as usize) else { return };
@@ -113,7 +113,7 @@ impl Council {
         self.say(rank, Down::Seated);
     }
 
-    /// A rank says something.
+    /// A message from a rank.
     pub(crate) fn heard(&mut self, rank: u32, up: Up, payload: Bytes, now: Duration) {
         match up {
             Up::Hello(_) => self.lost(rank, "it broke the protocol", now),
@@ -132,7 +132,7 @@ impl Council {
         }
     }
 
-    /// Does something to the call that is running, and ends it when nobody is busy.
+    /// Applies `act` to the running call, and ends it when no rank is busy.
     fn running(&mut self, number: u64, now: Duration, act: impl FnOnce(&mut Running, &mut Vec<Letter>)) {
         let Some(running) = self.calls.get_mut(&number).and_then(|c| c.running.as_mut()) else { return };
         act(running, &mut self.letters);
@@ -141,7 +141,7 @@ impl Council {
         }
     }
 
-    /// A call is over; the patience of those who wait for the next begins now.
+    /// A call is over; the wait of the next call begins now.
     fn end(&mut self, number: u64, now: Duration) {
         self.calls.remove(&number);
         self.calls.values_mut().for_each(|call| call.began = now);
@@ -168,12 +168,15 @@ impl Council {
         } else {
             self.say(
                 rank,
-                Down::Failed { call: number, why: "the others did not wait for this rank".into() },
+                Down::Failed {
+                    call: number,
+                    why: "this rank called after the timeout of the other ranks".into(),
+                },
             );
         }
     }
 
-    /// Begins a call when everybody is there.
+    /// Begins a call when all ranks have called.
     fn advance(&mut self, number: u64, now: Duration) {
         let Some(call) = self.calls.get_mut(&number).filter(|c| c.running.is_none()) else { return };
         let gone = |m: &Member| matches!(m.standing, Standing::Lost(_));
@@ -197,7 +200,7 @@ impl Council {
         }
     }
 
-    /// A rank is gone, or is let go.
+    /// A rank has disconnected, or is removed.
     pub(crate) fn lost(&mut self, rank: u32, why: &str, now: Duration) {
         let Some(member) = self.members.get_mut(rank as usize) else { return };
         if matches!(member.standing, Standing::Lost(_)) {
@@ -206,7 +209,7 @@ impl Council {
         let was_here = member.standing == Standing::Here;
         member.standing = Standing::Lost(why.to_owned());
         if was_here {
-            self.say(rank, Down::Lost(format!("this rank is no longer of the group: {why}")));
+            self.say(rank, Down::Lost(format!("this rank was removed from the group: {why}")));
         }
         let numbers: BTreeSet<u64> = self.calls.keys().copied().collect();
         for number in numbers {
@@ -219,7 +222,7 @@ impl Council {
         }
     }
 
-    /// Gives up those who do not come.
+    /// Removes ranks that did not call within the timeout.
     pub(crate) fn tick(&mut self, now: Duration) {
         let Some((_, call)) = self.calls.first_key_value().filter(|(_, c)| c.running.is_none()) else {
             return;

@@ -1,4 +1,4 @@
-//! Why a broadcast failed for this rank.
+//! Errors of a broadcast for this rank.
 
 use std::path::PathBuf;
 
@@ -6,41 +6,41 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments make no sense; nobody else has heard of the call.
+    /// The arguments are invalid; other ranks are not affected.
     #[error("{0}")]
     Usage(String),
-    /// The group was not reached, or takes no such member.
+    /// Rank 0 was not reached, or rejected this member.
     #[error("cannot join the group: {0}")]
     Join(String),
-    /// This rank is no longer of the group; every further call fails too.
+    /// This rank was removed from the group; all further calls fail too.
     #[error("{0}")]
     Lost(String),
-    /// This broadcast failed; the next may not.
+    /// This broadcast failed; the next may succeed.
     #[error("{0}")]
     Failed(String),
     /// Shared memory is too small.
     #[error(
-        "{} has {free} bytes free and the buffer takes {need}; TIDECAST_SHM_DIR names another directory", dir.display()
+        "not enough space in {}: {free} bytes free, the buffer needs {need}; set TIDECAST_SHM_DIR to another directory", dir.display()
     )]
     Room {
-        /// Where it was to lie.
+        /// The directory of shared memory.
         dir: PathBuf,
-        /// Bytes there.
+        /// Bytes free.
         free: u64,
-        /// Bytes wanted.
+        /// Bytes needed.
         need: u64,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// For `map_err`: what was tried when the system refused.
+/// For `map_err`: adds the operation that failed.
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { what: what.into(), source }
 }

@@ -18,31 +18,31 @@ use crate::part::{self, Buffer, Common, Which};
 use crate::session::Session;
 use crate::shared::{BASE, Shared};
 
-/// The variable that names another directory than `/dev/shm`.
+/// The environment variable for another directory than `/dev/shm`.
 pub const SHARED_VARIABLE: &str = "TIDECAST_SHM_DIR";
-/// Most ranks of a group.
+/// The maximum number of ranks of a group.
 pub const MAX_SIZE: u32 = 65_536;
-/// A worker that serves others is waited for so long at the end.
+/// The maximum wait for a worker that serves other hosts, when the group is closed.
 const SERVE: Duration = Duration::from_secs(60);
-/// What still blocks a thread at the end is given up after this.
+/// The maximum wait for blocked threads, when the group is closed.
 const GIVE_UP: Duration = Duration::from_secs(2);
 /// Threads of a group; hashing has its own.
 const THREADS: usize = 4;
 
-/// How to take part in a group.
+/// Options of a member of a group.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This process's number, from 0.
     pub rank: u32,
-    /// How many there are.
+    /// The number of ranks.
     pub size: u32,
-    /// What only members know. Whoever can guess it can join: it should be long and random.
+    /// The secret of the group. Any process that knows it can join: it should be long and random.
     pub secret: Vec<u8>,
-    /// How long rank 0 is sought.
+    /// How long to try to connect to rank 0.
     pub patience: Duration,
-    /// Data between hosts need not be encrypted.
+    /// Send data between hosts unencrypted.
     pub plain: bool,
-    /// A directory that is memory; by default [`SHARED_VARIABLE`], else `/dev/shm`.
+    /// A directory in memory; by default [`SHARED_VARIABLE`], else `/dev/shm`.
     pub shared: Option<PathBuf>,
 }
 
@@ -55,12 +55,12 @@ pub struct Group {
     address: String,
     state: Mutex<State>,
     hub: Option<Hub>,
-    /// Last, so that all above is gone when it ends. None only while it is dropped.
+    /// The last field, so that all others are dropped before it. `None` only while the group is dropped.
     runtime: Option<Runtime>,
 }
 
 struct State {
-    /// None only while it is dropped.
+    /// `None` only while the group is dropped.
     session: Option<Session>,
     common: Common,
     /// The number of the next call.
@@ -68,10 +68,10 @@ struct State {
 }
 
 impl Group {
-    /// Makes this process a member. `at`: where rank 0 listens, `host:port`, or several with commas between; rank 0
-    /// listens there itself, on all its addresses, with port 0 on any port ([`Group::address`]).
+    /// Makes this process a member. `at`: the address of rank 0, `host:port`, or several separated by commas; rank 0 itself
+    /// listens on that port, on all its addresses, with port 0 on any port ([`Group::address`]).
     ///
-    /// Rank 0 does not wait for the others here; the first call does.
+    /// Rank 0 does not wait for the other ranks here; the first call does.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::Join`], [`Error::System`].
@@ -79,7 +79,7 @@ impl Group {
         let Options { rank, size, .. } = *options;
         if rank >= size || size > MAX_SIZE {
             return Err(Error::Usage(format!(
-                "there is no rank {rank} in a group of {size} (of {MAX_SIZE} at most)"
+                "a group of {size} has no rank {rank} (at most {MAX_SIZE} ranks)"
             )));
         }
         let until = Instant::now() + options.patience;
@@ -121,27 +121,27 @@ impl Group {
         self.rank
     }
 
-    /// How many there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Where the others find rank 0: `host:port`, with commas between.
+    /// The addresses of rank 0 for the other ranks: `host:port`, separated by commas.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Brings the root's buffer into everybody's. All buffers have the same length. `patience`: how long ranks wait for
-    /// each other to call; after that the transfer goes on as long as anything moves (for a minute nothing: it fails).
+    /// Copies the root's buffer to the buffers of all ranks, which have the same length. `patience`: how long ranks
+    /// wait for each other to call; the transfer itself has no limit, but fails if no data moves for a minute.
     ///
-    /// Answers at the root: the ranks that do not have it. Empty elsewhere. A small buffer (all copies together at most
-    /// 4 MiB) has then been sent, not received, as with MPI.
+    /// Returns at the root the ranks without the data, elsewhere nothing. A small buffer (all copies together at most 4
+    /// MiB) has then been sent, but not received, as with MPI.
     ///
     /// # Errors
-    /// This rank does not have it, or as root could not send it. After [`Error::Failed`] the contents of a receiving
-    /// buffer are undefined, and the group is still good.
+    /// This rank did not receive the data, or as root could not send it. After [`Error::Failed`] the contents of a
+    /// receiving buffer are undefined, and the group is still usable.
     pub fn bcast(&self, buffer: Buffer<'_>, root: u32, patience: Duration) -> Result<Vec<u32>, Error> {
         self.right(root, matches!(buffer, Buffer::Send(_)))?;
         self.call(root, patience, |which, session, common, runtime| {
@@ -149,7 +149,8 @@ impl Group {
         })
     }
 
-    /// Tells the others that this rank has called, and cannot take part for this reason: they need not wait for it.
+    /// Called instead of [`Group::bcast`] if this rank cannot join the call, for this reason: the others do not wait
+    /// for it.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::Lost`].
@@ -162,10 +163,10 @@ impl Group {
 
     fn right(&self, root: u32, sends: bool) -> Result<(), Error> {
         if root >= self.size {
-            return Err(Error::Usage(format!("there is no rank {root} in a group of {}", self.size)));
+            return Err(Error::Usage(format!("a group of {} has no rank {root}", self.size)));
         }
         if sends != (root == self.rank) {
-            return Err(Error::Usage("the root sends, the others receive".into()));
+            return Err(Error::Usage("the root must send, all other ranks must receive".into()));
         }
         Ok(())
     }
@@ -218,9 +219,9 @@ impl std::fmt::Debug for Group {
 fn listener(at: &str) -> Result<std::net::TcpListener, Error> {
     let first = at.split(',').next().unwrap_or_default();
     let port = first.rsplit_once(':').and_then(|(_, port)| port.trim().parse::<u16>().ok());
-    let port = port.ok_or_else(|| Error::Usage(format!("{at:?} is no host:port")))?;
+    let port = port.ok_or_else(|| Error::Usage(format!("{at:?} is not host:port")))?;
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
-    // Not every kernel has IPv6.
+    // IPv4 only if the kernel has no IPv6.
     let listener =
         tidecast_net::listen((any[0], port).into()).or_else(|_| tidecast_net::listen((any[1], port).into()));
     listener.map_err(|e| Error::Join(e.to_string()))

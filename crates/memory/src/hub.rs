@@ -1,4 +1,4 @@
-//! The hub: the end of every rank's connection, at rank 0. One task asks the [`Council`] and carries its letters.
+//! The hub at rank 0, to which every rank connects. One task passes messages to the [`Council`] and delivers its answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::error::{Error, system};
 use crate::message::{Down, Hello, Up};
 use crate::session;
 
-/// Messages that may wait to be heard.
+/// Messages that may wait for the hub.
 const INBOX: usize = 4096;
-/// Messages that may wait for one rank; one that does not read them is let go.
+/// Messages that may wait for one rank; a rank that does not read them is removed.
 const QUEUE: usize = 1024;
-/// How often patience is looked at.
+/// How often timeouts are checked.
 const TICK: Duration = Duration::from_millis(50);
-/// A hub that is told to end waits so long for those who are in a call.
+/// The maximum wait for open calls, when the hub ends.
 const LINGER: Duration = Duration::from_secs(120);
 
-/// What the hub hears; a connection has a number, since a rank may try more than once.
+/// Input of the hub. A connection has a number, because a rank may connect more than once.
 enum Input {
     Joined { conn: u64, hello: Hello, to: mpsc::Sender<(Down, Bytes)> },
     Said { conn: u64, up: Up, payload: Bytes },
@@ -34,14 +34,14 @@ enum Input {
 
 /// A running hub.
 pub(crate) struct Hub {
-    /// Where it listens.
+    /// The port on which it listens.
     pub(crate) port: u16,
     ending: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Hub {
-    /// Begins to take connections; within a runtime.
+    /// Begins to accept connections. Call it within a runtime.
     pub(crate) fn start(listener: std::net::TcpListener, size: u32, secret: &[u8]) -> Result<Self, Error> {
         let port = listener.local_addr().map_err(system("listen"))?.port();
         let listener = TcpListener::from_std(listener).map_err(system("listen"))?;
@@ -60,7 +60,7 @@ impl Hub {
         Ok(Self { port, ending, task })
     }
 
-    /// Ends it when nobody is in a call any more, or does not end.
+    /// Ends the hub when no call is open, or after [`LINGER`].
     pub(crate) async fn end(self) {
         let _ = self.ending.send(());
         let mut task = self.task;
@@ -70,7 +70,7 @@ impl Hub {
     }
 }
 
-/// Carries messages both ways until the connection ends or the hub lets go of it.
+/// Carries messages both ways until the connection ends or the hub closes it.
 async fn carry(conn: u64, stream: channel::Accepted, first: Up, to: mpsc::Sender<Input>) {
     let Up::Hello(hello) = first else { return };
     let (sender, queue) = mpsc::channel::<(Down, Bytes)>(QUEUE);
@@ -82,21 +82,21 @@ async fn carry(conn: u64, stream: channel::Accepted, first: Up, to: mpsc::Sender
         move |up, payload| async move { to.send(Input::Said { conn, up, payload }).await.is_ok() }
     };
     let why = match channel::carry(stream, hear, queue, Some(Down::Alive)).await {
-        Ok(()) => "it was let go".into(),
+        Ok(()) => "the hub closed its connection".into(),
         Err(ChannelError::Closed) => "its process has ended".into(),
         Err(error) => error.to_string(),
     };
     let _ = to.send(Input::Gone { conn, why }).await;
 }
 
-/// Who is connected, both ways.
+/// The connections, by number and by rank.
 #[derive(Default)]
 struct Lines {
     ranks: HashMap<u64, u32>,
     to: HashMap<u32, (u64, mpsc::Sender<(Down, Bytes)>)>,
 }
 
-/// Goes on until it is told to end and nobody is in a call.
+/// Runs until it is told to end and no call is open.
 async fn preside(size: u32, mut inputs: mpsc::Receiver<Input>, mut ending: oneshot::Receiver<()>) {
     let (mut council, mut lines) = (Council::new(size), Lines::default());
     let (began, mut tick, mut until) = (Instant::now(), interval(TICK), None);
@@ -114,7 +114,7 @@ async fn preside(size: u32, mut inputs: mpsc::Receiver<Input>, mut ending: onesh
             break;
         }
     }
-    // What is queued still leaves: connections end when their queues are empty.
+    // Queued messages are still sent: connections end when their queues are empty.
     lines.to.clear();
     let ended = async {
         while !lines.ranks.is_empty() {
@@ -157,7 +157,7 @@ impl Lines {
         }
     }
 
-    /// Hands out letters; those for ranks that are gone go nowhere.
+    /// Delivers messages; those for disconnected ranks are dropped.
     fn deliver(&mut self, council: &mut Council, now: Duration) {
         loop {
             let letters = council.take();
@@ -171,7 +171,7 @@ impl Lines {
                 if last {
                     self.to.remove(&rank);
                 } else if !sent {
-                    council.lost(rank, "it does not listen", now);
+                    council.lost(rank, "it does not read its messages", now);
                 }
             }
         }

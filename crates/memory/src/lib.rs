@@ -1,4 +1,4 @@
-//! Broadcasts from memory to memory: the root's buffer into the buffer of every process of a group.
+//! Broadcasts from memory to memory: copies the root's buffer to the buffers of all processes of a group.
 //!
 //! ```text
 //!   rank 0 ── hub ◀── control: TLS, one connection a rank ──▶ every rank
@@ -6,22 +6,22 @@
 //!     └────▶ a broadcast of crate `group` ──▶ leader of each other host ──▶ shared memory ──▶ its ranks
 //! ```
 //!
-//! Ranks share a host if they see each other's directories in `/dev/shm` (and run on one kernel, as one user); what
-//! they are called does not matter. Data crosses the network once a host. Small buffers travel with the messages of
-//! the hub. On one host a ring of 32 MiB is all that lies in shared memory; between hosts it holds one copy a host, in
-//! memory and never on disk: one copy (memcpy) more than a network that wrote into the buffer would need.
+//! Ranks share a host if they see each other's directories in `/dev/shm` (and run on the same kernel, as the same
+//! user), whatever their host names are. Data crosses the network once per host. Small buffers are sent with the
+//! messages of the hub. On a single host only a ring of 32 MiB is in shared memory. Between hosts shared memory holds
+//! one copy per host, never on disk: this costs one memcpy more than receiving into the buffer directly.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`Group`] | what a program calls |
-//! | `council`, `call` | what the hub decides (pure) |
+//! | [`Group`] | the interface for programs |
+//! | `council`, `call` | decisions of the hub (pure) |
 //! | `hub`, `session`, `link` | the connections |
-//! | `part` | what one rank does in one call |
+//! | `part` | the work of one rank in one call |
 //! | `shared` | shared memory |
 //!
-//! Promises: nothing hangs: ranks wait for each other as long as the caller says, for data as long as anything moves;
-//! a rank that is lost costs only itself, and if it was the leader of its host, the ranks there. No `unsafe`: shared
-//! memory is read and written, not mapped.
+//! Invariants: no call hangs: ranks wait for each other up to the caller's timeout, and for data as long as data moves.
+//! A lost rank affects only itself and, if it was the leader of its host, the ranks there. No `unsafe`: shared memory is
+//! read and written, not mapped.
 
 mod call;
 mod council;

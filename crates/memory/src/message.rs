@@ -1,38 +1,38 @@
-//! What a rank and the hub say to each other. Some messages carry a payload, raw bytes beside them.
+//! Messages between a rank and the hub. Some have a payload of raw bytes.
 
 use serde::{Deserialize, Serialize};
 
 /// Rank to hub.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Up {
-    /// First of all.
+    /// The first message.
     Hello(Hello),
-    /// Which of the offered anchors lies in memory that this rank reaches.
+    /// The offered anchor that this rank shares memory with, if any.
     Shares(Option<u32>),
-    /// It has called; the root's payload is the whole buffer if it is small.
+    /// The rank has called; the root's payload is the whole buffer if it is small.
     Enter(Enter),
-    /// A writer: so many bytes of the buffer have been put into shared memory.
+    /// A writer: this many bytes of the buffer are in shared memory.
     Ready { call: u64, bytes: u64 },
-    /// A reader: so many have been taken from there.
+    /// A reader: this many bytes were read from shared memory.
     Taken { call: u64, bytes: u64 },
-    /// The root: how the leaders of other hosts find its broadcast.
+    /// The root: the ticket of its broadcast for the leaders of other hosts.
     Ticket { call: u64, ticket: String },
-    /// It has returned, with an error or without.
+    /// The rank has finished, with or without an error.
     Done { call: u64, error: Option<String> },
-    /// Still here.
+    /// Keep-alive.
     Alive,
-    /// It leaves.
+    /// The rank leaves the group.
     Bye,
 }
 
-/// Who a rank is.
+/// The identity of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) rank: u32,
     pub(crate) size: u32,
     /// Kernel, file system and user of its shared memory: where they differ, nothing is shared.
     pub(crate) place: String,
-    /// Where shared memory is there, and the name of its own directory in it.
+    /// The directory of shared memory on its host, and the name of its own directory in it.
     pub(crate) base: String,
     pub(crate) dir: String,
 }
@@ -42,57 +42,57 @@ pub(crate) struct Hello {
 pub(crate) struct Enter {
     pub(crate) call: u64,
     pub(crate) root: u32,
-    /// How long the others are waited for, milliseconds.
+    /// How long to wait for the other ranks, milliseconds.
     pub(crate) patience: u64,
     pub(crate) what: What,
 }
 
-/// With what it calls.
+/// The role of a rank in a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// The root: so many bytes, which come along as the payload if `along`.
+    /// The root: a buffer of `len` bytes, which is the payload if `along`.
     Offer { len: u64, along: bool },
-    /// Room for so many bytes.
+    /// A receiver: a buffer of `len` bytes.
     Want { len: u64 },
-    /// Its buffer will not do; it takes no part in this one.
+    /// The rank cannot join this call, for this reason.
     Unfit(String),
 }
 
 /// Hub to rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Down {
-    /// Which of these directories are there? By number and name.
+    /// Asks which of these directories the rank sees, by number and name.
     Anchors(Vec<(u32, String)>),
-    /// It belongs to the group.
+    /// The rank is a member of the group.
     Seated,
-    /// Everybody has called: this is your part.
+    /// All ranks have called: the part of this rank.
     Go { call: u64, part: Part },
     /// See [`Up::Ready`].
     Ready { call: u64, bytes: u64 },
-    /// The root may put so many bytes into the ring.
+    /// The root may write up to this byte into the ring.
     Room { call: u64, bytes: u64 },
     /// See [`Up::Ticket`].
     Ticket { call: u64, ticket: String },
-    /// All who can have it. These ranks do not.
+    /// The call is over; these ranks do not have the data.
     End { call: u64, missed: Vec<u32> },
-    /// This call fails for this rank; the next may not.
+    /// This call failed for this rank; the next may succeed.
     Failed { call: u64, why: String },
-    /// It is no longer of the group.
+    /// The rank was removed from the group.
     Lost(String),
-    /// Still here.
+    /// Keep-alive.
     Alive,
 }
 
 /// A rank's part in a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// The payload is all of it.
+    /// The payload is the whole buffer.
     Along,
-    /// It has the data: put it into shared memory, a ring of `capacity` bytes, and broadcast it to these leaders, each
-    /// known by the path of its directory.
+    /// The root: write the data to shared memory, a ring of `capacity` bytes, and broadcast it to these leaders, each
+    /// identified by the path of its directory.
     Source { leaders: Vec<String>, capacity: u64 },
-    /// The one of its host that receives.
+    /// The rank that receives for its host.
     Leader,
-    /// Takes it from shared memory: from the directory of that name.
+    /// Read the data from shared memory, from the directory of this name.
     Reader { dir: String, capacity: u64 },
 }

@@ -1,4 +1,4 @@
-//! One rank's part in one call, from its call to its return.
+//! The work of one rank in one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use crate::message::{Down, Enter, Part, Up, What};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// A buffer goes along with the messages of the hub if all its copies together are no longer than this, bytes: by the
-/// time that a swarm has come together, they have arrived.
+/// A buffer is sent with the messages of the hub if all its copies together are no longer than this, bytes: they arrive
+/// before a swarm could start.
 const ALONG: u64 = 4 << 20;
-/// When nobody is busy any more, the broadcast between hosts ends by itself, or after this.
+/// When no rank is busy any more, the broadcast between hosts may run for this time before it is ended.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Bytes after which a writer says how far it is.
+/// Bytes after which a writer reports its progress.
 const STEP: u64 = RING / 8;
 
 /// A buffer of the caller.
 #[derive(Debug)]
 pub enum Buffer<'a> {
-    /// The root's: what all shall have.
+    /// The root's buffer, which is sent.
     Send(&'a [u8]),
-    /// Another's: where it goes.
+    /// The buffer of another rank, which is filled.
     Receive(&'a mut [u8]),
 }
 
-/// What the calls of a group have in common.
+/// State that the calls of a group share.
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
     pub(crate) size: u32,
     pub(crate) plain: bool,
-    /// Leaders' workers: they serve other hosts when this one has everything, and stay until the call is over.
+    /// Leaders' workers: they serve other hosts when this one is complete, until the call is over.
     pub(crate) workers: JoinSet<()>,
 }
 
-/// Which call.
+/// A call: its number, root and timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Which {
     pub(crate) number: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Which {
     pub(crate) patience: Duration,
 }
 
-/// Takes part; the root hears who does not have it.
+/// Takes part in a call; returns at the root the ranks without the data.
 pub(crate) async fn take(
     which: Which,
     buffer: Buffer<'_>,
@@ -93,10 +93,10 @@ pub(crate) async fn take(
 }
 
 fn unexpected() -> Error {
-    Error::Failed("rank 0 says what makes no sense here".into())
+    Error::Failed("unexpected message from rank 0".into())
 }
 
-/// Calls without a buffer: the others need not wait.
+/// Calls without a buffer, so that the other ranks do not wait.
 pub(crate) async fn abstain(which: Which, why: String, session: &Session) -> Result<(), Error> {
     let patience = millis(which.patience);
     let enter = Enter { call: which.number, root: which.root, patience, what: What::Unfit(why) };
@@ -122,7 +122,7 @@ async fn enter(which: Which, buffer: &Buffer<'_>, session: &Session, size: u32) 
     session.send(Up::Enter(enter), payload).await
 }
 
-/// The root: into shared memory, and to other hosts.
+/// The root: writes the buffer to shared memory, and broadcasts it to other hosts.
 async fn source(
     number: u64,
     data: &[u8],
@@ -157,7 +157,7 @@ async fn source(
     }
 }
 
-/// Waits for the end of a call; answers who does not have it.
+/// Waits for the end of a call; returns the ranks without the data.
 async fn ended(number: u64, session: &mut Session) -> Result<Vec<u32>, Error> {
     loop {
         if let (Down::End { missed, .. }, _) = session.next(number).await? {
@@ -166,7 +166,7 @@ async fn ended(number: u64, session: &mut Session) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// Broadcasts the file to the leaders of the other hosts. Answers who does not have it if that is known by then.
+/// Broadcasts the file to the leaders of the other hosts. Returns the ranks without the data if they are known by then.
 async fn spread(
     number: u64,
     leaders: &[String],
@@ -176,7 +176,7 @@ async fn spread(
     let up = session.up.clone();
     let mut tell = move |event| {
         if let Event::Ticket(ticket) = event {
-            // If nobody takes it, the group is lost, and the session says why.
+            // If this fails the connection to the hub is lost, and the session reports why.
             let _ = up.try_send((Up::Ticket { call: number, ticket: ticket.to_string() }, Bytes::new()));
         }
     };
@@ -198,7 +198,7 @@ async fn spread(
                     return Err(error);
                 }
             },
-            // Everybody has it or has failed: a host that never came to the broadcast is not waited for.
+            // All ranks have completed or failed: do not wait for a host that never joined the broadcast.
             () = tokio::time::sleep(FAREWELL), if missed.is_some() => return Ok(missed),
         }
     }
@@ -210,13 +210,13 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
     Options {
         launch: Launch::Themselves,
         plain: common.plain,
-        // That of one file is never so long.
+        // The manifest of a single file is never that long.
         manifest_limit: usize::MAX,
         ..Options::new(common.shared.file(number), dest, hosts)
     }
 }
 
-/// The one that receives for its host.
+/// The rank that receives for its host.
 async fn leader(
     number: u64,
     buffer: &mut [u8],
@@ -242,7 +242,7 @@ async fn leader(
             tidecast_group::work(&ticket, Some(host), Ok(None), Some(tell), std::future::pending()).await;
         let why = ended.err().map_or("the broadcast ended without this host".into(), |e| e.to_string());
         let _ = failing.send(why);
-        // Until then somebody of this host may still have to open the file: this rank does not leave.
+        // Until the call is over other ranks of this host may still have to open the file.
         let _ = over.wait_for(|last| *last >= Some(number)).await;
     });
     let mut listening = true;
@@ -273,7 +273,7 @@ async fn leader(
     Ok(())
 }
 
-/// Takes it from the shared memory of this host, as it comes.
+/// Reads the data from the shared memory of this host, as it arrives.
 async fn reader(
     number: u64,
     buffer: &mut [u8],
@@ -301,7 +301,7 @@ async fn reader(
             }
         }
     }
-    // It is all here, whether anybody hears of it or not.
+    // The data is complete, even if the hub can no longer be notified.
     let _ = session.say(Up::Done { call: number, error: None }).await;
     Ok(())
 }

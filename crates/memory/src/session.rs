@@ -19,35 +19,35 @@ use crate::shared::Shared;
 
 /// First bytes in both directions.
 const MAGIC: [u8; 16] = *b"tidecast ranks\r\n";
-/// All addresses are tried again after this, and after longer each time: a hub whose host has many ranks to take in from
-/// one address closes the oldest unproven connections first.
+/// The first delay before all addresses are retried; it doubles each time. A hub with many new connections from one address
+/// closes the oldest unauthenticated ones first, so an attempt may fail.
 const AGAIN: Duration = Duration::from_millis(100);
-/// ... up to this.
+/// The maximum delay between retries.
 const AGAIN_MOST: Duration = Duration::from_millis(1600);
-/// Messages that wait for the hub, or for this rank.
+/// Messages that may wait for the hub, or for this rank.
 const QUEUE: usize = 1024;
-/// The last message is given so long to leave.
+/// The maximum wait for the last message to be sent.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Who has the group's secret may use it.
+/// The control channel of a group, authenticated by its secret.
 pub(crate) fn channel(secret: &[u8]) -> Channel {
     Channel::new(MAGIC, secret)
 }
 
 /// A connection to the hub.
 pub(crate) struct Session {
-    /// To say something.
+    /// Messages to the hub.
     pub(crate) up: mpsc::Sender<(Up, Bytes)>,
     down: mpsc::Receiver<(Down, Bytes)>,
-    /// The last call that has ended for all; without a sender once the connection has ended.
+    /// The last call that has ended for all ranks; its sender is dropped when the connection ends.
     pub(crate) over: watch::Receiver<Option<u64>>,
-    /// Why it ended.
+    /// Why the connection ended.
     lost: Arc<Mutex<Option<String>>>,
     carrying: JoinHandle<()>,
 }
 
 impl Session {
-    /// Finds the hub, within the time given, and takes a seat.
+    /// Connects to the hub before `until`, and joins the group.
     pub(crate) async fn join(
         at: &[String],
         hello: Hello,
@@ -58,7 +58,7 @@ impl Session {
         let mut stream = find(at, secret, until).await?;
         let rank = hello.rank;
         let said = channel::write(&mut stream, &Up::Hello(hello), &[]).await;
-        said.map_err(|e| Error::Join(format!("rank 0 is lost: {e}")))?;
+        said.map_err(|e| Error::Join(format!("lost the connection to rank 0: {e}")))?;
         let (up, queue) = mpsc::channel(QUEUE);
         let (sender, down) = mpsc::channel(QUEUE);
         let (ended, over) = watch::channel(None);
@@ -67,7 +67,9 @@ impl Session {
         let carrying = tokio::spawn(carry(stream, queue, heard));
         let mut session = Self { up, down, over, lost, carrying };
         let seated = timeout_at(until, session.take_seat(&shared)).await;
-        seated.unwrap_or_else(|_| Err(Error::Join(format!("rank 0 gives rank {rank} no seat"))))?;
+        seated.unwrap_or_else(|_| {
+            Err(Error::Join(format!("rank 0 did not accept rank {rank} within the timeout")))
+        })?;
         Ok(session)
     }
 
@@ -87,10 +89,10 @@ impl Session {
     }
 
     fn reason(&self) -> String {
-        self.lost.lock().clone().unwrap_or_else(|| "rank 0 is lost".into())
+        self.lost.lock().clone().unwrap_or_else(|| "lost the connection to rank 0".into())
     }
 
-    /// Says something to the hub.
+    /// Sends a message to the hub.
     pub(crate) async fn say(&self, up: Up) -> Result<(), Error> {
         self.send(up, Bytes::new()).await
     }
@@ -99,10 +101,10 @@ impl Session {
         self.up.send((up, payload)).await.map_err(|_| Error::Lost(self.reason()))
     }
 
-    /// What the hub says next of this call; what it says of others is not of interest any more.
+    /// The hub's next message about this call; messages about earlier calls are dropped.
     ///
     /// # Errors
-    /// The call has failed for this rank, or the hub is lost: it speaks once a second as long as it lives.
+    /// The call failed for this rank, or the connection to the hub is lost. A live hub sends a message once a second.
     pub(crate) async fn next(&mut self, number: u64) -> Result<(Down, Bytes), Error> {
         loop {
             let Some((down, payload)) = self.down.recv().await else {
@@ -124,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Leaves.
+    /// Leaves the group.
     pub(crate) async fn leave(self) {
         let Self { up, carrying, .. } = self;
         let _ = timeout(LAST, up.send((Up::Bye, Bytes::new()))).await;
@@ -133,7 +135,7 @@ impl Session {
     }
 }
 
-/// Tries every address until one is the hub's.
+/// Tries all addresses until the hub answers at one of them.
 async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<Called, Error> {
     let tls = NodeKey::generate().and_then(|key| Tls::new(&key)).map_err(|e| Error::Join(e.to_string()))?;
     let (channel, config, mut last) = (channel(secret), tls.client(), format!("no address in {at:?}"));
@@ -150,7 +152,7 @@ async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<Called, Er
             }
             Err(_) => return Err(Error::Join(format!("rank 0 is not found at {last}"))),
         }
-        // Not all ranks at the same moment.
+        // A random delay, so that not all ranks connect at the same moment.
         sleep(again.mul_f64(rand::random_range(0.5..1.0))).await;
         again = (again * 2).min(AGAIN_MOST);
     }
@@ -167,7 +169,7 @@ async fn addresses(at: &[String]) -> Vec<SocketAddr> {
     found
 }
 
-/// Where goes what the hub says.
+/// The receivers of the hub's messages.
 struct Heard {
     to: mpsc::Sender<(Down, Bytes)>,
     ended: watch::Sender<Option<u64>>,
@@ -176,7 +178,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// False if the connection is of no use any more.
+    /// False if the connection is no longer needed.
     async fn hear(&self, down: Down, payload: Bytes) -> bool {
         match down {
             Down::Alive => return true,
@@ -187,7 +189,7 @@ impl Heard {
             Down::End { call, .. } => {
                 self.ended.send_replace(Some(call));
                 let file = self.shared.file(call);
-                // Giving back gigabytes takes its time.
+                // Freeing gigabytes of memory takes time.
                 tokio::task::spawn_blocking(move || std::fs::remove_file(file));
             }
             _ => {}
@@ -196,13 +198,13 @@ impl Heard {
     }
 }
 
-/// Carries messages both ways, with a sign of life when there is nothing to say, until the hub is lost or this rank leaves.
+/// Carries messages both ways, with keep-alives when idle, until the hub is lost or this rank leaves.
 async fn carry(stream: Called, queue: mpsc::Receiver<(Up, Bytes)>, heard: Heard) {
     let hear = |down, payload| heard.hear(down, payload);
     let why = match channel::carry(stream, hear, queue, Some(Up::Alive)).await {
         Ok(()) => return,
         Err(ChannelError::Closed) => "rank 0 has ended".to_owned(),
-        Err(error) => format!("rank 0 is lost: {error}"),
+        Err(error) => format!("lost the connection to rank 0: {error}"),
     };
     heard.lost.lock().get_or_insert(why);
 }

@@ -1,7 +1,7 @@
-//! Shared memory: a directory of this rank's own in a file system that is memory (`/dev/shm`).
+//! Shared memory: this rank's own directory in a file system in memory (`/dev/shm`).
 //!
-//! Files there are written and read as files: the kernel copies, and an end of the room is an error and no signal. The
-//! directory goes with the group; what a killed process leaves is removed by the next group of the same user.
+//! Its files are written and read, not mapped: the kernel copies, and lack of space is an error instead of a signal. The
+//! directory is removed with the group; the next group of the same user removes the directories of killed processes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -13,29 +13,29 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, system};
 
-/// Where shared memory is, unless the user says otherwise.
+/// The default directory of shared memory.
 pub(crate) const BASE: &str = "/dev/shm";
-/// What every directory of ours begins with; then come 32 hexadecimal digits.
+/// The prefix of our directories' names, before 32 hexadecimal digits.
 const PREFIX: &str = "tidecast-";
-/// A directory without an owner is left over if it is older than this: a younger one may just be in the making.
+/// A directory without a lock is a leftover if it is older than this: a newer one may not be locked yet.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// A directory of our own, removed when dropped.
+/// This rank's directory, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Shared {
     base: PathBuf,
     name: String,
-    /// Locked: the owner lives.
+    /// Locked while the owner lives.
     _lock: File,
 }
 
 impl Shared {
-    /// Makes one, and sweeps away what the dead have left.
+    /// Creates a directory, and removes those of dead processes.
     pub(crate) fn make(base: &Path) -> Result<Self, Error> {
         sweep(base);
         let name = format!("{PREFIX}{}", HEXLOWER.encode(&rand::random::<[u8; 16]>()));
         let path = base.join(&name);
-        let what = || format!("make a directory in {}", base.display());
+        let what = || format!("create a directory in {}", base.display());
         DirBuilder::new().mode(0o700).create(&path).map_err(system(what()))?;
         let lock = File::open(&path).map_err(system(what()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| system(what())(e.into()))?;
@@ -50,44 +50,45 @@ impl Shared {
         self.base.join(&self.name)
     }
 
-    /// Kernel, file system and user: ranks for whom these differ share nothing.
+    /// Kernel, file system and user: ranks with different values share no memory.
     pub(crate) fn place(&self) -> Result<String, Error> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let at = fs::metadata(&self.base).map_err(system("look at shared memory"))?;
+        let at = fs::metadata(&self.base).map_err(system("access shared memory"))?;
         Ok(format!("{}/{}/{}/{}", boot.trim(), at.dev(), at.ino(), rustix::process::geteuid().as_raw()))
     }
 
-    /// Whether a rank's directory is to be seen from here. Its name is random: if it is there, it is that one.
+    /// Whether a rank's directory is visible to this process. Its random name identifies it.
     pub(crate) fn reaches(&self, name: &str) -> bool {
         let mine = |at: fs::Metadata| at.is_dir() && at.uid() == rustix::process::geteuid().as_raw();
         ours(name) && fs::symlink_metadata(self.base.join(name)).is_ok_and(mine)
     }
 
-    /// Whether there is room for so many bytes.
+    /// Checks that there is space for `need` bytes.
     pub(crate) fn room(&self, need: u64) -> Result<(), Error> {
         let Ok(at) = rustix::fs::statvfs(&self.base) else { return Ok(()) };
         let free = at.f_bavail.saturating_mul(at.f_frsize);
-        // A file system of unlimited size says 0 of everything.
+        // A file system without a size limit reports 0 blocks.
         let limited = at.f_blocks > 0 && free < need;
         if limited { Err(Error::Room { dir: self.base.clone(), free, need }) } else { Ok(()) }
     }
 
-    /// Where the data of a call lies.
+    /// The file with the data of a call.
     pub(crate) fn file(&self, call: u64) -> PathBuf {
         self.path().join(call.to_string())
     }
 
-    /// Begins to write the data of a call.
+    /// Creates the file with the data of a call.
     pub(crate) fn create(&self, call: u64, capacity: u64) -> Result<Ring, Error> {
         self.room(capacity)?;
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.file(call));
         Ok(Ring { file: opened.map_err(system("write to shared memory"))?, capacity: capacity.max(1) })
     }
 
-    /// Opens what another rank writes, or this one's worker has written.
+    /// Opens the file that another rank writes, or that this rank's worker has written.
     pub(crate) fn open(&self, dir: &str, call: u64, capacity: u64) -> Result<Ring, Error> {
         let name = Some(dir).filter(|name| ours(name));
-        let name = name.ok_or_else(|| Error::Failed(format!("{dir:?} is no directory of a group")))?;
+        let name =
+            name.ok_or_else(|| Error::Failed(format!("{dir:?} is not the directory of a group member")))?;
         let opened = File::open(self.base.join(name).join(call.to_string()));
         Ok(Ring { file: opened.map_err(system("read shared memory"))?, capacity: capacity.max(1) })
     }
@@ -99,13 +100,13 @@ impl Drop for Shared {
     }
 }
 
-/// Whether a name is one of ours, and so no way to anywhere else.
+/// Whether a name is that of one of our directories, and so cannot lead elsewhere.
 fn ours(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX).map(str::as_bytes);
     digits.is_some_and(|d| d.len() == 32 && d.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes directories whose owner is no more.
+/// Removes directories of dead processes.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -125,7 +126,7 @@ fn sweep(base: &Path) {
     }
 }
 
-/// A file that holds a window of the data: byte `n` lies at `n % capacity`.
+/// A file with a window of the data: byte `n` is at `n % capacity`.
 #[derive(Debug)]
 pub(crate) struct Ring {
     file: File,
@@ -133,7 +134,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Bytes from `at` on, at most `wish`, that lie in one piece.
+    /// The number of contiguous bytes from `at` on, at most `wish`.
     fn whole(&self, at: u64, wish: usize) -> usize {
         wish.min(usize::try_from(self.capacity - at % self.capacity).unwrap_or(usize::MAX))
     }

@@ -1,4 +1,4 @@
-//! Groups of threads: some share memory, some do not, since each "host" has a directory of its own.
+//! Groups of threads: each "host" has its own directory, so only some threads share memory.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn data(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|n| ((n + seed).wrapping_mul(2_654_435_761) >> 7) as u8).collect()
 }
 
-/// One call; what came, or who has missed it.
+/// One call; returns the data received, or the ranks that missed it.
 fn cast(group: &Group, len: usize, root: u32, seed: usize) -> Result<Vec<u32>, Error> {
     if group.rank() == root {
         return group.bcast(Buffer::Send(&data(len, seed)), root, PATIENCE);
@@ -128,7 +128,7 @@ fn who_leaves_or_does_not_come_is_missed_and_nobody_waits_for_ever() {
             0 => assert_eq!(group.bcast(Buffer::Send(&[7; 2_000_000]), 0, patience).unwrap(), [1, 2]),
             // Leaves.
             1 => {}
-            // Is elsewhere, and is told so afterwards. Rank 0 does not end before.
+            // This rank calls too late, and gets an error. Rank 0 does not end before.
             2 => {
                 thread::sleep(Duration::from_secs(5));
                 let late = group.bcast(Buffer::Receive(&mut [0; 9]), 0, patience).unwrap_err();

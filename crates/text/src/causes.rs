@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// An error and what caused it: `cannot read the key k: permission denied`. A cause that has been said is not said again.
+/// An error and its causes: `cannot read the key k: permission denied`. A cause that the text already contains is left out.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let (mut text, mut next) = (error.to_string(), error.source());

@@ -1,7 +1,7 @@
-//! Names as a terminal may show them.
+//! Escapes names for terminals.
 //!
-//! A file name may hold any byte but `/` and NUL: an escape sequence in it would retitle, recolour or forge what a terminal
-//! shows. Whatever prints a name for people prints it through [`escaped`]; JSON has escapes of its own.
+//! A file name may contain any byte except `/` and NUL: an escape sequence in it could change the title, the colours or the
+//! contents of a terminal. All code that prints a name for people uses [`escaped`]; JSON has its own escapes.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -9,18 +9,18 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Displays a name with control characters, invalid UTF-8 and characters that reorder text written as escapes.
 ///
-/// A printable name stays as it is. Other bytes are `\n`, `\t`, `\r`, `\xHH` or `\u{H}`. A backslash of the name stays single:
-/// the result is for reading, not for reading back.
+/// A printable name is unchanged. Other bytes are `\n`, `\t`, `\r`, `\xHH` or `\u{H}`. A backslash of the name is not
+/// doubled: the result is for people, and cannot be parsed back.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(&'a [u8]);
 
-/// A path, file name or other text of the operating system's, for a terminal.
+/// A path, file name or other text of the operating system, for a terminal.
 #[must_use]
 pub fn escaped<T: AsRef<OsStr> + ?Sized>(name: &T) -> Escaped<'_> {
     Escaped(name.as_ref().as_bytes())
 }
 
-/// As [`escaped`], of bytes.
+/// As [`escaped`], for bytes.
 #[must_use]
 pub fn escaped_bytes(name: &[u8]) -> Escaped<'_> {
     Escaped(name)

@@ -1,7 +1,7 @@
-//! Hosts as people, configuration files and schedulers write them.
+//! Names and addresses of hosts, as people, configuration files and schedulers write them.
 //!
-//! A [`Host`] is data wherever it goes: it cannot be read as an option of `ssh`, as a word of a shell, or as a path. So
-//! everything that starts a program on a host takes a [`Host`], never text.
+//! A [`Host`] cannot be mistaken for an option of `ssh`, for a shell word, or for a path. So all code that starts a
+//! program on a host takes a [`Host`], never text.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,8 +14,8 @@ const MAX_USER: usize = 128;
 /// Longest name of a network interface after `%`, in bytes.
 const MAX_ZONE: usize = 32;
 
-/// A host: `[user@]name[:port]`, where the name is a DNS name, an alias of ssh's, an IPv4 address, or an IPv6 address with
-/// or without brackets. A port follows an IPv6 address only with brackets.
+/// A host: `[user@]name[:port]`, where the name is a DNS name, an alias of ssh, an IPv4 address, or an IPv6 address with
+/// or without brackets. A port after an IPv6 address needs brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
     user: Option<String>,
@@ -23,28 +23,28 @@ pub struct Host {
     port: Option<u16>,
 }
 
-/// Why a text names no host.
+/// Why a text is not a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("the host name is empty")]
     Empty,
-    /// An option, or what would become one.
+    /// The name begins with a character that could make it an option.
     #[error("host or user name {0:?} begins with {1:?}")]
     Begins(String, char),
-    /// A character that no host or user name has.
+    /// A character that is not allowed in host and user names.
     #[error("host or user name {0:?} contains {1:?}")]
     Character(String, char),
-    /// Brackets around something else than an IPv6 address, or only one of them.
+    /// Brackets around a text that is not an IPv6 address, or a missing bracket.
     #[error("{0:?} is not an IPv6 address in brackets")]
     Brackets(String),
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("{0:?} is not a port (1 to 65535)")]
     Port(String),
-    /// A port where none can be.
+    /// A port where it is not allowed.
     #[error("{0:?} has a port, which is not possible here")]
     UnwantedPort(String),
-    /// Longer than names are.
+    /// The name is too long.
     #[error("host or user name of {0} bytes is too long")]
     Long(usize),
 }
@@ -75,10 +75,10 @@ impl Host {
         self
     }
 
-    /// The same host without a port, for where the port is given in another way.
+    /// The same host, checked to have no port, for callers that take the port in another way.
     ///
     /// # Errors
-    /// It has one.
+    /// It has a port.
     pub fn without_port(self) -> Result<Self, HostError> {
         if self.port.is_some() { Err(HostError::UnwantedPort(self.to_string())) } else { Ok(self) }
     }
@@ -89,7 +89,7 @@ impl Host {
         self.name.contains(':')
     }
 
-    /// Whether the name is an address, not a name to look up.
+    /// Whether the name is an address, which needs no lookup.
     #[must_use]
     pub fn is_address(&self) -> bool {
         self.is_ipv6() || self.name.parse::<Ipv4Addr>().is_ok()
@@ -139,7 +139,7 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), HostError> {
         };
     }
     match text.split_once(':') {
-        // More than one colon: an IPv6 address, or nothing that is known.
+        // With more than one colon only an IPv6 address is valid.
         Some((_, rest)) if rest.contains(':') || is_ipv6(text) => {
             if is_ipv6(text) {
                 Ok((text, None))
@@ -152,7 +152,7 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), HostError> {
     }
 }
 
-/// An IPv6 address, with `%` and the name of an interface after it if need be.
+/// Whether the text is an IPv6 address, optionally with `%` and the name of an interface.
 fn is_ipv6(text: &str) -> bool {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => (address, Some(zone)),
@@ -169,13 +169,13 @@ fn check_name(name: &str) -> Result<(), HostError> {
     if is_ipv6(name) {
         return Ok(());
     }
-    // `+` is part of aliases in files of ssh's.
+    // `+` occurs in aliases of ssh's configuration.
     check(name, MAX_NAME, &['-', '.'], "._-+")
 }
 
 fn check_user(user: &str) -> Result<(), HostError> {
-    // `@`, `%` and `\` stand in the user names of proxies and of domains; ssh takes the last `@` for its own, and no `\`
-    // at the end.
+    // `@`, `%` and `\` occur in user names of proxies and domains. ssh splits at the last `@`, and rejects a `\` at the
+    // end.
     check(user, MAX_USER, &['-', '\\'], "._-+@%=\\")?;
     if user.ends_with('\\') { Err(HostError::Character(user.into(), '\\')) } else { Ok(()) }
 }
@@ -193,7 +193,7 @@ fn check(text: &str, most: usize, first: &[char], more: &str) -> Result<(), Host
     }
 }
 
-/// As [`FromStr`] reads it: an IPv6 address has brackets.
+/// In the form that [`FromStr`] reads: an IPv6 address has brackets.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {

@@ -1,49 +1,49 @@
-//! Lists of hosts in brackets, as Slurm, clustershell and people write them: `rack[0-1]n[001-032/2,040],login!rack0n001`.
+//! Lists of hosts with brackets, as in Slurm and clustershell: `rack[0-1]n[001-032/2,040],login!rack0n001`.
 //!
-//! Items stand one after the other with a comma or white space; `!` takes away what follows, `&` keeps what is on both
-//! sides, `^` what is on one. They apply from left to right, as in clustershell.
+//! Items are separated by a comma or white space; `!` removes the item after it, `&` keeps the hosts on both sides, `^` the
+//! hosts on one side only. Operators apply from left to right, as in clustershell.
 //!
-//! Promises: nothing is longer than the caller allows, however little text stands for it.
+//! Invariant: no result is longer than the caller allows, however short the text is.
 
 use std::collections::BTreeSet;
 
-/// Most bytes of all names that one item stands for.
+/// The maximum of bytes of all names of one item.
 const MAX_BYTES: usize = 32 << 20;
-/// Most hosts of a list, whatever is written.
+/// The maximum number of hosts of a list.
 pub const MAX_HOSTS: usize = 65_536;
-/// Most digits of a number.
+/// The maximum number of digits of a number.
 const MAX_DIGITS: usize = 19;
 
-/// Why a text is no list.
+/// Why a text is not a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// A bracket without its other half, or one in another.
+    /// A missing bracket, or nested brackets.
     #[error("{0:?}: the brackets do not match; write node[001-064,100]")]
     Brackets(String),
-    /// What stands in brackets is no number or range.
-    #[error("{0:?} is no range; write 001-064, 0-10/2, or 7")]
+    /// The text in brackets is not a number or range.
+    #[error("{0:?} is not a range; write 001-064, 0-10/2, or 7")]
     Range(String),
     /// An operator without a list on one of its sides.
     #[error("{1:?} needs a list on both sides, in {0:?}")]
     Operator(String, char),
-    /// A list of nothing.
-    #[error("the list names no host")]
+    /// An empty list.
+    #[error("the list of hosts is empty")]
     Empty,
     /// More names than allowed.
     #[error("more than {0} hosts")]
     TooMany(usize),
 }
 
-/// What an item does to those before it.
+/// How an item is combined with the items before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// `,`: they join.
+    /// `,`: union.
     Join,
-    /// `!`: they are taken away.
+    /// `!`: difference.
     Remove,
-    /// `&`: those on both sides stay.
+    /// `&`: intersection.
     Common,
-    /// `^`: those on one side stay.
+    /// `^`: symmetric difference.
     Either,
 }
 
@@ -58,7 +58,7 @@ impl Operator {
         }
     }
 
-    /// Applies an item; `key` is what makes two the same. Joined ones are all kept, those that are named twice too.
+    /// Applies an item; elements with the same `key` are equal. `Join` keeps duplicates.
     pub fn apply<T, K: Ord>(self, before: &mut Vec<T>, item: Vec<T>, key: impl Fn(&T) -> K) {
         let keys = |list: &[T]| list.iter().map(&key).collect::<BTreeSet<K>>();
         match self {
@@ -80,7 +80,7 @@ impl Operator {
     }
 }
 
-/// The texts that the items of a list stand for, at least one and at most [`MAX_HOSTS`], each with its brackets expanded.
+/// The items of a list with all brackets expanded: at least one and at most [`MAX_HOSTS`] names.
 ///
 /// # Errors
 /// See [`ListError`].
@@ -89,7 +89,8 @@ pub fn items(list: &str) -> Result<Vec<String>, ListError> {
     if all.is_empty() { Err(ListError::Empty) } else { Ok(all) }
 }
 
-/// The items of a list, each with the operator before it. One may begin the list, where the caller has others before it.
+/// The items of a list, each with the operator before it. An operator may begin the list, for callers that have items
+/// before.
 ///
 /// # Errors
 /// Brackets that do not match, or two operators without an item between them.
@@ -129,7 +130,7 @@ pub fn split(text: &str) -> Result<Vec<(Operator, &str)>, ListError> {
     operator.map_or(Ok(items), |c| Err(lonely(c)))
 }
 
-/// All names that an item stands for, at most so many; the last bracket runs fastest. An IPv6 address keeps its brackets.
+/// All names of an item, at most `most`; the last bracket varies fastest. An IPv6 address keeps its brackets.
 ///
 /// # Errors
 /// See [`ListError`].
@@ -159,7 +160,7 @@ pub fn expand(item: &str, most: usize) -> Result<Vec<String>, ListError> {
     Ok(names)
 }
 
-/// What stands in brackets. Numbers have the width that the first of their range is written with.
+/// The numbers in brackets. The numbers of a range are padded to the width of its first.
 fn numbers(text: &str, most: usize) -> Result<Vec<String>, ListError> {
     let mut all = Vec::new();
     for range in text.split(',').map(str::trim) {
@@ -207,7 +208,7 @@ pub fn names(list: &str, most: usize) -> Result<Vec<String>, ListError> {
     if all.len() > most { Err(ListError::TooMany(most)) } else { Ok(all) }
 }
 
-/// The shortest list for some names, sorted: numbers at their ends in brackets, as Slurm reads them, too.
+/// A short list for these names, sorted, with the numbers at their ends in brackets; Slurm reads the same format.
 #[must_use]
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut parts: Vec<(&str, &str)> = names.into_iter().map(numbered).collect();
@@ -233,14 +234,14 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     text
 }
 
-/// A name and the digits at its end; none where they are too long to count with, or stand in an address.
+/// A name and the digits at its end; no digits if there are too many for a number, or in an address.
 fn numbered(name: &str) -> (&str, &str) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = name.get(stem.len()..).unwrap_or_default();
     if stem.contains(':') || digits.len() >= MAX_DIGITS { (name, "") } else { (stem, digits) }
 }
 
-/// Sorted numbers as ranges, which keep their width.
+/// Sorted numbers as ranges of equal width.
 fn ranges(digits: &[&str]) -> Vec<String> {
     let mut all: Vec<(&str, u64, u64)> = Vec::new();
     for text in digits {

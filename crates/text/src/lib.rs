@@ -1,6 +1,6 @@
-//! Text that people and shells read: one reader and one printer of each form.
+//! Text formats for people and shells: one parser and one printer of each.
 //!
-//! Pure: it does no I/O and knows nothing of the rest of the workspace.
+//! Pure: no I/O, and no dependency on the rest of the workspace.
 
 mod causes;
 mod escape;

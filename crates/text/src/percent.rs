@@ -1,8 +1,8 @@
-//! Percent encoding (RFC 3986, 2.1): bytes that a URL has no place for, as `%XX`.
+//! Percent encoding (RFC 3986, 2.1): bytes that a URL cannot contain, as `%XX`.
 
 use std::fmt::Write as _;
 
-/// Writes `bytes` with all but letters, digits, `-._~` and those in `more` encoded.
+/// Encodes `bytes`, except letters, digits, `-._~` and the characters in `more`.
 #[must_use]
 pub fn percent_encode(bytes: &[u8], more: &str) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -16,7 +16,7 @@ pub fn percent_encode(bytes: &[u8], more: &str) -> String {
     text
 }
 
-/// Reads what [`percent_encode`] or anybody else has written. None: a `%` without two hexadecimal digits.
+/// Decodes percent-encoded text. `None`: a `%` without two hexadecimal digits.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,6 +1,6 @@
-//! Sizes, durations and rates: read by [`units`], shown for people.
+//! Sizes, durations and rates: parsed by [`units`], printed for people.
 //!
-//! Promises: what is shown is short (three digits) and for people, never parsed again.
+//! The printed form is short (three digits) and only for people; it is never parsed again.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub struct Span(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
-/// Each is read by the one parser of the project, and shown for people.
+/// Parses a quantity by the project's one parser.
 macro_rules! read {
     ($kind:ident, $parse:path) => {
         impl FromStr for $kind {
@@ -38,10 +38,10 @@ read!(Span, units::duration);
 read!(Rate, units::rate);
 
 impl Size {
-    /// As rsync reads sizes: `10M` is binary, and `10M-1` a byte less.
+    /// Parses a size as rsync does: `10M` is binary, and `10M-1` one byte less.
     ///
     /// # Errors
-    /// It is no size.
+    /// The text is not a size.
     pub fn as_rsync(text: &str) -> Result<Self, String> {
         let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
             (Some(text), _) => (text, 1),
@@ -59,7 +59,7 @@ fn short(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut units = units.iter().peekable();
     let mut unit = units.next().copied().unwrap_or_default();
-    // 999.5 would be shown as 1000.
+    // Without this 999.5 would be printed as 1000.
     while value >= step - step / 2000.0 {
         let Some(next) = units.next() else { break };
         value /= step;
@@ -79,7 +79,7 @@ fn short(value: f64, step: f64, units: &[&str]) -> String {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Exact powers of two (piece sizes) are shown as such.
+        // Multiples of powers of two, such as piece sizes, get binary units.
         let binary = ["B", "KiB", "MiB", "GiB", "TiB"];
         let power = (1..=4usize).rev().find(|p| {
             let unit = 1u64 << (10 * p);
@@ -114,7 +114,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Bytes per second, shown.
+/// Bytes per second, for people.
 #[must_use]
 pub fn bytes_per_second(rate: f64) -> String {
     let rate = if rate.is_finite() && rate > 0.0 { rate } else { 0.0 };

@@ -1,17 +1,17 @@
-//! Words as a POSIX shell reads them.
+//! Quoting and splitting of words for a POSIX shell.
 
-/// Why a text has no words.
+/// A text that cannot be split into words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a quote is not closed")]
 pub struct UnclosedQuote;
 
-/// One word for a POSIX shell: as it is where nothing in it means anything to a shell, else in single quotes.
+/// One word for a POSIX shell: unchanged if no character in it is special to a shell, else in single quotes.
 #[must_use]
 pub fn quote(word: &str) -> String {
     if is_plain(word) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// As [`quote`], of a program's path: a `~` or `~user` at its beginning stays one for the shell.
+/// As [`quote`], for a program's path: a `~` or `~user` at its beginning is left for the shell to expand.
 #[must_use]
 pub fn quote_program(path: &str) -> String {
     let end = path.find('/').unwrap_or(path.len());
@@ -24,12 +24,12 @@ pub fn quote_program(path: &str) -> String {
 
 fn is_plain(word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:@%+,".contains(c);
-    // `=` may be special where it begins a word (zsh), and makes an assignment of the first.
+    // `=` is special at the beginning of a word in zsh.
     !word.is_empty() && !word.starts_with('=') && word.chars().all(plain)
 }
 
-/// The words of a command line, split as a shell splits it: at white space, which quotes and backslashes keep. Nothing is
-/// expanded, and no other character means anything.
+/// Splits a command line into words as a shell does: at white space outside of quotes and backslashes. Nothing is expanded,
+/// and no other character is special.
 ///
 /// # Errors
 /// A quote is not closed, or a backslash is last.
@@ -43,7 +43,7 @@ pub fn split(text: &str) -> Result<Vec<String>, UnclosedQuote> {
             (_, '\\') => {
                 let next = chars.next().ok_or(UnclosedQuote)?;
                 let word = word.get_or_insert_default();
-                // Within double quotes a backslash is one, but before what means something there.
+                // In double quotes a backslash is literal, except before characters that are special there.
                 if quoted.is_some() && !"\"\\$`".contains(next) {
                     word.push('\\');
                 }

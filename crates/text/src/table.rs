@@ -1,6 +1,6 @@
 //! Rows as lines of aligned columns.
 
-/// Rows of equal length as lines: the first columns, `words` of them, to the left, the others to the right.
+/// Rows of equal length as lines: the first `words` columns are aligned left, the others right.
 ///
 /// ```
 /// let rows = [["", "bytes"], ["a", "5"], ["long", "1000"]];

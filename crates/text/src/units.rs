@@ -1,12 +1,12 @@
 //! Sizes, rates and durations as people write them: `10MB`, `1GiB`, `10gbit`, `125MB/s`, `30s`, `1h30m`.
 //!
-//! Flags, environment variables, configuration files, topologies and faults of the simulator read them here, so that one
-//! spelling has one meaning. Promises: integers only, so that what is written is what is meant; nothing overflows; a
-//! spelling with two common meanings (`10M`, `10mb/s`) is refused, and the error has both.
+//! Flags, environment variables, configuration files, topologies and faults of the simulator all use this parser, so
+//! that one spelling has one meaning. Invariants: integer arithmetic only, so that results are exact; nothing
+//! overflows; a spelling with two common meanings (`10M`, `10mb/s`) is rejected, and the error names both.
 
 use std::time::Duration;
 
-/// Why a text is no size, rate or duration.
+/// Why a text is not a size, rate or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a size, or too large.
@@ -19,13 +19,13 @@ pub enum UnitError {
     #[error("{0:?} is not a duration; write 500ms, 30s, 5m, 2h, 1d or 1h30m")]
     Duration(String),
     /// Two common meanings.
-    #[error("{text:?} may mean {one} or {other}: write one")]
+    #[error("{text:?} is ambiguous; write {one} or {other}")]
     Ambiguous {
-        /// What was written.
+        /// The text.
         text: String,
-        /// The first meaning, and how to write it.
+        /// The first meaning, as an unambiguous spelling.
         one: String,
-        /// The other.
+        /// The second meaning, likewise.
         other: String,
     },
 }
@@ -57,10 +57,10 @@ const TIMES: [(&[&str], u64); 8] = [
     (&["w", "week", "weeks"], 604_800_000_000_000),
 ];
 
-/// Most digits before the point, and behind it.
+/// The maximum number of digits before and after the point.
 const DIGITS: (usize, usize) = (20, 12);
 
-/// A number with a point, exactly: `12.5` is 125 of tenths.
+/// An exact decimal number: `12.5` is 125 tenths.
 #[derive(Clone, Copy)]
 struct Decimal<'a> {
     text: &'a str,
@@ -87,19 +87,19 @@ impl<'a> Decimal<'a> {
         Some((Self { text, digits, divisor }, unit.trim_start()))
     }
 
-    /// So many of a unit, rounded down.
+    /// The product with a unit, rounded down.
     fn times(self, unit: u64) -> Option<u64> {
         u64::try_from(self.digits.checked_mul(unit.into())? / self.divisor).ok()
     }
 
-    /// So many of a unit, where that is a whole number.
+    /// The product with a unit, if it is an integer.
     fn exactly(self, unit: u64) -> Option<u64> {
         let product = self.digits.checked_mul(unit.into())?;
         product.is_multiple_of(self.divisor).then(|| u64::try_from(product / self.divisor).ok()).flatten()
     }
 }
 
-/// What a prefix multiplies by, in whatever case it is.
+/// The factor of a prefix, in upper or lower case.
 fn prefix(text: &str) -> Option<u64> {
     PREFIXES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)).map(|(_, factor)| *factor)
 }
@@ -131,8 +131,8 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 
 /// Bits per second of `10gbit`, `2.5Gbps`, `10Gb/s`, `100 Mbits/sec`, `125MB/s`, `119MiB/s`.
 ///
-/// `bit` and `bps` are bits, `B` is bytes, `b` is bits after a capital. A lone `b` after a small letter (`10mb/s`) and no
-/// unit at all (`10m`) are bits to iperf and bytes to rsync; `GBPS` is anything.
+/// `bit` and `bps` are bits, `B` is bytes, `b` is bits after a capital. `b` after a small letter (`10mb/s`) and a
+/// missing unit (`10m`) are ambiguous: iperf reads them as bits, rsync as bytes; so is `GBPS`.
 ///
 /// # Errors
 /// See [`UnitError`].
@@ -186,8 +186,8 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     if !unit.is_empty() && prefix(unit).is_some() { Err(both(unit)) } else { Err(bad()) }
 }
 
-/// A length of time: `30s`, `1.5m`, `1h30m`, `1h 30min`, or seconds without a unit; as schedulers write limits, too:
-/// `D-HH:MM:SS`, `HH:MM:SS`.
+/// A duration: `30s`, `1.5m`, `1h30m`, `1h 30min`, or seconds without a unit; also `D-HH:MM:SS` and `HH:MM:SS`, as
+/// schedulers write limits.
 ///
 /// # Errors
 /// See [`UnitError`].
@@ -208,14 +208,14 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
         if rest.is_empty() {
             return Ok(Duration::from_nanos(nanos));
         }
-        // A number without a unit is seconds only where it stands alone.
+        // A number without a unit means seconds only if it is the whole text.
         if unit.is_empty() {
             return Err(bad());
         }
     }
 }
 
-/// `D-HH:MM:SS` and `HH:MM:SS`. `MM:SS` is hours and minutes to some schedulers, and is refused.
+/// `D-HH:MM:SS` and `HH:MM:SS`. `MM:SS` is rejected, because some schedulers read it as hours and minutes.
 fn clock(text: &str) -> Option<Duration> {
     let number = |s: &str| {
         let plain = (1..=6).contains(&s.len()) && s.bytes().all(|b| b.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `tidecast admin`: what an administrator has the daemon of this host do.
+//! `tidecast admin`: administrator's commands to the daemon of this host, or of all hosts.
 
 use clap::Subcommand;
 use tidecast::event::daemon::{AllRuled, Checked, Ruled, Status};
@@ -10,11 +10,11 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{block_on, or_cut};
 
-/// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
+/// Administer the daemon of this host, or of all hosts: status, pause, drain, limits, check
 ///
-/// For root, or for the user whose daemon it is. It takes effect at once, with --all on every daemon of the site that
-/// is alive: a host's daemon is obeyed by the others (see the setting `admins`), a user's by that user's others. A store
-/// is verified (fsck) on its own host only.
+/// For root, or for the user who runs the daemon. A command takes effect at once, with --all on every daemon of the site
+/// that is alive. Daemons accept commands from the hosts in their setting `admins`, or from any host of the site without
+/// it; a user's daemon accepts them from that user's other daemons. A store is verified (fsck) on its own host only.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tidecast admin status\n  tidecast admin limit --capacity 500GB\n  tidecast admin drain --host node07\n  tidecast admin status --all\n  tidecast admin fsck"
@@ -26,27 +26,28 @@ pub(crate) struct Args {
 
 #[derive(clap::Args, Debug)]
 struct Where {
-    /// On all hosts of the site
+    /// Apply to all hosts of the site
     #[arg(long, conflicts_with = "host")]
     all: bool,
-    /// On this host instead of the one where you are
+    /// Apply to this host [default: the local host]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// How the daemon is
+    /// Show the state of the daemon
     Status(Where),
-    /// Take nothing new, and have others wait, until it is resumed: also when the daemon is started anew
+    /// Accept no new caches, and let other hosts wait for data, until `resume`; a restart does not resume
     Pause(Where),
-    /// Take nothing new, until it is resumed, also when the daemon is started anew; what is here is still given to others
+    /// Accept no new caches until `resume`, but keep serving other hosts; a restart does not resume
     Drain(Where),
-    /// Take new caches again
+    /// Accept new caches again
     Resume(Where),
-    /// Change limits, until the daemon is started anew: for good they stand in its configuration
+    /// Change limits until the daemon restarts; permanent limits belong in its configuration
     Limit(LimitArgs),
-    /// Verify every byte of the store of this host, and repair from other hosts what is damaged; what nobody has is INVALID
+    /// Verify every byte of this host's store, and repair damaged files from other hosts; a cache that no host can repair
+    /// becomes INVALID
     Fsck,
 }
 
@@ -61,36 +62,36 @@ struct LimitArgs {
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = true)]
 struct LimitFlags {
-    /// Most that caches may occupy
+    /// Limit the disk space of all caches
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-    /// Caches that are fetched at once
+    /// Limit the number of caches that are fetched at the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     transfers: Option<u32>,
-    /// Most bytes a second to other hosts; 0: no limit. So for the next two
+    /// Limit the bytes per second sent to other hosts; 0: no limit
     #[arg(long, value_name = "SIZE")]
     upload: Option<Size>,
-    /// Most bytes a second from other hosts
+    /// Limit the bytes per second received from other hosts; 0: no limit
     #[arg(long, value_name = "SIZE")]
     download: Option<Size>,
-    /// Most bytes a second to the disk
+    /// Limit the bytes per second written to disk; 0: no limit
     #[arg(long, value_name = "SIZE")]
     disk_rate: Option<Size>,
-    /// Most CPU time, in cores; 0: no limit
+    /// Limit the CPU time, in cores; 0: no limit
     #[arg(long, value_name = "N", value_parser = not_negative)]
     cores: Option<f64>,
-    /// The share of all that while a job uses a cache: 0.06
+    /// Reduce the rates and CPU limits to this share while a job uses a cache, e.g. 0.06
     #[arg(long, value_name = "SHARE", value_parser = share)]
     busy: Option<f64>,
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("write 0 or more".into()) }
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("use a number of 0 or more".into()) }
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    not_negative(text).ok().filter(|share| *share <= 1.0).ok_or_else(|| "write a share: 0 to 1".into())
+    not_negative(text).ok().filter(|share| *share <= 1.0).ok_or_else(|| "use a share from 0 to 1".into())
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
@@ -132,7 +133,7 @@ impl LimitFlags {
     }
 }
 
-/// A line for each host; it is a failure if one has not done it.
+/// Prints a line for each host; fails if the command failed on any of them.
 fn tell_all(told: Vec<Ruled>, reporter: &Reporter) -> Outcome {
     let width = told.iter().map(|one| one.host.chars().count()).max().unwrap_or(0);
     told.iter().for_each(|one| reporter.result(&format!("{:<width$}  {}", one.host, one.line())));
@@ -140,7 +141,7 @@ fn tell_all(told: Vec<Ruled>, reporter: &Reporter) -> Outcome {
     let fields = fields_of(&AllRuled { hosts: told });
     match undone {
         0 => Ok(fields),
-        n => Err(Failure::from(anyhow::anyhow!("{n} of {all} hosts have not done it")).with(fields)),
+        n => Err(Failure::from(anyhow::anyhow!("the command failed on {n} of {all} hosts")).with(fields)),
     }
 }
 
@@ -154,11 +155,11 @@ fn checked(report: &Checked, reporter: &Reporter) -> Outcome {
     let what =
         format!("{}, {}, {} read", count(*caches, "cache"), count(*objects, "object"), Size(report.bytes));
     let fields = fields_of(report);
-    // What an older daemon does not say of it.
+    // An older daemon reports `bad` instead of `lost`.
     let lost = (*lost).max(report.bad);
     for unread in &report.unread {
         let (path, caches) = (escaped(&unread.path), unread.caches.join(", "));
-        reporter.warning(&format!("cannot read {path}: {}; of {caches}, which stay as they are", unread.why));
+        reporter.warning(&format!("cannot read {path}: {}; it belongs to {caches}, not changed", unread.why));
     }
     if report.clean {
         reporter.result(&format!("{what}: clean"));

@@ -1,4 +1,4 @@
-//! `tidecast bcast SRC --to DEST`: the same bytes at the same path on every host.
+//! `tidecast bcast SRC --to DEST`: copies a file or tree to the same path on every host.
 
 use std::path::PathBuf;
 
@@ -19,102 +19,110 @@ use crate::stop::{Stop, block_on};
 
 const EXAMPLES: &str = "\
 Examples:
-  # Within a Slurm, PBS, LSF or Open MPI job the hosts are known
+  # In a Slurm, PBS, LSF or Open MPI job the hosts are those of the job
   tidecast bcast model.bin --to /tmp/model.bin
 
-  # By ssh (keys, no passwords); one host a line in a file: --hosts @nodes.txt
+  # By ssh (keys, no passwords); for a file with one host per line: --hosts @nodes.txt
   tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
 
-  # Each host has a directory of its own; whatever starts a command there will do
+  # A different path on each host; workers started by any command
   tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] --launch 'ip netns exec {host} {command}'";
 
 const AFTER: &str = concat!(
     "\
 Examples:
-  # Within a Slurm, PBS, LSF or Open MPI job the hosts are known
+  # In a Slurm, PBS, LSF or Open MPI job the hosts are those of the job
   tidecast bcast model.bin --to /tmp/model.bin
 
-  # By ssh (keys, no passwords); one host a line in a file: --hosts @nodes.txt
+  # By ssh (keys, no passwords); for a file with one host per line:
+  # --hosts @nodes.txt
   tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
 
-  # Each host has a directory of its own; whatever starts a command there
-  # will do
+  # A different path on each host; workers started by any command
   tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] \\
       --launch 'ip netns exec {host} {command}'
 
 Hosts:
   node[001-064,100]      ranges, several brackets, commas between hosts
-  n[0-62/2]!n[8-14]      every second one; ! takes away, & keeps what is on
-                         both sides, ^ what is on one (--exclude does as !)
-  me@login:2222, [::1]   user and port of ssh's; an IPv6 address
-  a=10.0.0.1             a name, and where to reach it
+  n[0-62/2]!n[8-14]      every second host; ! removes, & keeps the hosts on
+                         both sides, ^ the hosts on one side only
+                         (--exclude removes as ! does)
+  me@login:2222, [::1]   user and port of ssh; an IPv6 address
+  a=10.0.0.1             a name, and the address to connect to
   @FILE                  a list on each line, or a machine file (slots=4 of
-                         Open MPI's, host:4 of MPICH's and Intel MPI's);
+                         Open MPI, host:4 of MPICH and Intel MPI);
                          # begins a comment; @- is standard input
-  A number up to 1023 after a bare host name is a number of processes, which
-  counts for nothing here (22: the port of ssh).
+  A number up to 1023 after a bare host name is a process count and is
+  ignored (22 is the port of ssh).
   Names with the same addresses are one host, which is served once (unless
-  {host} in DEST gives each name a path of its own); a name whose addresses
-  are all this machine's is this host. A short name never decides.
+  {host} in DEST gives each name a path of its own). A name whose addresses
+  are all this machine's is this host. Short names are not compared.
   Without --hosts: SLURM_JOB_NODELIST (SLURM_JOB_NODELIST_HET_GROUP_*),
   PBS_NODEFILE, LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE,
-  OAR_NODEFILE, COBALT_NODEFILE, in a job of Flux what `flux hostlist local`
-  says, or the default host file of Open MPI, Intel MPI or MPICH.
+  OAR_NODEFILE, COBALT_NODEFILE, in a Flux job the output of
+  `flux hostlist local`, or the default host file of Open MPI, Intel MPI or
+  MPICH.
 
 Launching:
-  auto     srun within a Slurm job, else ssh; this host itself needs neither
+  auto     srun in a Slurm job, else ssh; this host's worker needs neither
   ssh      ssh -o BatchMode=yes
-  srun, mpirun (of Open MPI)     one for all
-  COMMAND  words with {host}, {address}, {port} and {command}. A word {command}
-           becomes the worker's words; within a word it is quoted for a shell.
-  srun starts hosts of the job only; others are listed as failed. Thousands of
-  names go to srun in brackets or, as to mpirun, in a file.
-  Of more than 32 hosts, those that have come start some of the others, by the
-  same command; what they cannot start is started from here.
-  Tidecast must be installed at the same path everywhere, or see --program.
-  The ticket, a secret, goes by standard input (srun, mpirun: environment).
+  srun, mpirun (Open MPI)        one call for all hosts
+  COMMAND  a command line with {host}, {address}, {port} and {command}. A word
+           {command} becomes the worker's words; inside a longer word it is
+           quoted for a shell.
+  srun starts hosts of the job only; others are listed as failed. Long host
+  lists are passed to srun in brackets or in a file, to mpirun in a file.
+  With more than 32 hosts, workers that are connected start some of the
+  others by the same command; this host starts those that they cannot.
+  Tidecast must be installed at the same path on all hosts, or see --program.
+  The ticket, a secret, is passed on standard input (srun, mpirun: in the
+  environment).
 
 Networks:
-  The fastest on which all can be reached, by what drivers say; between those
-  of which they say the same, or nothing, short trials (0.3 s each) decide.
+  The fastest network that reaches all hosts is used, by the rates that the
+  drivers report. Between networks of equal or unknown rate, short trials
+  (0.3 s each) decide.
 
 Topology:
-  A line a place, as a path, and the hosts there: east/rack1 node[01-32]
-  10.1.1.0/24 w-*; before them the rate upwards, if known: rate=10gbit. Or
-  Slurm's topology.conf or topology.yaml as it is. A wrong one costs speed,
-  nothing else; one that names none of the hosts is rejected.
-  Untold, short transfers between pairs of hosts, at most 2 s, find out which
-  share a bottleneck, where the data takes longer than 1.5 s.
+  One place per line: its path, and the hosts there: east/rack1 node[01-32]
+  10.1.1.0/24 w-*; before the hosts the rate of its uplink, if known:
+  rate=10gbit. Slurm's topology.conf and topology.yaml are accepted as they
+  are. A wrong topology only costs speed; a topology without any of the hosts
+  is rejected.
+  Without --topology, if the transfer takes longer than 1.5 s, short transfers
+  between pairs of hosts (2 s at most) find out which share a bottleneck.
 
 Sources:
-  With --sources 4 three hosts that see SRC at the same path, with the same
-  size and time, each read and send a quarter of it; one that fails is
-  replaced by this host. This host still reads all of it once, to hash it.
-  What they send together counts as the origin's copies.
+  With --sources 4, three other hosts that see SRC at the same path, with the
+  same size and time, each read and send a quarter of it; this host takes over
+  from a source that fails. This host still reads all of SRC once, to hash it.
+  The bytes that all sources send count as the origin's copies.
 
-A host that has all of it already is done at once; of a part or a former
-version only what differs is fetched. A host that fails is listed, the others
-complete, and the exit code is 1.
+A host that already has all data is done at once; a host with a part or an
+older version fetches the differences. If a host fails, it is listed, the
+others complete, and the exit code is 1.
 
 ",
     dest::standing!(),
-    " A DEST that is SRC itself is left alone; one
-  that lies in SRC is refused, and so are --delete and --force where SRC lies
-  in DEST.
+    " DEST equal to SRC is left unchanged; DEST
+  inside SRC is rejected, and so are --delete and --force with SRC inside
+  DEST.
 
 Other clients:
   With --plain --torrent FILE any BitTorrent client can join: as soon as the
-  data is hashed, the file is there and a line says at which peer. A client
-  that is still fetching when all hosts have theirs is served on while it takes
-  something (10 s), for 10 minutes at most. What it gets counts as sent.
+  data is hashed, FILE is written and this host's peer address is printed. A
+  client that is still fetching when all hosts are complete is served until it
+  receives nothing for 10 s, for 10 minutes at most. Bytes sent to it count as
+  sent.
 
-Events with --json, one a line:
+Events with --json, one per line (all fields: docs/events.md):
   started   command, source, dest, hosts
   progress  seconds, stage (hash, launch, bcast), bytes, total (of all hosts),
             rate, hosts, hosts_done, hosts_failed
   warning   message
-  waiting   seconds, hosts [name, seconds], queued, launchers, said: workers
-            that have not come, after 4 s, 12 s, 28 s and so on
+  waiting   seconds, hosts [name, seconds], queued, launchers, and the last
+            output of a launcher: workers that are not connected yet, after
+            4 s, 12 s, 28 s and so on
   open      torrent, peers: any client can join
   done      seconds (whole command), bytes, files, piece_length, algorithm,
             network, hash_seconds, gather_seconds (launching), transfer_seconds
@@ -127,79 +135,81 @@ Events with --json, one a line:
             delivered by tidecast), deleted (files), or reason (and
             coordinator_addresses, coordinator_error: the worker could not
             connect to this host)], hosts_done,
-            hosts_failed; where the manifest was long and was broadcast before
-            the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
-            link_rate_from (told, driver, trial), bound_seconds and efficiency
+            hosts_failed; if the manifest was long and was broadcast before
+            the data, manifest_bytes and manifest_sent; if the rate of the
+            links is known, link_rate, link_rate_from (told, driver, trial),
+            bound_seconds and efficiency
   error     seconds, code, kind, message; if hosts failed, all of done"
 );
 
-/// Put a file or tree at the same path on many hosts, at once
+/// Copy a file or tree to the same path on many hosts, in parallel
 ///
-/// Starts a worker on every host and hands them the data, which they pass on to each other. DEST is the path that
-/// SRC's copy will have, not a directory to put it into (unless it ends with '/'). Nothing half-written ever has that
-/// name.
+/// A worker is started on every host; the workers receive the data and send it on to each other. DEST is the path of the
+/// copy itself, not of a directory around it (unless it ends with '/'). The name DEST appears only when the copy is
+/// complete.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
-    /// The file or directory
+    /// File or directory to copy
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// The path that it will have on each host; {host} becomes the host's name
+    /// Path of the copy on each host; {host} becomes the host's name
     #[arg(long, value_name = "DEST")]
     to: PathBuf,
-    /// The hosts: node[001-064,100], USER@HOST:PORT, NAME=ADDR, or @FILE [default: those of the batch job]
+    /// Copy to these hosts: node[001-064,100], USER@HOST:PORT, NAME=ADDR, or @FILE [default: the hosts of the batch job]
     #[arg(long, value_name = "LIST|@FILE")]
     hosts: Option<String>,
-    /// Leave out these of the hosts [default: none]
+    /// Leave out these hosts [default: none]
     #[arg(short = 'x', long, value_name = "LIST|@FILE")]
     exclude: Option<String>,
-    /// How to start workers: auto, ssh, srun, mpirun, or a command with {host} and {command}
+    /// Start workers by auto, ssh, srun, mpirun, or a command with {host} and {command}
     #[arg(long, value_name = "HOW", default_value = "auto")]
     launch: String,
-    /// How the data goes: auto, plan, swarm; for comparison classic, chain, binomial, scatter-allgather
+    /// Distribute the data by auto, plan, swarm; for comparison classic, chain, binomial, scatter-allgather
     #[arg(long, value_name = "NAME", default_value = "auto")]
     algorithm: Algorithm,
-    /// Where hosts are: Slurm's topology.conf or topology.yaml, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
+    /// Read the places of hosts from FILE: Slurm's topology.conf or topology.yaml, a lab's file, or rules (east/rack1
+    /// node[01-32] 10.1.1.0/24) [default: measured]
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Write to FILE where hosts were found to be, for --topology of the next time; - is standard output
+    /// Write the measured places of hosts to FILE, for a later --topology; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "topology")]
     save_topology: Option<PathBuf>,
-    /// What this host is called there [default: its own name]
+    /// Use this name for this host in the topology [default: its own name]
     #[arg(long, value_name = "NAME", requires = "topology")]
     origin: Option<String>,
-    /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest on which all can be reached]
+    /// Use this network: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest that reaches all hosts]
     #[arg(long, value_name = "IFACE|CIDR")]
     net: Option<String>,
-    /// How many hosts read SRC, this one among them: others that see it too (a shared file system) each send a share
+    /// Let K hosts read SRC, this one included; the others must see it too (shared file system), and each sends a share
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     sources: u32,
-    /// The data need not be encrypted: faster on fast networks
+    /// Send the data unencrypted: faster on fast networks
     #[arg(long)]
     plain: bool,
-    /// Write the metainfo file here, by which any BitTorrent client can join; its peer is named
+    /// Write the metainfo file to FILE, with which any BitTorrent client can join; prints the peer address for it
     #[arg(long, value_name = "FILE", requires = "plain")]
     torrent: Option<PathBuf>,
-    /// batched: synced to disk before it counts as done; none: nothing is synced
+    /// Sync the copy to disk before a host counts as done (batched), or not at all (none)
     #[arg(long, value_name = "batched|none", default_value = "none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: String,
-    /// Replace what was delivered to DEST and edited since, and links and directories that were not delivered
+    /// Replace delivered files that were edited since, and links and directories that were not delivered
     #[arg(long)]
     force: bool,
-    /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have
+    /// Remove files from a tree at DEST that were delivered and are no longer in SRC; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
-    /// Take what an older version has that lies there on a host, a directory or file, instead of sending it, also where it moved
-    /// within a file; {host} stands for its name; may be repeated, and may be DEST itself
+    /// Reuse data of an older version at PATH on each host, a directory or file, instead of sending it, even if it moved
+    /// within a file; {host} becomes the host's name; may be repeated, and may be DEST itself
     #[arg(long, value_name = "PATH")]
     base: Vec<PathBuf>,
-    /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
+    /// Compute the efficiency shown at the end for this rate of a host's link (10gbit) [default: as the driver reports]
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
-    /// A longer manifest is broadcast like the data, before it (bytes)
+    /// Broadcast a manifest of more than so many bytes like the data, before it
     #[arg(long, value_name = "BYTES", default_value_t = MANIFEST_LIMIT, hide = true)]
     manifest_limit: usize,
-    /// Where Tidecast is on the hosts [default: where it is here]
+    /// Run this program on the hosts [default: the path of tidecast on this host]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
 }
@@ -218,7 +228,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     };
     if let Some(done) = done {
         done.lines(reporter.seconds()).iter().for_each(|line| reporter.result(line));
-        // What the broadcast did stands, whether or not more can be written about it.
+        // A failure to write the topology is a warning: the broadcast itself has succeeded.
         save.iter().for_each(|output| save_topology(output, done, reporter));
     }
     Ok(fields_of(&ended?))
@@ -235,18 +245,18 @@ fn save_topology(output: &Output, done: &Done, reporter: &Reporter) {
             reporter.warning(&format!("--save-topology: {}", with_causes(failure.error.as_ref())));
         }
         None => reporter.warning(&format!(
-            "{output} is not written (--save-topology): the transfer was too short to find out where hosts are"
+            "no topology written to {output} (--save-topology): the transfer was too short to measure the places of hosts"
         )),
     }
 }
 
-/// The user's wishes, flags over settings.
+/// The options: flags override settings.
 fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<BroadcastOptions, Failure> {
     let settings = context.settings;
     let network = args.net.as_ref().or(settings.net.as_ref()).map(|n| n.parse::<Network>());
     let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
     let launch: Launch = args.launch.parse().map_err(|e| Failure::usage(anyhow!("--launch: {e}")))?;
-    let own = std::env::current_exe().context("cannot find out where this program is");
+    let own = std::env::current_exe().context("cannot find the path of this program");
     let hosts = choose::choose(args.hosts.as_deref(), args.exclude.as_deref()).map_err(unchosen)?;
     Ok(BroadcastOptions {
         source: args.source.clone(),
@@ -272,7 +282,7 @@ fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Br
     })
 }
 
-/// A directory that the user chose for the state of this host is for its worker, too.
+/// A state directory that the user chose on this host is used by this host's worker, too.
 fn records(state_dir: PathBuf) -> PathBuf {
     let dir = state_dir.join(RECORDS);
     std::path::absolute(&dir).unwrap_or(dir)
@@ -285,7 +295,7 @@ fn unchosen(error: ChoiceError) -> Failure {
     }
 }
 
-/// Where hosts are, if a file says so.
+/// The places of hosts, if `--topology` has them.
 fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<Map>, Failure> {
     let Some(path) = &args.topology else { return Ok(None) };
     let (map, warnings) = choose::topology(path, args.origin.as_deref(), hosts).map_err(unchosen)?;
@@ -293,12 +303,12 @@ fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<M
     Ok(Some(map))
 }
 
-/// Shows what happens.
+/// Prints the news of a broadcast.
 fn show(news: News, reporter: &mut Reporter) {
     match (&news, news.line()) {
         (News::Waiting(waiting), _) if reporter.is_json() => reporter.happened("waiting", fields_of(waiting)),
         (News::Open(open), _) if reporter.is_json() => reporter.happened("open", fields_of(open)),
-        // Said with --quiet too: others wait for it.
+        // Printed with --quiet too: users of other clients wait for this line.
         (News::Open(_), Some(line)) => reporter.say(&line),
         (_, Some(line)) => reporter.note(&line),
         (_, None) => {}

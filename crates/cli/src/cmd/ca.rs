@@ -16,18 +16,19 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_OWNER, Output};
 use crate::report::{Reporter, fields_of};
 
-/// Keep a small site's certificate authority: it says for whom each node acts
+/// Run a certificate authority for a small site: issue and revoke certificates of nodes
 ///
-/// A certificate for `host:NAME` makes a node the daemon of that host, which acts for all users; one for
-/// `user:NAME` lets a node act for that user only. Nodes trust ca.crt and check ca.crl of DIR: copy both to them,
-/// again after each `revoke`. A site that has a certificate authority needs none of this (docs/trust.md).
+/// A certificate for `host:NAME` makes a node the daemon of that host, which acts for all users; a certificate for
+/// `user:NAME` lets a node act for that user only. Nodes trust ca.crt of DIR and check its ca.crl: copy both to all nodes,
+/// and again after each `revoke`. A site that has its own certificate authority does not need this command
+/// (docs/trust.md).
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   tidecast ca init /srv/ca --name 'Lab of Genomics'
   # On node01, its node id:
   tidecast ca show
-  # Where the authority is, a certificate for that node's key, and one for a user, with a key of its own:
+  # On the host of the authority, a certificate for that node's key, and one for a user with a new key:
   tidecast ca issue /srv/ca host:node01 --node ID -o node01.pem
   tidecast ca issue /srv/ca user:alice -o alice.pem --lifetime 30d
   tidecast ca revoke /srv/ca host:node01
@@ -39,27 +40,27 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Make an authority: root certificate (10 years) and key, in a directory that only you may read
+    /// Create an authority: root certificate (10 years) and key, in a directory that only you may read
     Init {
-        /// Where to keep it; this directory is the authority, guard it
+        /// Directory of the authority; keep it secret
         dir: PathBuf,
-        /// What to call it
+        /// Name the authority
         #[arg(long, default_value = "Tidecast site CA")]
         name: String,
     },
     /// Issue a certificate for a host or a user
     Issue {
-        /// Where the authority is kept
+        /// Directory of the authority
         dir: PathBuf,
         /// host:NAME or user:NAME
         identity: Identity,
-        /// For the key of this node; else a new key is made and written beside the certificate
+        /// Certify the key of this node [default: make a new key and write it with the certificate]
         #[arg(long, value_name = "ID")]
         node: Option<NodeId>,
-        /// How long it lasts [default: a year]
+        /// Set the lifetime of the certificate [default: a year]
         #[arg(long, value_name = "DURATION")]
         lifetime: Option<Span>,
-        /// Write it to FILE (PEM, readable by you alone); - is standard output [default: host-NAME.pem, here]
+        /// Write the certificate to FILE (PEM, mode 0600); - is standard output [default: host-NAME.pem in this directory]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -83,16 +84,16 @@ enum What {
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<Listen>,
     },
-    /// Revoke a certificate, or all of an identity; without one, date the list of revoked ones anew
+    /// Revoke a certificate, or all certificates of an identity; without either, renew the date of the revocation list
     Revoke {
-        /// Where the authority is kept
+        /// Directory of the authority
         dir: PathBuf,
         /// Serial number, host:NAME or user:NAME
         which: Option<String>,
     },
     /// Show an authority, a certificate, or this node's id
     Show {
-        /// An authority's directory, or a certificate (PEM) [default: this node's id]
+        /// Directory of an authority, or a certificate (PEM) [default: show this node's id]
         path: Option<PathBuf>,
     },
 }
@@ -100,12 +101,16 @@ enum What {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     match &args.what {
         What::Init { dir, name } => {
-            let ca = SiteCa::init(dir, name, now()).context("no authority was made")?;
-            reporter.result(&format!("{} is in {}: guard that directory", ca.name(), dir.display()));
+            let ca = SiteCa::init(dir, name, now()).context("cannot create the authority")?;
+            reporter.result(&format!(
+                "created {} in {}; keep that directory secret",
+                ca.name(),
+                dir.display()
+            ));
             let (certificate, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
             let trust = dir.join("trust.toml");
             reporter.result(&format!(
-                "nodes need {}, {} and {}",
+                "copy {}, {} and {} to all nodes",
                 trust.display(),
                 certificate.display(),
                 crl.display()
@@ -195,9 +200,9 @@ fn revoke(dir: &Path, which: Option<&str>, reporter: &Reporter) -> Outcome {
         Some(which) => ca.revoke(which, now())?,
         None => ca.renew_crl(now()).map(|()| Vec::new())?,
     };
-    revoked.iter().for_each(|serial| reporter.result(&format!("{serial} is revoked")));
+    revoked.iter().for_each(|serial| reporter.result(&format!("revoked {serial}")));
     let crl = dir.join(SiteCa::CRL);
-    reporter.result(&format!("nodes need the new {}", crl.display()));
+    reporter.result(&format!("copy the new {} to all nodes", crl.display()));
     Ok(fields_of(&Revoked { revoked, crl }))
 }
 
@@ -227,7 +232,7 @@ fn show(dir: &Path, reporter: &Reporter) -> Outcome {
 
 fn show_certificate(path: &Path, reporter: &Reporter) -> Outcome {
     let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let rows = describe(&pem).with_context(|| format!("{} is no certificate", path.display()))?;
+    let rows = describe(&pem).with_context(|| format!("{} is not a certificate", path.display()))?;
     let mut fields: Map<String, Value> = Map::new();
     for (name, value) in rows {
         reporter.result(&format!("{name:<10} {}", super::show::plain(&value)));

@@ -1,4 +1,4 @@
-//! `tidecast cache`: what users do with the daemon of their host.
+//! `tidecast cache`: users' commands to the daemon of their host.
 
 mod create;
 mod failed;
@@ -20,11 +20,11 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{block_on, or_cut};
 
-/// Keep data where the jobs are: make, get and manage caches
+/// Keep data on the hosts where jobs run: create, get and manage caches
 ///
-/// A cache is an immutable set of files with a name, kept by the daemon of each host that has it (`tidecast daemon`).
-/// It is called ORIGIN/NAME@VERSION: the host that made it, its name there, and a number that grows with each new
-/// content. NAME alone is the newest of this host, or of any.
+/// A cache is an immutable, named set of files, stored by the daemon of each host that has a copy (`tidecast daemon`).
+/// Its full name is ORIGIN/NAME@VERSION: the host that created it, its name there, and a version that grows with each
+/// change of content. NAME alone is the newest version on this host, else on any host.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -46,25 +46,25 @@ enum What {
     Ls(list::LsArgs),
     Show(list::ShowArgs),
     Extend(ExtendArgs),
-    /// Keep it until it is unpinned, whatever comes
+    /// Never evict a cache until it is unpinned
     Pin(NameArgs),
-    /// Let it be evicted again when its lease is over
+    /// Allow a cache to be evicted again when its lease has expired
     Unpin(NameArgs),
-    /// Remove it from this host; other hosts keep theirs
+    /// Remove a cache from this host; other hosts keep their copies
     Rm(NameArgs),
     Replicate(ReplicateArgs),
     Get(get::Args),
-    /// Which hosts have it
+    /// List the hosts that have a cache
     Where(NameArgs),
     History(HistoryArgs),
 }
 
-/// Keep it longer: the lease ends no earlier than this from now
+/// Extend the lease of a cache, to at least LEASE from now
 #[derive(clap::Args, Debug)]
 struct ExtendArgs {
     /// [ORIGIN/]NAME[@VERSION]
     name: CacheName,
-    /// From now; the daemon may have a cap
+    /// Duration from now; the daemon may limit it
     lease: Span,
 }
 
@@ -74,27 +74,28 @@ struct NameArgs {
     name: CacheName,
 }
 
-/// Have copies on other hosts
+/// Replicate a cache to other hosts
 #[derive(clap::Args, Debug)]
 struct ReplicateArgs {
     /// [ORIGIN/]NAME[@VERSION]
     name: CacheName,
-    /// Hosts: names, or lists as node[07-12] [default: as many as its --replicas, where its --policy allows]
+    /// Replicate to these hosts: names, or lists like node[07-12] [default: as many as its --replicas, where its --policy
+    /// allows]
     #[arg(long, value_name = "HOST", num_args = 1..)]
     to: Vec<String>,
 }
 
-/// What happened to caches: who did what, and how it ended
+/// Show the history of caches: user, action and outcome
 #[derive(clap::Args, Debug)]
 struct HistoryArgs {
-    /// [ORIGIN/]NAME[@VERSION] [default: all that concerns you]
+    /// [ORIGIN/]NAME[@VERSION] [default: all caches that you may see]
     name: Option<CacheName>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let socket = daemon::to_ask_or_start(context)?;
     match &args.what {
-        // They say for what they waited.
+        // These two report progress while they wait.
         What::Create(args) => return create::run(args, &socket, reporter),
         What::Get(args) => return get::run(args, &socket, reporter),
         _ => {}
@@ -149,8 +150,8 @@ async fn replicate(args: &ReplicateArgs, caches: &Caches, reporter: &Reporter) -
     let fields = fields_of(&Replicated { name: args.name.to_string(), offered });
     if refused > 0 || all == 0 {
         let error = match all {
-            0 => anyhow::anyhow!("no host that is known would have {}", args.name),
-            all => anyhow::anyhow!("{refused} of {all} hosts do not take {}", args.name),
+            0 => anyhow::anyhow!("no known host accepts {}", args.name),
+            all => anyhow::anyhow!("{refused} of {all} hosts rejected {}", args.name),
         };
         return Err(Failure::from(error).with(fields));
     }

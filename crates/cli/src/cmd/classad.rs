@@ -1,4 +1,4 @@
-//! `tidecast classad`: the policy language by hand, to try a policy before a cache or a daemon has it.
+//! `tidecast classad`: evaluates policies, to test one before a cache or a daemon gets it.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ Examples:
       --target cache.ad Requirements
   tidecast classad match cache.ad daemon.ad
 
-An AD is a file, in the old or the new syntax, or the ad itself if it begins with [. Times are UTC.")]
+An AD is a file, in the old or the new syntax, or the ad itself if it begins with [. Times are in UTC.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -28,14 +28,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Print what expressions evaluate to, a line each; one that begins with ! says why there is no value
+    /// Print the value of each expression, one per line; a line that begins with ! is an error
     Eval(Eval),
-    /// Say whether two ads suit each other: exit code 0 if they do, 1 if not
+    /// Test whether two ads match: exit code 0 if they do, 1 if not
     Match {
-        /// One ad
+        /// First ad
         #[arg(value_name = "A")]
         left: String,
-        /// The other
+        /// Second ad
         #[arg(value_name = "B")]
         right: String,
     },
@@ -43,16 +43,16 @@ enum Action {
 
 #[derive(clap::Args, Debug)]
 struct Eval {
-    /// The ad that the expressions stand in: MY, and names without a scope
+    /// Evaluate expressions in this ad: MY, and names without a scope
     #[arg(long, value_name = "AD")]
     my: Option<String>,
-    /// The ad of the other side: TARGET
+    /// Use this ad as the other side: TARGET
     #[arg(long, value_name = "AD")]
     target: Option<String>,
-    /// Read expressions from standard input, a line each
+    /// Read expressions from standard input, one per line
     #[arg(long)]
     stdin: bool,
-    /// Expressions; behind -- they may begin with a minus
+    /// Expressions; after -- they may begin with a minus
     #[arg(value_name = "EXPR", required_unless_present = "stdin", allow_negative_numbers = true)]
     exprs: Vec<String>,
 }
@@ -73,18 +73,18 @@ fn context() -> Context {
 /// The ad that an argument is or names.
 fn read_ad(arg: &str) -> Result<Ad, Failure> {
     if arg.trim_start().starts_with('[') {
-        return Ad::parse(arg).map_err(|e| Failure::usage(anyhow!("this ad: {e}")));
+        return Ad::parse(arg).map_err(|e| Failure::usage(anyhow!("invalid ad: {e}")));
     }
     let path = PathBuf::from(arg);
     let text = read_file(&path)?;
-    Ok(Ad::parse(text).with_context(|| format!("{arg} is no ClassAd"))?)
+    Ok(Ad::parse(text).with_context(|| format!("{arg} is not a ClassAd"))?)
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
     let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut text = Vec::new();
-    // One byte more than may be parsed, so that the parser says that it is too long.
+    // One byte more than the parser accepts, so that it reports that the text is too long.
     file.take(MAX_TEXT as u64 + 1)
         .read_to_end(&mut text)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -116,7 +116,7 @@ fn eval(args: &Eval, reporter: &Reporter) -> Outcome {
     }
     let fields = fields_of(&Evaluated { results });
     if failed > 0 {
-        return Err(Failure::from(anyhow!("{failed} of the expressions have no value")).with(fields));
+        return Err(Failure::from(anyhow!("cannot evaluate {failed} of the expressions")).with(fields));
     }
     Ok(fields)
 }
@@ -147,6 +147,6 @@ fn matches(left: &str, right: &str, reporter: &Reporter) -> Outcome {
     if !matched {
         return Err(Failure::from(anyhow!("the two ads do not match")).with(fields));
     }
-    reporter.result("they match");
+    reporter.result("the two ads match");
     Ok(fields)
 }

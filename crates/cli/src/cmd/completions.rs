@@ -8,7 +8,7 @@ use crate::failure::Outcome;
     after_help = "Example:\n  tidecast completions bash > ~/.local/share/bash-completion/completions/tidecast"
 )]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell of the script
     shell: clap_complete::Shell,
 }
 

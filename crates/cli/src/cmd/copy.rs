@@ -1,4 +1,4 @@
-//! `tidecast copy SRC... DEST`: any mix of files from host to host.
+//! `tidecast copy SRC... DEST`: copies files of any size from host to host.
 
 mod filter;
 mod memory;
@@ -25,44 +25,56 @@ use crate::report::Reporter;
 
 /// Copy files and directories from host to host at line rate
 ///
-/// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
-/// `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` that has it or `-` for standard input (see --key). All attributes are kept; a slash at the end of a source directory means its
-/// contents, and what several such have, the first gives. Files that are there already, by size and time, stay (as with rsync; --checksum compares contents). Data goes in blocks of 4 MiB on encrypted connections of its own, so
-/// that ten thousand small files cost what one large one does. One file, of this host or another, can be copied to a pipe or device of this host, or to standard output (-). What is interrupted goes on where it was when the command is given again.
-/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
-/// more, and the others do that of one that breaks. Flags of rsync mean what they mean to rsync: -a keeps everything, as no flag does; of -rlptgoD who names
-/// some keeps these alone (-rt: times, and no links, modes or owners). Those that ask for what is done anyway (-z, -P, -S, ...) change nothing; -h alone asks for help.
+/// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of a host that ssh reaches (tidecast must be
+/// installed there), or `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` or `-` for standard
+/// input (see --key). All attributes are kept. A slash at the end of a source directory means its contents; if several
+/// sources have the same name, the first source wins. Files of the same size and time at the destination are not copied
+/// again (as with rsync; --checksum compares contents).
+///
+/// Data is sent in blocks of 4 MiB on separate encrypted connections, so that many small files are as fast as one large
+/// file. A single file can also be copied to a local pipe or device, or to standard output (-). To resume an interrupted
+/// copy, give the same command again.
+///
+/// A list of hosts that see the same files may take the place of a host, like dtn[1-4]:/data/ or
+/// tidecast://dtn[1-4]/data/: pairs of hosts then divide the work; fast pairs copy more, and the other pairs take over
+/// from a pair that fails.
+///
+/// rsync's flags have rsync's meaning: -a keeps all attributes, as does no flag at all; with some of -rlptgoD only these
+/// are kept (-rt: times, but no links, modes or owners). Flags for things that are always done (-z, -P, -S, ...) have no
+/// effect; -h alone prints the help.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Args {
-    /// What to copy, and last where to (with --to-memory only what)
+    /// Sources, and last the destination (with --to-memory, sources only)
     #[arg(required = true, value_name = "SRC... DEST")]
     paths: Vec<OsString>,
     #[command(flatten)]
     filter: Filter,
-    /// Delete what the sources do not have, but for what --exclude names
+    /// Delete files at the destination that the sources do not have, except those that --exclude matches
     #[arg(long, aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
     delete: bool,
-    /// Compare contents, not times
+    /// Compare files by content instead of size and time
     #[arg(short, long)]
     checksum: bool,
-    /// Leave files that are newer at the destination; hard links are copied as files then
+    /// Skip files that are newer at the destination; hard links are then copied as separate files
     #[arg(short, long)]
     update: bool,
-    /// Only say what would be done
+    /// Only show the changes that a copy would make
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Whether to go on where an interrupted copy has stopped
+    /// Resume an interrupted copy (auto), or start it over (never)
     #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "auto", num_args = 0..=1, require_equals = true, value_parser = ["auto", "never"])]
     resume: String,
-    /// When data must be on the disk: when the copy ends, each file before it gets its name, or never
+    /// Sync data to disk when the copy ends (end), before each file gets its name (each), or never
     #[arg(long, value_name = "WHEN", default_value = "end", value_parser = ["end", "each", "never"])]
     fsync: String,
-    /// Into shared memory, at most SIZE of it, for a program that reads standard output: a JSON object a line, of which `file` has number, path, and
-    /// `at`, where it is. The program writes `release NUMBER` when it is through with a file [default SIZE: 1GiB, or a quarter of what is free]
+    /// Copy into shared memory, at most SIZE of it, for a program that reads events from standard output: one JSON
+    /// object per line, of which `file` has number, path, and `at`, the path in shared memory. The program writes
+    /// `release NUMBER` when it no longer needs a file [default SIZE: 1GiB, or a quarter of the free memory]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "auto", conflicts_with_all = ["delete", "checksum", "update", "dry_run", "resume", "fsync", "itemize-changes"])]
     to_memory: Option<memory::Budget>,
-    /// With --to-memory: tell of each part of a file as it comes (`block`: number, offset, bytes), to be given back by `release NUMBER OFFSET`
+    /// With --to-memory: report each part of a file as it arrives (`block`: number, offset, bytes); the program releases it
+    /// by `release NUMBER OFFSET`
     #[arg(long, requires = "to_memory")]
     blocks: bool,
     #[command(flatten)]
@@ -78,32 +90,33 @@ Examples:
   tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
   tidecast copy store:'/archive/cmip6/*.nc' .        # and back
   tidecast copy store:/archive/all.tar - | tar t     # one file to standard output
-  tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
-  tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts at once
-  tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
-  tidecast copy --explain /data/cmip6 store:/archive # where the time goes
+  tidecast copy --delete a:/data/ b:/mirror/         # from one remote host to another
+  tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts in parallel
+  tidecast copy --from-null 10GiB store:/tmp --to-null   # measure the network alone
+  tidecast copy --explain /data/cmip6 store:/archive # find the bottleneck
   tidecast copy --key @key /data/cmip6 tidecast://store/   # to a copy-server
   tidecast copy store:'/archive/*.nc' --to-memory    # for a program (Python: tidecast.copy.files)";
 
-/// Most threads of a side.
+/// The maximum number of threads per end.
 const MAX_READERS: u64 = 256;
-/// The least pool: one block is on its way while the other is filled.
+/// The minimum pool: one block is sent while the other is filled.
 const MIN_POOL: u64 = 2 * BLOCK as u64;
 
-/// How the ends are reached.
+/// How to connect to the other end.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
 pub(crate) struct WayArgs {
-    /// Data unencrypted (each block is still checked)
+    /// Send data unencrypted (each block is still verified)
     #[arg(long)]
     plain: bool,
-    /// `ssh`: all data through ssh, where nothing else passes
+    /// Send data on separate connections (auto), or through ssh where a firewall blocks these (ssh)
     #[arg(long, value_name = "WAY", value_parser = ["auto", "ssh"], default_value = "auto")]
     via: String,
-    /// Key of the copy-servers whose URL has none: @FILE has it, - reads it from standard input [default: $TIDECAST_COPY_KEY]
+    /// Use this key for copy-servers whose URL has no key: @FILE reads it from a file, - from standard input [default:
+    /// $TIDECAST_COPY_KEY]
     #[arg(long, value_name = "@FILE|-", value_parser = ServerKey::given)]
     key: Option<ServerKey>,
-    /// How to start the other end: a program and its words, in quotes where they have blanks
+    /// Start the other end by this command: a program and its arguments, quoted if they contain blanks
     #[arg(
         short = 'e',
         long,
@@ -113,50 +126,50 @@ pub(crate) struct WayArgs {
         default_value = "ssh"
     )]
     ssh: Launcher,
-    /// What tidecast is called there
+    /// Run this program at the other end
     #[arg(long, value_name = "PROGRAM", default_value = "tidecast")]
     remote_program: String,
-    /// The port on which the other end listens [default: any]
+    /// Let the other end listen on this port [default: any free port]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Addresses of the end that listens, between commas, over which the streams go round: those of its cards, or `all` that it has
-    /// [default: the first of its addresses that answers]
+    /// Spread the streams over these addresses of the listening end, separated by commas, e.g. one for each network card;
+    /// `all`: all its addresses [default: the first of its addresses that answers]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     address: Vec<String>,
-    /// Congestion control of the streams [default: bbr on long ways, where the system has it]
+    /// Use this TCP congestion control [default: bbr over long distances, if the system has it]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Give up after so long without a word from the other end
+    /// Give up after so long without a message from the other end
     #[arg(long, value_name = "TIME", default_value = "1m")]
     timeout: Span,
-    /// At most so much a second
+    /// Limit the transfer rate (e.g. 10gbit, 100MB/s) [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = limit)]
     limit: Option<Rate>,
 }
 
-/// What is found out by itself, unless it is told.
+/// Parameters that adapt while the copy runs, unless they are given.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Tuning (found out while it runs)")]
+#[command(next_help_heading = "Tuning (automatic by default)")]
 pub(crate) struct TuneArgs {
-    /// Connections that carry data
+    /// Use N data connections [default: adapted to the rate]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_STREAMS as u64))]
     streams: Option<usize>,
-    /// Threads that read, and as many that write
+    /// Use N reading and N writing threads [default: adapted to the rate]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_READERS))]
     readers: Option<usize>,
-    /// Memory for blocks, at each end [default: what its threads need, and more where that is quicker, to 64MiB]
+    /// Use SIZE of memory for blocks at each end [default: as the threads need, and more if that is faster, up to 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = pool)]
     pool: Option<Size>,
-    /// Work on these cores of this host: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    /// Run on these cores of this host: 0-3,8, node:N (a NUMA node), card:NAME (the cores next to a network card)
     #[arg(long, value_name = "LIST")]
     cpus: Option<Cpus>,
-    /// Send so many bytes of noise instead of files, in files of FILE bytes
+    /// Send SIZE of random data instead of files, in files of FILE bytes
     #[arg(long, value_name = "SIZE[,FILE]")]
     from_null: Option<String>,
-    /// Write nothing; blocks are checked
+    /// Verify blocks, but write nothing
     #[arg(long, conflicts_with = "to_memory")]
     to_null: bool,
-    /// Climb from the simplest transfer to the whole one, say what each step costs and which is the limit, and copy
+    /// Measure steps from the simplest transfer to the whole copy, report the rate of each and the bottleneck, and copy
     #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run", "to_memory", "itemize-changes"])]
     explain: bool,
 }
@@ -175,12 +188,12 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
 }
 
 impl Args {
-    /// Whether standard output is for a program.
+    /// Whether a program reads standard output.
     pub(crate) fn is_for_a_program(&self) -> bool {
         self.to_memory.is_some()
     }
 
-    /// What is asked for.
+    /// The copy that these arguments describe.
     fn copy(&self, reporter: &Reporter) -> anyhow::Result<Copy> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
         let mut copy = match (self.to_memory, null, self.paths.split_last()) {
@@ -190,7 +203,9 @@ impl Args {
             }
             (None, Some(null), Some((to, from))) => Copy::of_noise(null, from, to)?,
             (None, None, Some((to, from))) => Copy::new(from, to)?,
-            (None, _, None) => return Err(anyhow!("what to copy, and where to?")),
+            (None, _, None) => {
+                return Err(anyhow!("no source and destination given; write tidecast copy SRC... DEST"));
+            }
         };
         let reading = Reading { exposed: self.rsync.0.delete_excluded, nul: self.rsync.0.paths.nul };
         let [sends, mut receives] = self.filter.rules(reading, reporter)?;
@@ -264,18 +279,22 @@ impl WayArgs {
     }
 }
 
-/// A pool that holds something.
+/// Parses the size of a pool of at least [`MIN_POOL`].
 fn pool(text: &str) -> Result<Size, String> {
     match text.parse::<Size>()? {
-        size if size.0 < MIN_POOL => Err(format!("a pool has at least {} bytes, 8MiB", MIN_POOL)),
+        size if size.0 < MIN_POOL => {
+            Err(format!("the pool is too small: use at least {} bytes (8MiB)", MIN_POOL))
+        }
         size => Ok(size),
     }
 }
 
-/// A rate at which something moves.
+/// Parses a rate of at least one byte per second.
 fn limit(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>()? {
-        rate if rate.0 < 8 => Err("nothing moves at that rate; without --limit there is none".into()),
+        rate if rate.0 < 8 => {
+            Err("the rate is below one byte per second; for no limit, leave out --limit".into())
+        }
         rate => Ok(rate),
     }
 }

@@ -16,7 +16,7 @@ use crate::report::{Reporter, fields_of};
 
 const AFTER: &str = "\
 Examples:
-  # Alone: users of this host keep and share caches
+  # On one host: its users keep and share caches
   tidecast daemon
 
   # Two hosts that share caches, with a certificate authority of their own
@@ -24,76 +24,76 @@ Examples:
   tidecast ca invite host:node01 > ticket           # on the first host
   tidecast daemon init --join @ticket               # on node01
 
-  # One of a site: believed by its CA, connected to the others
+  # In a site: authenticated by the site's CA, connected to other daemons
   tidecast daemon --trust /etc/tidecast/trust.toml \\
       --certificate /etc/tidecast/host.pem --peer head --peer node01
 
-In the configuration file all of it stands in the table [daemon], and more:
+Keys of the table [daemon] in the configuration file, those of flags and more:
   dir, listen, name, machine, peer (list), catalogue, trust,
   certificate, capacity, quota,
   quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
   requirements, owners (list), transfers, per_source,
-  upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
-  busy = 0.06 (the share of these while a job uses a cache), nice = 10,
+  upload, download, disk_rate (bytes per second), cores = 2.0, memory = \"256MiB\",
+  busy = 0.06 (the share of these limits while a job uses a cache), nice = 10,
   system = true (serve all users of the host, without being root),
-  confine = true (to its own files, where the kernel has Landlock),
-  on_demand = true (`tidecast cache` starts a daemon for a user who has none),
-  local_discovery (true), dht (nodes of the site's own DHT to begin with),
-  admins (hosts whose administrators it obeys; any of the site if there are none),
+  confine = true (restrict the daemon to its own files by Landlock),
+  on_demand = true (`tidecast cache` starts a daemon for a user without one),
+  local_discovery (true), dht (bootstrap nodes of the site's own DHT),
+  admins (hosts whose administrators may command this daemon; default: any of the site),
   serve, serve_listen = \":6870\", serve_read_only, serve_as = \"USER\", serve_as_root,
-  serve_trust_metadata (a directory for `tidecast copy`; root must say as whom)
+  serve_trust_metadata (a directory for `tidecast copy`; root must set serve_as or serve_as_root)
 
-With --system, or run by root, it keeps caches for all users of the host, in /var/lib/tidecast; else for
-the user who runs it, in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
-cut at any instant. Ctrl-C or SIGTERM ends it in good order.";
+With --system, or run by root, the daemon keeps caches for all users of the host, in /var/lib/tidecast; else for
+the user who runs it, in ~/.local/state/tidecast/daemon. All its data is in that directory and survives a kill or a power
+failure at any time. Ctrl-C or SIGTERM stops it cleanly.";
 
 /// Keep caches on this host, and replicate them between hosts
 ///
-/// Users reach it over a unix socket with `tidecast cache`, HTCondor jobs by `tidecast_plugin`; it knows from the
-/// kernel who asks. Other daemons reach it over mutual TLS, and each decides for itself what it takes.
+/// Users connect to its unix socket with `tidecast cache`, HTCondor jobs with `tidecast_plugin`; the kernel reports the
+/// user of each connection. Daemons connect to each other by mutual TLS, and each decides which caches it accepts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Serve all users of this host, as an ordinary user such as tidecast; default: only if root runs it
+    /// Serve all users of this host, as an ordinary user such as tidecast [default: only if root runs the daemon]
     #[arg(long)]
     system: bool,
-    /// Where everything is kept [default: /var/lib/tidecast with --system or for root]
+    /// Keep all data in DIR [default: /var/lib/tidecast with --system or for root]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where local users ask [default: /run/tidecast/daemon.sock with --system or for root]
+    /// Listen for local users on this unix socket [default: /run/tidecast/daemon.sock with --system or for root]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Where other daemons connect [default: any address, port 6980, if there is someone to trust]
+    /// Listen for other daemons on this address [default: any address, port 6980, if there is a trust file]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<Listen>,
-    /// What this host is called by others: the origin of its caches [default: the host's name]
+    /// Set the name of this host for other daemons, the origin of its caches [default: the host's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Another daemon: HOST[:PORT] or NAME=HOST[:PORT]; may be repeated
+    /// Connect to this daemon: HOST[:PORT] or NAME=HOST[:PORT]; may be repeated
     #[arg(long, value_name = "HOST")]
     peer: Vec<String>,
-    /// Where else others are found: condor, etcd://HOST:PORT[,HOST:PORT..] or file:/PATH (a peer a line)
+    /// Find other daemons in a catalogue: condor, etcd://HOST:PORT[,HOST:PORT..] or file:/PATH (one peer per line)
     #[arg(long, value_name = "WHERE")]
     catalogue: Option<CatalogueAt>,
-    /// Whom to believe (TOML; see docs/trust.md)
+    /// Read the trusted certificate authorities and nodes from FILE (TOML; see docs/trust.md)
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
-    /// This host's certificate and its key (PEM)
+    /// Use this host certificate and its key (PEM)
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Daemons share caches with those that say the same here, on one machine [default: the machine]
+    /// Share files with other daemons of the same NAME on this machine [default: an id of the machine]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// End when nobody has asked for anything for so long and no job uses a cache
+    /// Exit when the daemon had no request for so long and no job uses a cache
     #[arg(long, value_name = "DURATION")]
     idle: Option<Span>,
-    /// Serve this directory to `tidecast copy` as well, as `tidecast copy-server` does: as the user who runs the daemon; root says
-    /// as whom by serve_as or serve_as_root in the configuration
+    /// Also serve this directory to `tidecast copy`, as `tidecast copy-server` does: as the user who runs the daemon; root
+    /// must set serve_as or serve_as_root in the configuration
     #[arg(long, value_name = "DIR")]
     serve: Option<PathBuf>,
-    /// Most that caches may occupy [default: what the file system has, less 1 GiB]
+    /// Limit the disk space of caches [default: the free space of the file system, less 1 GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
 }
@@ -118,19 +118,19 @@ fn say(started: &Started, reporter: &Reporter) {
     let Started { name, caches, bytes, capacity, .. } = started;
     let listen: Vec<String> = started.listen.iter().map(ToString::to_string).collect();
     let others = match listen.is_empty() {
-        true => "no other daemon can connect (there is nobody to trust)".into(),
+        true => "no other daemon can connect (no trust file)".into(),
         false => format!("other daemons connect to {}", listen.join(", ")),
     };
     let (socket, bytes, capacity) = (started.socket.display(), Size(*bytes), Size(*capacity));
     reporter
         .result(&format!("{name}: {caches} caches, {bytes} of {capacity}; users ask at {socket}; {others}"));
     if let Some(url) = &started.serves {
-        reporter.result(&format!("tidecast copy reaches its directory at {url}"));
+        reporter.result(&format!("URL for tidecast copy: {url}"));
     }
 }
 
 impl Args {
-    /// Flags over settings.
+    /// The options: flags override settings.
     fn options(&self, context: &Context<'_>) -> DaemonOptions {
         let table = context.settings.daemon.clone().unwrap_or_default();
         DaemonOptions {
@@ -157,12 +157,12 @@ impl Args {
     }
 }
 
-/// Where users reach a daemon.
+/// The socket of the daemon of this user.
 pub(crate) fn to_ask(context: &Context<'_>) -> Result<PathBuf, Failure> {
     Ok(tidecast::daemon::socket(context.settings, context.global.state_dir.as_deref())?)
 }
 
-/// As [`to_ask`]; a daemon of the user's own is started if there is none.
+/// As [`to_ask`]; starts a daemon for this user if there is no daemon.
 pub(crate) fn to_ask_or_start(context: &Context<'_>) -> Result<PathBuf, Failure> {
     let (state_dir, config) = (context.global.state_dir.clone(), context.global.config.clone());
     Ok(OnDemand { program: Program::Own, state_dir, config }.socket(context.settings)?)

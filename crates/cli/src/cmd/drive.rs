@@ -1,4 +1,4 @@
-//! An operation of the library as a command: its events are said, Ctrl-C and SIGTERM stop it.
+//! Runs an operation of the library as a command: prints its events, and stops it on Ctrl-C and SIGTERM.
 
 use tidecast::event::NoNews;
 use tidecast::{Event, Operation};
@@ -19,7 +19,7 @@ pub(crate) fn serve<S: Clone + serde::Serialize, D: Clone>(
     serve_with_news(begin, reporter, started, |news: NoNews, _| match news {})
 }
 
-/// As [`serve`], of an operation that has news of its own.
+/// As [`serve`], for an operation with its own kind of news.
 pub(crate) fn serve_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     begin: impl FnOnce() -> Operation<S, D, N>,
     reporter: &mut Reporter,
@@ -29,7 +29,7 @@ pub(crate) fn serve_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     try_run(|| hangups().map(|_| begin()), reporter, started, news)
 }
 
-/// As [`serve`], of what is told of SIGHUP.
+/// As [`serve`], for an operation that receives the count of SIGHUPs.
 pub(crate) fn daemon<S: Clone + serde::Serialize, D: Clone>(
     begin: impl FnOnce(watch::Receiver<u64>) -> Operation<S, D>,
     reporter: &mut Reporter,
@@ -38,7 +38,7 @@ pub(crate) fn daemon<S: Clone + serde::Serialize, D: Clone>(
     try_run(|| hangups().map(begin), reporter, started, |news: NoNews, _| match news {})
 }
 
-/// Runs a command that has an end.
+/// Runs a command that ends by itself.
 pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
     begin: impl FnOnce() -> Operation<S, D>,
     reporter: &mut Reporter,
@@ -47,7 +47,7 @@ pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
     run_with_news(begin, reporter, started, |news: NoNews, _| match news {})
 }
 
-/// As [`run`], of an operation that has news of its own.
+/// As [`run`], for an operation with its own kind of news.
 pub(crate) fn run_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     begin: impl FnOnce() -> Operation<S, D, N>,
     reporter: &mut Reporter,
@@ -69,7 +69,7 @@ fn try_run<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     })
 }
 
-/// Says what an operation says, until its end; `started` says more when it has begun.
+/// Prints an operation's events until it ends; `started` prints more when it has begun.
 pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     mut operation: Operation<S, D, N>,
     stop: &Stop,
@@ -89,7 +89,7 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
         };
         match event {
             Some(Event::Started(of)) => {
-                // One that names no command is the answer itself.
+                // Without the field `command` it is the answer of a query, which is printed as the result.
                 let fields = fields_of(&of);
                 if fields.contains_key("command") {
                     reporter.began(fields);
@@ -101,7 +101,7 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
             Some(Event::Resumed(resumed)) => reporter.tell(Said::Resumed(resumed)),
             Some(Event::Phase(phase)) => reporter.tell(Said::Phase(phase)),
             Some(Event::News(of)) => news(of, reporter),
-            // How it ended is said last of all.
+            // The result is printed by the caller, after all events.
             Some(_) => {}
             None => break,
         }
@@ -111,7 +111,7 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
 }
 
 impl Context<'_> {
-    /// Threads for an operation; none is one for each core.
+    /// Threads for an operation; `None`: one for each core.
     pub(crate) fn threads_for_operation(&self) -> Option<usize> {
         Some(self.threads()).filter(|threads| *threads > 0)
     }

@@ -12,7 +12,7 @@ use super::Context;
 use crate::failure::Outcome;
 use crate::report::Reporter;
 
-/// Watch a simulation from afar: time steps of a 3-D field, over UDP into shared memory
+/// Stream the time steps of a simulation's 3-D field to another host, over UDP into shared memory
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(subcommand)]

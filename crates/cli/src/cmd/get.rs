@@ -1,4 +1,4 @@
-//! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches what was published, and serves others meanwhile.
+//! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches a published file or tree, and serves other peers meanwhile.
 
 use std::path::PathBuf;
 
@@ -29,60 +29,62 @@ Examples:
     dest::standing!(),
     "
 
-Events with --json, one a line:
+Events with --json, one per line (all fields: docs/events.md):
   started   command, name, listen, total (bytes), magnet
-  check     what is there already is being hashed; fields as of progress
+  check     existing data is hashed; fields as of progress
   progress  seconds, stage, bytes, total, pieces (verified), pieces_total,
             rate (bytes a second), peers, received, sent, rate_in, rate_out
-  warning   message; of a peer that does not answer also peer and reason (this
-            may come before started); where connected peers move no byte also
-            peers, silent_seconds, sending
-  resumed   silent_seconds, sending: bytes move again
+  warning   message; if a peer does not answer also peer and reason (this may
+            come before started); if no connected peer moves data also peers,
+            silent_seconds, sending
+  resumed   silent_seconds, sending: data moves again
   done      seconds, path, files, bytes, action (delivered, replaced,
             unchanged), files_kept, files_replaced, files_stale (files_foreign:
-            of them, not delivered by tidecast), files_deleted, pieces, received, sent, duplicate, corrupt, peers
-            [addr, node, client, received, sent], web_seeds [url, received,
-            error], cpu_seconds
-            [socket, tls, hash, disk, engine, process], get_seconds; where the
+            of them, not delivered by tidecast), files_deleted, pieces,
+            received, sent, duplicate, corrupt, peers [addr, node, client,
+            received, sent], web_seeds [url, received, error], cpu_seconds
+            [socket, tls, hash, disk, engine, process], get_seconds; if the
             link's rate is known, link_rate_from (told, driver), bound_seconds
             and efficiency
-  error     seconds, code (as the exit code), kind, message; totals as of done"
+  error     seconds, code (the exit code), kind, message; totals as of done"
 );
 
-/// Fetch what was published, and serve others meanwhile
+/// Fetch a published file or tree, and serve other peers meanwhile
 ///
-/// It appears under DIR by its own name, whole and verified, or not at all; what is interrupted goes on where it
-/// was when the same command is given again.
+/// It appears in DIR under its published name when it is complete and verified. To resume an interrupted download, give
+/// the same command again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
-    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
+    /// A ticket, a manifest (.torrent), or a magnet link; @FILE reads a ticket from a file, - from standard input [default:
+    /// $TIDECAST_TICKET]
     #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
     source: Option<String>,
-    /// The directory to put it into
+    /// Write into this directory
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Fetch only files that match: a name at any depth, or a path if it has a '/'; may be repeated [default: all, or those that a
-    /// magnet link selects by so=]
+    /// Fetch only files that match: a name at any depth, or a path if GLOB has a '/'; may be repeated [default: all, or the
+    /// files that a magnet link selects by so=]
     #[arg(long, value_name = "GLOB")]
     file: Vec<String>,
-    /// Go on serving others for so long when all is there
+    /// Continue serving other peers for so long after the download [default: 0s]
     #[arg(long, value_name = "DURATION")]
     seed_for: Option<Span>,
-    /// Give up when not all is there after so long (exit code 3)
+    /// Give up if the download is not complete after so long (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// batched: a power cut costs a second of work; none: for RAM and scratch, nothing is synced
+    /// Sync to disk in batches, so that a power failure loses a second of work (batched), or not at all, for RAM and
+    /// scratch (none) [default: batched]
     #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: Option<String>,
-    /// Replace what stands there though it is no former version by our own record
+    /// Replace existing files that tidecast did not deliver, or that were changed since
     #[arg(long)]
     force: bool,
-    /// Remove from the tree what was delivered there and is not published any more; with --force all that was not published
+    /// Remove delivered files that are no longer published; with --force all files that are not published
     #[arg(long)]
     delete: bool,
-    /// Take what an older version has that lies there, a directory or file, instead of fetching it, wherever in its files it
-    /// is; may be repeated
+    /// Reuse data of an older version at PATH, a directory or file, instead of fetching it, even if it moved within a file;
+    /// may be repeated
     #[arg(long, value_name = "PATH")]
     base: Vec<PathBuf>,
     #[command(flatten)]
@@ -115,6 +117,6 @@ fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure>
     match args.durable.as_deref().or(context.settings.durable.as_deref()) {
         None | Some("batched") => Ok(Durability::Batched),
         Some("none") => Ok(Durability::None),
-        Some(other) => Err(Failure::usage(anyhow!("--durable is {other:?}: write batched or none"))),
+        Some(other) => Err(Failure::usage(anyhow!("invalid --durable {other:?}: use batched or none"))),
     }
 }

@@ -13,23 +13,23 @@ use crate::report::{Reporter, fields_of};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast man ~/.local/share/man/man1")]
 pub(crate) struct Args {
-    /// Where to write tidecast.1, tidecast-get.1 and so on
+    /// Directory for tidecast.1, tidecast-get.1 and so on; created if it is missing
     dir: PathBuf,
 }
 
-/// Where the pages are.
+/// The pages that were written.
 #[derive(Serialize)]
 struct Pages {
     pages: Vec<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Reporter) -> Outcome {
-    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     program.build();
     let mut pages = vec![page(&args.dir, program.clone())?];
     for command in program.get_subcommands().filter(|c| c.get_name() != "help") {
         let name = format!("tidecast-{}", command.get_name());
-        // The name is kept for as long as the program runs, which is not long.
+        // clap needs a static name. The leak is small and ends with the program.
         pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);
     }
     reporter.result(&format!("{} written to {}", count(pages.len() as u64, "page"), args.dir.display()));

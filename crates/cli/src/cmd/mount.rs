@@ -1,4 +1,4 @@
-//! `tidecast mount TICKET|MANIFEST MOUNTPOINT`: a published tree appears at once, and arrives as it is opened.
+//! `tidecast mount TICKET|MANIFEST MOUNTPOINT`: shows a published tree at once, and fetches its files when they are opened.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -25,75 +25,76 @@ Examples:
   tidecast umount /opt/env";
 
 const AFTER: &str = "\
-The directory that was published is MOUNTPOINT itself. All names are there at
-once; files come from peers when they are opened: up to 16 MiB, and programs
-and libraries of any size, whole, of others the parts that are read and what
-comes next. Everything is verified. It stays mounted until `tidecast umount`.
+MOUNTPOINT becomes the published directory. All names are visible at once;
+data is fetched from peers when a file is opened: programs, libraries and
+files of up to 16 MiB whole, of other files the parts that are read, with
+read-ahead. All data is verified. The tree stays mounted until
+`tidecast umount`.
 
 Modes:
-  hybrid  what --prefetch names is fetched at once, the rest when it is opened
-  file    only what is opened
-  bulk    everything, what --prefetch names first
+  hybrid  fetch the files of --prefetch at once, others when they are opened
+  file    fetch only files that are opened
+  bulk    fetch all files, those of --prefetch first
 
 Examples:
-  # A software environment, where it was built
+  # Mount a software environment where it was built
   tidecast mount @ticket /opt/env
   /opt/env/bin/python3 -c 'import numpy'
   tidecast umount /opt/env
 
-  # What does the program need? The next job has it fetched at once
+  # Record the files that a program reads; later jobs prefetch them
   tidecast mount @ticket /opt/env --record /home/me/app.list
   tidecast mount @ticket /opt/env --prefetch /home/me/app.list
 
-  # Everything, into RAM
+  # Fetch all files into RAM
   tidecast mount genomes.torrent /data/genomes --mode bulk --cache /dev/shm/g";
 
-/// Show a published tree at once; its files arrive as they are opened
+/// Mount a published tree at once; its files are fetched when they are opened
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER, override_usage = USAGE)]
 pub(crate) struct Args {
-    /// A ticket, a manifest (.torrent), or a magnet link (@FILE has the ticket, - reads it from standard input; default:
-    /// $TIDECAST_TICKET), and last the directory at which the tree appears, made if need be
-    // One list: of two positionals the parser lets the first be absent only where no flag stands between them.
+    /// A ticket, a manifest (.torrent), or a magnet link (@FILE reads a ticket from a file, - from standard input; default:
+    /// $TIDECAST_TICKET), and last the mount point, created if it is missing
+    // One list, because clap allows an optional first of two positionals only if no flag is between them.
     #[arg(value_name = "TICKET|MANIFEST|MAGNET|MOUNTPOINT", required = true, num_args = 1..=2)]
     places: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
-    /// Other users may use it too
+    /// Allow other users to access the mount
     #[arg(long)]
     allow_other: bool,
-    /// Stay until it is unmounted; Ctrl-C unmounts
+    /// Run in the foreground until unmounted; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
 }
 
-/// What is mounted, and how it comes: the same for `mount` and `run`.
+/// Options of the mounted tree: the same for `mount` and `run`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TreeArgs {
-    /// What is fetched without being asked for
+    /// Choose which files are fetched before they are opened
     #[arg(long, value_name = "MODE", value_parser = ["hybrid", "file", "bulk"], default_value = "hybrid")]
     pub(crate) mode: String,
-    /// A list of what to fetch first: made by --record, or by hand, a path or pattern a line
+    /// Fetch the files in this list first: written by --record, or by hand, one path or pattern per line
     ///
-    /// auto: the list beside the manifest (env.list for env.torrent), else the file .tidecast-prefetch in the tree
+    /// auto: use the list next to the manifest (env.list for env.torrent), else the file .tidecast-prefetch in the tree
     #[arg(long, value_name = "auto|none|LIST", default_value = "auto")]
     pub(crate) prefetch: OsString,
-    /// Fetch first what this program of the tree needs to start, libraries and all; may be repeated
+    /// Fetch first the files that this program of the tree needs to start, with its libraries; may be repeated
     #[arg(long, value_name = "PROG")]
     pub(crate) prefetch_exe: Vec<String>,
-    /// Write down what is read, as a list for --prefetch
+    /// Record the files that are read to FILE, as a list for --prefetch
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Where data is kept for the next job [default: RAM if there is plenty, else the temporary directory]
+    /// Keep fetched data in DIR for later jobs [default: RAM if enough is free, else the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Take what any node of the job opens, as it is opened: one plan for all who mount with this flag
+    /// Fetch files as soon as any node of the job opens them, by one plan for all mounts with this flag
     #[arg(long)]
     pub(crate) group: bool,
-    /// A read fails when nobody has given its data for so long [default: 10m]
+    /// Fail a read if no peer supplies its data for so long [default: 10m]
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Span>,
-    /// The same tree on a shared file system: used, verified, while peers do not give what is waited for
+    /// Read from this copy of the tree on a shared file system, with verification, while peers do not supply the data
     #[arg(long, value_name = "DIR")]
     pub(crate) fallback: Option<PathBuf>,
     #[command(flatten)]
@@ -123,14 +124,14 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 }
 
 impl Args {
-    /// What is mounted, if it is named, and where.
+    /// The source, if it is given, and the mount point.
     fn places(&self) -> Result<(Option<&str>, &Path), Failure> {
         let (at, source) = match self.places.as_slice() {
             [at] => (at, None),
             [source, at] => (at, Some(source)),
-            _ => return Err(Failure::usage(anyhow!("name one tree and one mount point"))),
+            _ => return Err(Failure::usage(anyhow!("give one source and one mount point"))),
         };
-        let unreadable = |source: &PathBuf| anyhow!("cannot use {}: its name is not UTF-8", escaped(source));
+        let unreadable = |source: &PathBuf| anyhow!("cannot use {}: the path is not UTF-8", escaped(source));
         let source = match source {
             Some(source) => Some(source.to_str().ok_or_else(|| Failure::usage(unreadable(source)))?),
             None => None,
@@ -140,7 +141,7 @@ impl Args {
 }
 
 impl TreeArgs {
-    /// As options of the library; `source`: the word that names it, beside which a list may lie.
+    /// As options of the library; `source`: the source's word, next to which a prefetch list may be.
     pub(crate) fn options(
         &self,
         source: Option<&str>,
@@ -175,13 +176,13 @@ impl TreeArgs {
     }
 }
 
-/// The list that lies beside a manifest: of the same name but for the ending.
+/// The prefetch list next to a manifest: of the same name with the extension `.list`.
 fn list_beside(source: &str) -> Option<PathBuf> {
     let path = Path::new(source).with_extension("list");
     (Path::new(source).is_file() && path.is_file()).then_some(path)
 }
 
-/// Runs as the keeper or the server of a mount, if that is what this process is.
+/// Runs as the keeper or the server of a mount, if this process was started as one.
 pub(crate) fn other_part(
     source: Option<&str>,
     tree: &TreeArgs,
@@ -200,11 +201,14 @@ fn keep() -> Outcome {
         return Ok(Default::default());
     }
     let kind = Kind::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
-    Err(Failure::new(kind, anyhow!("the server has ended: {status}")))
+    Err(Failure::new(kind, anyhow!("the server of the mount ended: {status}")))
 }
 
 fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
+    let keeper = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("cannot use the connection to the keeper process")?;
     let options = tree.options(source, context)?;
     reporter.go_live("mount");
     let source = match tidecast_secret::inherited()? {
@@ -214,7 +218,7 @@ fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter:
     let begin = || tidecast::serve_mount(source, Packets::inherited(keeper), options);
     let end = drive::serve(begin, reporter, |_, _| {
         if let Err(error) = keeper::leave_stdout() {
-            tracing::error!(%error, "the command that waits for this process waits in vain");
+            tracing::error!(%error, "cannot notify the waiting command that the mount is ready");
         }
     })?;
     if end == End::Restart {
@@ -223,16 +227,16 @@ fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter:
     Ok(Default::default())
 }
 
-/// End a mount
+/// Unmount a tree
 #[derive(clap::Args, Debug)]
 pub(crate) struct UmountArgs {
-    /// Where it is
+    /// Mount point
     #[arg(value_name = "MOUNTPOINT")]
     at: PathBuf,
-    /// Even while it is in use: it is out of sight at once, and gone when nobody uses it any more
+    /// Unmount even while processes use the mount: hide it at once, remove it when the last of them ends
     #[arg(long)]
     lazy: bool,
-    /// End the process that serves it too: whoever waits for data gets an error. All mounts of the tree are dead then
+    /// Also end the process that serves the mount: pending reads fail, and all mounts of the tree stop working
     #[arg(long)]
     abort: bool,
 }
@@ -243,16 +247,16 @@ pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
     Ok(fields_of(&done))
 }
 
-/// Show what runs: gets, shares, seeds, broadcasts, copies and mounts of this user; peers, rates, the last error
+/// Show running gets, shares, seeds, broadcasts, copies and mounts of this user: peers, rates, the last error
 ///
-/// Of a mount also what was fetched, from whom, and who waits for what; of the cache daemon what is on its way for this
-/// user, or for its administrator all of it.
+/// For a mount also the data fetched, its sources, and the processes that wait for data; for the cache daemon this user's
+/// transfers in progress, or all of them for its administrator.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// Of one mount [default: all]
+    /// Show one mount [default: all, and all processes]
     #[arg(value_name = "MOUNTPOINT")]
     at: Option<PathBuf>,
-    /// Replace the process that serves it by a new one, of the program as it is installed now; the mount stays
+    /// Restart the process that serves the mount, with the program as it is installed now; the mount stays
     #[arg(long, requires = "at")]
     restart: bool,
 }
@@ -262,13 +266,13 @@ pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Report
     if let Some(at) = args.at.as_ref().map(std::path::absolute).transpose()? {
         shown.retain(|mounted| mounted.at == at);
         if shown.is_empty() {
-            return Err(anyhow!("{} is no mount of tidecast's", at.display()).into());
+            return Err(anyhow!("{} is not a tidecast mount", at.display()).into());
         }
     }
     if args.restart {
         for mounted in &shown {
             mounted.restart()?;
-            reporter.result(&format!("{}: a new process serves it", mounted.at.display()));
+            reporter.result(&format!("restarted the server of {}", mounted.at.display()));
         }
         return Ok(fields_of(&Shown::default()));
     }
@@ -288,7 +292,7 @@ pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Report
     let daemon = daemon::to_ask(context).ok().and_then(|socket| tidecast::daemon::status(&socket));
     daemon.iter().flat_map(Status::lines_in_short).for_each(|line| reporter.result(&line));
     if shown.is_empty() && processes.is_empty() && daemon.is_none() {
-        reporter.result("nothing is mounted, and no get, share, seed, broadcast or copy of this user runs");
+        reporter.result("no mount, and no running get, share, seed, broadcast or copy of this user");
     }
     Ok(fields_of(&Shown { mounts, processes: Some(processes), daemon: Some(daemon.map(Box::new)) }))
 }

@@ -1,5 +1,5 @@
-//! `tidecast plugin`, also called `tidecast_plugin`: HTCondor's file-transfer plugin. What it does is in [`tidecast_daemon::plugin`];
-//! every failure ends in a non-zero exit, as HTCondor wants it.
+//! `tidecast plugin`, also called `tidecast_plugin`: HTCondor's file-transfer plugin, implemented in
+//! [`tidecast_daemon::plugin`]. Every failure ends with a non-zero exit code, as HTCondor requires.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use crate::failure::{Failure, Outcome};
 use crate::report::say;
 use crate::stop::{Stop, block_on};
 
-/// HTCondor's file-transfer plugin for tidecast:// (run by HTCondor; also as `tidecast_plugin`)
+/// Transfer caches for HTCondor jobs, as a file-transfer plugin (run by HTCondor; also as `tidecast_plugin`)
 ///
-/// Jobs name caches in transfer_input_files: tidecast://ORIGIN/NAME[@VERSION][/PATH]. The plugin waits until the host's
-/// daemon has the cache, makes a link to it where the job may read the daemon's store, else a copy.
+/// Jobs list caches in transfer_input_files: tidecast://ORIGIN/NAME[@VERSION][/PATH]. The plugin waits until the host's
+/// daemon has the cache, and makes a link to it if the job may read the daemon's store, else a copy.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Set up:\n  ln -s \"$(command -v tidecast)\" /usr/libexec/condor/tidecast_plugin\n  \
     FILETRANSFER_PLUGINS = $(FILETRANSFER_PLUGINS), /usr/libexec/condor/tidecast_plugin")]
 pub(crate) struct Args {
-    /// What this plugin is and can do, as a ClassAd
+    /// Print the capabilities of this plugin as a ClassAd
     #[arg(long)]
     classad: bool,
-    /// The caches that are here, as attributes of this host's slots (for STARTD_CRON)
+    /// Print the caches of this host as attributes of its slots (for STARTD_CRON)
     #[arg(long, conflicts_with = "classad")]
     caches: bool,
-    /// What to transfer: ClassAds with Url and LocalFileName
+    /// Read the transfers from FILE: ClassAds with Url and LocalFileName
     #[arg(long, value_name = "FILE", required_unless_present_any = ["classad", "caches"])]
     infile: Option<PathBuf>,
-    /// Where to say how it went
+    /// Write the results to FILE
     #[arg(long, value_name = "FILE", required_unless_present_any = ["classad", "caches"])]
     outfile: Option<PathBuf>,
-    /// From the job to elsewhere: caches are made by `tidecast cache create`, so this always fails
+    /// Upload files of the job: not supported, always fails; use `tidecast cache create`
     #[arg(long)]
     upload: bool,
 }
 
-/// The command line of HTCondor, whose flags have one dash, as one of this program; None if this is no plugin's.
+/// Converts HTCondor's command line, whose flags have one dash; `None` if this is not a call of the plugin.
 pub(crate) fn command_line(args: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let mut args = args.peekable();
     let program = args.next()?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         return caches(context);
     }
     let (Some(infile), Some(outfile)) = (&args.infile, &args.outfile) else {
-        return Err(Failure::usage(anyhow!("-infile and -outfile are needed")));
+        return Err(Failure::usage(anyhow!("-infile or -outfile is missing; both are required")));
     };
     let results = match plugin::read(infile, args.upload) {
         Ok(wanted) => transfer_all(wanted, context)?,
@@ -94,7 +94,7 @@ fn transfer_all(wanted: Vec<Wanted>, context: &Context<'_>) -> Result<Vec<Transf
 fn caches(context: &Context<'_>) -> Outcome {
     let client = Client::new(&daemon::to_ask(context)?);
     let ad = block_on(1, async { Ok::<_, Failure>(plugin::caches(&client).await) })?;
-    say(&ad.context("names of caches")?);
+    say(&ad.context("cannot write the names of caches as a ClassAd")?);
     say("-");
     Ok(Map::new())
 }

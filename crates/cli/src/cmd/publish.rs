@@ -20,8 +20,8 @@ use crate::stop::{Stop, block_on};
 
 /// Write a manifest of a file or directory
 ///
-/// The manifest is a standard .torrent file. Each byte is read once, on all cores; an interrupted run goes on
-/// where it was. The manifest is open, for any BitTorrent client, unless --private or --ssl-torrent.
+/// The manifest is a standard .torrent file. Each byte is read once, on all cores; an interrupted run resumes where it
+/// stopped. Any BitTorrent client may use the manifest, unless --private or --ssl-torrent is given.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,27 +29,28 @@ Examples:
   tidecast publish /opt/env --exclude __pycache__ --exclude '*.tmp' --format v2
   tidecast publish /srv/www/genomes --web-seed https://data.example/")]
 pub(crate) struct Args {
-    /// The file or directory
+    /// File or directory to publish
     path: PathBuf,
-    /// Write the manifest to FILE; - is standard output; a pipe, a device or a link is written to [default: NAME.torrent, here]
+    /// Write the manifest to FILE, also through a link or into a pipe or device; - is standard output [default:
+    /// NAME.torrent in this directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     describe: Describe,
-    /// Only for nodes with a ticket: `seed` then prints one (for other clients: peers from its trackers only)
+    /// Allow only nodes with a ticket, which `seed` prints (other clients: find peers through its trackers only)
     #[arg(long)]
     private: bool,
-    /// Tracker to name in the manifest; @FILE has the URL; may be repeated
+    /// Name this tracker in the manifest; @FILE reads the URL from a file; may be repeated
     #[arg(long, value_name = "URL", value_parser = crate::args::tracker)]
     tracker: Vec<String>,
-    /// URL (http or https) from which clients may fetch beside peers: of the directory that holds PATH, ending in '/',
-    /// or of the file itself; may be repeated (BEP 19)
+    /// Let clients also fetch from this http or https URL (BEP 19): that of the directory around PATH, ending in '/', or of
+    /// the file itself; may be repeated
     #[arg(long, value_name = "URL")]
     web_seed: Vec<String>,
-    /// Open, unencrypted BitTorrent is meant: say nothing about it
+    /// Allow open, unencrypted BitTorrent, without a notice about it
     #[arg(long)]
     plain: bool,
-    /// With --ssl-torrent: write a certificate and key (peer.crt, peer.key) for a stock client
+    /// With --ssl-torrent: write a certificate and key (peer.crt, peer.key) for other clients into DIR
     #[arg(long, value_name = "DIR", requires = "ssl_torrent")]
     ssl_export: Option<PathBuf>,
 }
@@ -70,10 +71,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         let operation = tidecast::publish(&args.path, options);
         let mut done = drive::drive(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
-        let manifest = Manifest::parse(&done.torrent).context("the manifest just made is damaged")?;
+        let manifest = Manifest::parse(&done.torrent).context("the new manifest is damaged")?;
         let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
         let output = output.unwrap_or_else(named);
-        // That of a private swarm, whose names and hashes are for ticket holders, is for its owner alone.
+        // The manifest of a private swarm has names and hashes for ticket holders, so only its owner may read it.
         let mode = if tidecast_node::right::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
         output.write(&done.torrent, mode, Some(&stop))?;
         if let Some(dir) = &args.ssl_export {
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     })
 }
 
-/// Says what was made.
+/// Prints the result.
 fn report(done: &Done, manifest: &Manifest, output: &Output, reporter: &Reporter) {
     reporter.result(&format!(
         "{}: {} in {}, {} of {}, in {} ({})",
@@ -101,7 +102,7 @@ fn report(done: &Done, manifest: &Manifest, output: &Output, reporter: &Reporter
         bytes_per_second(done.rate as f64),
     ));
     reporter.result(&format!("format: {}", done.why));
-    // A wrong directory is seen by the address of a file.
+    // The URL of one file lets users notice a wrong directory.
     let first = manifest.files().find(|f| !f.is_empty()).map_or(0, |f| f.index());
     for url in manifest.web_seeds().iter().filter_map(|seed| manifest.web_url(seed, first)) {
         reporter.result(&format!("web seed: clients fetch {} from {url}", path_of(manifest, first)));
@@ -116,11 +117,11 @@ fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
         .create(dir)
         .with_context(|| format!("cannot create {}", dir.display()))?;
     let key = dir.join("peer.key");
-    // A link is written through, so the mode is that of the file to which it leads.
+    // Writing follows a link, so the mode of its target counts.
     let open_to_others = |meta: &Metadata| meta.is_file() && meta.mode() & 0o077 != 0;
     if key.is_symlink() && key.metadata().is_ok_and(|meta| open_to_others(&meta)) {
         let why = anyhow!(
-            "cannot write the private key to {}: it is a link to a file that other users may access; run: chmod 600 {0}",
+            "cannot write the private key to {}: it is a link to a file that other users can access; run: chmod 600 {0}",
             key.display()
         );
         return Err(why.into());

@@ -1,6 +1,6 @@
-//! `tidecast run TICKET -- COMMAND`: a command in a mount namespace of its own, in which the tree is where it was built,
+//! `tidecast run TICKET -- COMMAND`: runs a command in its own mount namespace, in which the tree is where it was built,
 //! so that RPATH, `$ORIGIN`, `#!` lines and virtual environments work. It needs no privilege, and leaves nothing behind:
-//! when the last process in the namespace ends, so does the mount.
+//! the mount ends with the last process in the namespace.
 
 use std::ffi::OsString;
 use std::io::ErrorKind::NotFound;
@@ -27,34 +27,37 @@ Examples:
   tidecast run @ticket -- /opt/env/bin/python3 train.py";
 
 const AFTER: &str = "\
-The command sees the tree at the path that it was built for, as its manifest
-records it (publish --built-for), or at --at, and no other process does. The exit code is the command's.
+The command sees the tree at the path that it was built for, which the
+manifest records (publish --built-for), or at --at; other processes do not see
+it. The exit code is that of the command.
 
-The place has to be empty or absent, unless --at names it; it is never /, /etc,
-/usr, /home, another system directory or your home. An absent directory is made
-and removed afterwards. Where you may not make it, the command sees the
-directory above with the tree in it: writing beside the tree fails there.
+The path must be empty or absent, unless --at names it; /, /etc, /usr, /home,
+other system directories and your home directory are rejected. An absent
+directory is created, and removed afterwards. If you may not create it, the
+command sees the parent directory with the tree added; it cannot write next to
+the tree then.
 
 Examples:
-  # As it was built, without being root
+  # At the path that the tree was built for, without root
   tidecast run @ticket -- /opt/env/bin/python3 train.py
 
-  # Somewhere else
+  # At another path
   tidecast run tools.torrent --at /tools -- /tools/bin/blastn -version";
 
-/// Run a command that sees a published tree where it was built; no privilege needed
+/// Run a command that sees a published tree at the path it was built for, without privileges
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
-    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
+    /// A ticket, a manifest (.torrent), or a magnet link; @FILE reads a ticket from a file, - from standard input [default:
+    /// $TIDECAST_TICKET]
     #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
     source: Option<String>,
     #[command(flatten)]
     tree: TreeArgs,
-    /// Where the command sees the tree, even over a directory with files [default: where it was built, if its manifest records that]
+    /// Show the tree to the command at this path, even over a directory with files [default: the path in the manifest]
     #[arg(long, value_name = "PREFIX")]
     at: Option<PathBuf>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let home = Home::of(&source, args.tree.cache.as_deref().or(context.settings.cache.as_deref()))?;
     let guard = Guard::of_user(&[home.path().to_owned()]);
     if let Some(at) = &args.at {
-        // What cannot be is said before anything is fetched.
+        // Reject an invalid path before any data is fetched.
         find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
     }
     let teller = Teller::new(reporter);
@@ -89,7 +92,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     };
     let place = match settle(&at, &guard, chosen).map_err(unsettled)? {
         Settled::Held(held) => {
-            let mut inside = Command::new(std::env::current_exe().context("cannot find this program")?);
+            let mut inside =
+                Command::new(std::env::current_exe().context("cannot find the path of this program")?);
             let json = context.global.json.then_some("--json");
             inside.arg("run").args(json).arg("inside").arg("--").args(&args.command);
             let code = supervise(held, &home.socket(), &mut inside)?;
@@ -101,10 +105,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             Place::open(&at, &guard, chosen).map_err(Failure::usage)?
         }
         Settled::Shown(absent) => {
-            let here = std::env::current_dir().context("cannot tell the working directory")?;
+            let here = std::env::current_dir().context("cannot determine the working directory")?;
             separate()?;
             let at = show(&absent, &home.scratch()?)?;
-            // What was the same path before may be below something new now.
+            // The working directory may now be below the new mount: enter it again by its path.
             std::env::set_current_dir(&here)
                 .with_context(|| format!("cannot enter {} again", here.display()))?;
             Place::open(&at, &guard, chosen).map_err(Failure::usage)?
@@ -120,7 +124,7 @@ fn unsettled(error: Error) -> Failure {
     }
 }
 
-/// Mounts in this namespace, and goes on as the command; answers why it cannot.
+/// Mounts in this namespace, and executes the command in this process; returns only on failure.
 fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, made: bool) -> Failure {
     let how = How { source, allow_other: false };
     if let Err(error) = launch::attach(&server, place, &how, made) {
@@ -137,14 +141,14 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
     Failure::usage(anyhow!("cannot run {}: {why}", program.display()))
 }
 
-/// Where the tree was built for, by its manifest, else by the command.
+/// The path that the tree was built for, by its manifest, else by the path of the command.
 fn prefix(home: &Home, command: &[OsString]) -> Result<PathBuf, Failure> {
-    let manifest = home.manifest().ok_or_else(|| anyhow!("the server has lost its manifest"))?;
+    let manifest = home.manifest().ok_or_else(|| anyhow!("the mount server has no manifest"))?;
     let prefix = manifest.prefix().map(|p| PathBuf::from(std::ffi::OsStr::from_bytes(p)));
     let prefix = prefix.filter(|p| p.is_absolute()).or_else(|| place_of_command(&manifest, command));
     prefix.ok_or_else(|| {
         Failure::usage(anyhow!(
-            "the manifest records no place that this tree was built for, and the command names none; name one with --at (publish --built-for PATH records it)"
+            "the manifest does not record the path that this tree was built for, and the command has no path in the tree; give it with --at (publish --built-for PATH records it)"
         ))
     })
 }

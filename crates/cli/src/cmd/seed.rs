@@ -1,4 +1,4 @@
-//! `tidecast seed MANIFEST PATH`: serves what was published.
+//! `tidecast seed MANIFEST PATH`: serves published data.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
-/// Serve what was published
+/// Serve published data
 ///
-/// Every piece is verified before it is offered; what was verified by an earlier `seed` and has not changed
-/// since is remembered. For a manifest made with --private, the first line on standard output is a new ticket.
+/// Every piece is verified before it is offered; files that an earlier `seed` verified and that have not changed since are
+/// not read again. For a manifest made with --private, the first line on standard output is a new ticket.
 /// With --data one process serves several manifests on one port. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
 #[command(
@@ -28,10 +28,11 @@ use crate::report::{Reporter, fields_of};
   tidecast seed torrents/*.torrent --data /data --data /scratch --upload-limit 50MB/s"
 )]
 pub(crate) struct Args {
-    /// The manifest (.torrent) and the published file, or the directory itself; with --data, manifests
+    /// Manifest (.torrent) and the path of the published file or directory; with --data, manifests only
     #[arg(value_name = "MANIFEST", required = true)]
     paths: Vec<PathBuf>,
-    /// Serve manifests whose data lies in DIR under their own names; may be repeated: the first DIR that has the name
+    /// Find the data of each manifest in DIR, under its published name; may be repeated, the first DIR with the name is
+    /// used
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
     #[command(flatten)]
@@ -57,11 +58,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         ([manifest], true) => {
             let shown = manifest.display();
             Err(Failure::usage(anyhow!(
-                "no data given for {shown}: name its path, or the directory around it by --data"
+                "no data given for {shown}: give its path, or the directory around it with --data"
             )))
         }
         (paths, true) => Err(Failure::usage(anyhow!(
-            "{} paths given: write one MANIFEST and the PATH of its data, or MANIFEST... --data DIR",
+            "{} paths given: give one MANIFEST and the PATH of its data, or MANIFEST... --data DIR",
             paths.len()
         ))),
     }
@@ -80,7 +81,7 @@ fn one(manifest: &Path, path: &Path, options: SeedOptions, reporter: &mut Report
     })
 }
 
-/// How much was sent, and to how many.
+/// The bytes sent, and the number of peers that received them.
 pub(super) fn sent(totals: &Totals) -> String {
     let takers = totals.peers.iter().filter(|p| p.sent > 0).count();
     format!("{} sent to {}", Size(totals.sent), count(takers as u64, "peer"))

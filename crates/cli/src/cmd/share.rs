@@ -1,4 +1,4 @@
-//! `tidecast share PATH`: publish and seed in one, privately; the first line is the ticket.
+//! `tidecast share PATH`: publishes and seeds privately in one command; the first line of output is the ticket.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,17 @@ use crate::args::SwarmArgs;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
-/// Publish and seed in one; the first line on standard output is the ticket
+/// Publish and seed in one command, and print a ticket
 ///
-/// The swarm is private: all is encrypted, and only nodes that enrol with the ticket take part, until `revoke`.
-/// With --plain it is open, unencrypted BitTorrent, and the ticket merely says where. Ctrl-C stops it.
+/// The first line on standard output is the ticket. The swarm is private: all traffic is encrypted, and only nodes that
+/// enrol with the ticket can join, until `revoke`. With --plain it is open, unencrypted BitTorrent, and the ticket only has
+/// addresses. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Example:\n  tidecast share /data/genomes\n  # elsewhere:\n  tidecast get @ticket --to /scratch"
+    after_help = "Example:\n  tidecast share /data/genomes\n  # on other hosts:\n  tidecast get @ticket --to /scratch"
 )]
 pub(crate) struct Args {
-    /// The file or directory
+    /// File or directory to share
     path: PathBuf,
     #[command(flatten)]
     describe: Describe,
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         started.ticket.iter().for_each(|ticket| reporter.result(ticket));
         open_notice(started.open, reporter);
         if private {
-            reporter.note("to get it elsewhere, put this ticket into a file of mode 0600 and run: tidecast get @FILE --to DIR");
+            reporter.note("on other hosts, save this ticket in a file of mode 0600 and run: tidecast get @FILE --to DIR");
         }
     })?;
     reporter.note(&format!("stopped; {}", seed::sent(&done.totals)));

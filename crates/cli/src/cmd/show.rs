@@ -1,4 +1,4 @@
-//! `tidecast show MANIFEST|TICKET`: what a manifest describes, or what a ticket leads to.
+//! `tidecast show MANIFEST|TICKET`: shows the contents of a manifest, or of a ticket.
 
 use anyhow::anyhow;
 use tidecast::{Source, Ticket};
@@ -9,13 +9,15 @@ use super::{Context, now};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
-/// Show what a manifest describes, or what a ticket is good for
+/// Show the contents of a manifest, or of a ticket
 ///
-/// Of a ticket the secret is not shown. Where it was issued, by this state directory, the nodes that have used it are counted too.
+/// The secret of a ticket is not shown. On the host that issued it, with the same state directory, the number of nodes that
+/// have used it is shown too.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  tidecast show genomes.torrent\n  tidecast show @ticket")]
 pub(crate) struct Args {
-    /// The manifest (.torrent), or a ticket; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
+    /// Manifest (.torrent), or a ticket; @FILE reads the ticket from a file, - from standard input [default:
+    /// $TIDECAST_TICKET]
     #[arg(value_name = "MANIFEST|TICKET")]
     manifest: Option<String>,
 }
@@ -25,13 +27,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         Source::File(manifest) => *manifest,
         Source::Ticket(ticket) => return show_ticket(&ticket, context, reporter),
         Source::Magnet(_) => {
-            let why = "a magnet link names a manifest and has none; show the manifest (.torrent) itself";
+            let why = "a magnet link does not contain the manifest; show the manifest (.torrent) itself";
             return Err(Failure::usage(anyhow!(why)));
         }
     };
     let shown = tidecast::show(&manifest);
     if !reporter.is_json() {
-        // One object, so that a script may read the output as such: there they are in it.
+        // With JSON the output is one object, which has the warnings.
         shown.warnings.iter().for_each(|warning| reporter.warning(warning));
         for (name, value) in rows(&manifest) {
             reporter.result(&format!("{name:<12} {value}"));
@@ -45,7 +47,7 @@ fn show_ticket(ticket: &Ticket, context: &Context<'_>, reporter: &Reporter) -> O
     let shown = tidecast::show_ticket(ticket, context.state_dir().ok().as_deref());
     let mut rows = vec![("manifest", shown.manifest.clone())];
     rows.extend(shown.name.as_deref().map(|name| ("name", plain(name))));
-    let access = if shown.private { "private: for who has the ticket" } else { "open: anybody may join" };
+    let access = if shown.private { "private: for nodes with the ticket" } else { "open: any peer may join" };
     rows.push(("access", access.to_owned()));
     rows.extend(shown.owner.clone().map(|owner| ("owner", owner)));
     rows.extend(shown.ticket.clone().map(|number| ("ticket", number)));
@@ -60,12 +62,12 @@ fn show_ticket(ticket: &Ticket, context: &Context<'_>, reporter: &Reporter) -> O
     Ok(fields_of(&shown))
 }
 
-/// A time, and how far away it is.
+/// A time, and the duration until then.
 fn expiry(at: u64, now: u64) -> String {
     let date = utc(at);
     match at.checked_sub(now) {
         Some(left) if left > 0 => format!("{date} (in {})", Span(std::time::Duration::from_secs(left))),
-        _ => format!("{date} (it has expired, by the clock of this host)"),
+        _ => format!("{date} (expired, by the clock of this host)"),
     }
 }
 
@@ -97,7 +99,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     ];
     if m.unique_len() < m.total_len() {
         let same = m.total_len() - m.unique_len();
-        rows.push(("of that", format!("{} is in files that equal another", Size(same))));
+        rows.push(("duplicate", format!("{} in files with the same content as another", Size(same))));
     }
     rows.extend(m.hash_v2().map(|h| ("v2 hash", data_encoding::HEXLOWER.encode(&h))));
     rows.extend(m.hash_v1().map(|h| ("v1 hash", data_encoding::HEXLOWER.encode(&h))));
@@ -106,7 +108,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
         rows.push(("private", "yes: peers only from its trackers, tickets or --peer".into()));
     }
     if m.ssl_cert().is_some() {
-        rows.push(("ssl torrent", "yes: peers need a certificate that its root signed".into()));
+        rows.push(("ssl torrent", "yes: peers need a certificate signed by its root".into()));
     }
     rows.extend(m.trackers().iter().flatten().map(|url| ("tracker", plain(url))));
     rows.extend(m.web_seeds().iter().map(|url| ("web seed", plain(url))));
@@ -116,7 +118,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// A stranger's text without what could move the cursor or change colours.
+/// A text from a file or peer, without characters that control a terminal.
 pub(crate) fn plain(text: &str) -> String {
     crate::names::line(text)
 }

@@ -1,4 +1,4 @@
-//! Flags and settings of commands that take part in a swarm, as options of the library.
+//! Flags and settings of commands that join a swarm, as options of the library.
 
 use tidecast::settings::Settings;
 use tidecast::{SslFiles, SwarmOptions, TicketOptions};
@@ -9,10 +9,10 @@ use crate::args::SwarmArgs;
 use crate::failure::Failure;
 
 impl SwarmArgs {
-    /// Flags over settings.
+    /// The options: flags override settings.
     ///
     /// # Errors
-    /// Usage errors: what does not parse.
+    /// Usage errors: a value that is not valid.
     pub(crate) fn options(&self, context: &Context<'_>) -> Result<SwarmOptions, Failure> {
         let set = context.settings;
         let or =
@@ -36,13 +36,13 @@ impl SwarmArgs {
     }
 }
 
-/// For how long and for how many a new ticket is good.
+/// Limits of a new ticket.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub(crate) struct TicketArgs {
-    /// Expire the ticket after this time (e.g. 12h, 7d); default: valid until revoked
+    /// Expire the ticket after this time (e.g. 12h, 7d) [default: valid until revoked]
     #[arg(long, value_name = "DURATION")]
     expires: Option<Span>,
-    /// Limit the number of nodes that may enrol; default: no limit
+    /// Limit the number of nodes that may enrol [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(tidecast_identity::MAX_USES)))]
     uses: Option<u32>,
 }

@@ -8,19 +8,19 @@ use super::{Context, drive};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
-/// The port that trackers are expected at.
+/// The conventional port of trackers.
 const PORT: u16 = 6969;
 
-/// Run a tracker: nodes of a swarm find each other through it
+/// Run a tracker, through which the nodes of a swarm find each other
 ///
-/// It serves HTTP (/announce, /scrape) and UDP at the same port, for Tidecast and every other BitTorrent client,
-/// and keeps nothing on disk. Ctrl-C stops it.
+/// It serves HTTP (/announce, /scrape) and UDP on the same port, for Tidecast and other BitTorrent clients, and stores
+/// nothing on disk. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast tracker --listen :6969\n  tidecast publish DIR --tracker http://HOST:6969/announce"
 )]
 pub(crate) struct Args {
-    /// Where to listen [default: any address, port 6969]
+    /// Listen on this address [default: any address, port 6969]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<Listen>,
 }

@@ -13,14 +13,14 @@ use crate::report::{Reporter, fields_of};
 
 /// Compare a file or directory with its manifest
 ///
-/// Every byte is read and hashed. Each damaged, missing or extra file is listed; exit code 1 if there is any. What `publish` was
-/// told to leave out, and sockets, devices and pipes, which it always does, are not extra.
+/// Every byte is read and hashed. Each damaged, missing or extra file is listed; the exit code is 1 if there is any. Files
+/// that `publish` was told to skip do not count as extra, nor do sockets, devices and pipes, which it always skips.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast verify genomes.torrent /scratch/genomes")]
 pub(crate) struct Args {
-    /// The manifest (.torrent)
+    /// Manifest (.torrent)
     manifest: PathBuf,
-    /// The published file, or the directory itself
+    /// The published file, or the published directory itself
     path: PathBuf,
 }
 
@@ -41,17 +41,17 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let files = count(done.file_count.into(), "file");
     let shown = args.path.display();
     reporter.result(&format!(
-        "{shown} is what the manifest says: {}, {files}, verified in {seconds}",
+        "{shown} matches the manifest: {}, {files}, verified in {seconds}",
         Size(done.bytes)
     ));
     Ok(fields_of(&done))
 }
 
-/// Says what is wrong, and what was not compared.
+/// Prints the problems, and the number of entries that were not compared.
 fn report(done: &Done, reporter: &Reporter) {
     done.problems.iter().for_each(|problem| reporter.result(problem));
     if let Some(first) = done.left_out.first() {
         let (all, first) = (count(done.left_out.len() as u64, "entry"), first.display());
-        reporter.note(&format!("{all} not compared: left out when this was published, such as {first}"));
+        reporter.note(&format!("{all} not compared, because publish skipped them, such as {first}"));
     }
 }

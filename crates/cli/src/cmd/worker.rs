@@ -1,4 +1,4 @@
-//! `tidecast worker`: one host's part in a broadcast; `tidecast bcast` starts it.
+//! `tidecast worker`: the process of one host in a broadcast; `tidecast bcast` starts it.
 
 use serde_json::Map;
 use tidecast::{NotHanded, WorkerOptions, handed_ticket, worker};
@@ -7,14 +7,14 @@ use super::{Context, drive};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
-/// Take part in a broadcast as one of its hosts
+/// Join a broadcast as one of its hosts
 ///
-/// `tidecast bcast` starts this on every host. The ticket comes in the first line of standard input, or in the
-/// environment as TIDECAST_GROUP.
+/// `tidecast bcast` starts this on every host. The ticket is the first line of standard input, or TIDECAST_GROUP in the
+/// environment.
 #[derive(clap::Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct Args {
-    /// What the broadcast calls this host [default: its own name]
+    /// Use this name of the host in the broadcast [default: its own name]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }

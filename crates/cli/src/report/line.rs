@@ -1,4 +1,4 @@
-//! How far the work is: as a line for people, and as a bar.
+//! Progress as a line for people, and as a bar.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) fn line(now: &Progress) -> String {
     let (stage, traffic) = (now.stage.name(), now.traffic.as_ref());
     let mut parts = Vec::new();
     let percent = now.bytes.min(now.total) as f64 * 100.0 / now.total.max(1) as f64;
-    // Never 100% before the end.
+    // Rounding must not show 100% before the end.
     let percent = if now.bytes < now.total { percent.min(99.9) } else { percent };
     if let Some(run) = &now.run {
         let name = run.run.clone();
@@ -48,7 +48,7 @@ pub(super) fn line(now: &Progress) -> String {
     parts.join(", ")
 }
 
-/// A bar of `done` of `of`, which is 0 where there is no end, and a line beside it.
+/// Draws a bar of `done` of `of` (0: the total is unknown), and a line beside it.
 pub(super) fn draw(bar: &ProgressBar, (done, of): (u64, u64), line: &str) {
     let known = of > 0;
     if bar.length().is_some() != known || bar.message().is_empty() {

@@ -19,55 +19,55 @@ pub type Event = crate::Event<Started, Done, News>;
 pub struct Started {
     /// The command: `field recv`.
     pub command: &'static str,
-    /// Where the first stream comes in.
+    /// The address of the first stream.
     pub address: SocketAddr,
     /// The UDP port of each stream.
     pub ports: Vec<u16>,
-    /// Streams at most.
+    /// The maximum number of streams.
     pub streams: u32,
     /// Name of the shared memory.
     pub name: String,
-    /// What to run at the other side; null where no sender of Tidecast is expected.
+    /// The command for the sending host; null if the sender is another program (`--packing`).
     pub send: Option<String>,
-    /// The file that has the key there, as `send` names it. Not in JSON lines.
+    /// The key file on the sending host, as `send` names it. Not in JSON lines.
     #[serde(skip)]
     pub key_file: Option<PathBuf>,
 }
 
 impl Started {
-    /// What people are told, a line each, before `send`.
+    /// Lines for people, printed before `send`.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let (ip, first) = (self.address.ip(), self.address.port());
         let mut notes = vec![match self.ports.as_slice() {
-            [_, .., last] => format!("listening at UDP ports {first} to {last} of {ip}, one for each stream"),
-            _ => format!("listening at UDP port {first} of {ip}"),
+            [_, .., last] => format!("listening on UDP ports {first} to {last} of {ip}, one for each stream"),
+            _ => format!("listening on UDP port {first} of {ip}"),
         }];
         if self.send.is_some() {
             let key = self.key_file.as_ref().map_or(String::new(), |file| {
-                format!("; {}: a file of mode 0600 there that has the key", file.display())
+                format!("; {}: a file of mode 0600 there with the key", file.display())
             });
-            notes.push(format!("to send here, run at the other side (SOURCE: a file of the field{key}):"));
+            notes.push(format!("run this command on the sending host (SOURCE: a file of the field{key}):"));
         }
         notes
     }
 }
 
-/// What only `field recv` tells.
+/// Events that only `field recv` has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum News {
-    /// Another session counts from now on.
+    /// A new session replaces the former one.
     Session(Session),
-    /// A step is over.
+    /// A step was closed.
     Step(Step),
-    /// How far the newest step is.
+    /// Progress of the newest step.
     Progress(Progress),
 }
 
 impl fmt::Display for News {
-    /// Of a step nothing: the next progress tells of it.
+    /// Empty for a step, which the next progress covers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session(Session { title, shape, here, file, .. }) => {
@@ -85,29 +85,29 @@ impl fmt::Display for News {
     }
 }
 
-/// Another session counts from now on.
+/// A new session replaces the former one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Session {
-    /// What the sender calls it.
+    /// The sender's title of the field.
     pub title: String,
     /// Values along x, y and z: `256,256,256`.
     pub shape: String,
-    /// Streams in all.
+    /// Streams of all receivers.
     pub streams: u32,
-    /// The first one that comes here.
+    /// The first stream of this receiver.
     pub first: u32,
-    /// How many come here.
+    /// Number of streams of this receiver.
     pub here: u32,
-    /// The rate that the sender says, bits per second; 0: it says none.
+    /// The rate that the sender announces, bits per second; 0: not announced.
     pub rate: u64,
     /// The shared memory.
     pub file: PathBuf,
 }
 
-/// A step is over.
+/// A step was closed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
-    /// What came of it.
+    /// The counts of the step.
     #[serde(flatten)]
     pub closed: Closed,
     /// Its rate, bits per second.
@@ -121,47 +121,47 @@ impl From<Closed> for Step {
     }
 }
 
-/// A step that is over.
+/// The counts of a closed step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Closed {
-    /// The source's number of it.
+    /// The step's number in the source.
     pub step: u64,
-    /// Which sending.
+    /// The step's number since the sender started.
     pub batch: u32,
-    /// Packets that it has here.
+    /// Packets of the step for this receiver.
     pub expected: u64,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that parity has brought back.
+    /// Packets recovered by parity.
     pub recovered: u64,
-    /// Values that have not come.
+    /// Values missing.
     pub missing: u64,
-    /// Values that it has here.
+    /// Values of the step for this receiver.
     pub values: u64,
-    /// Bytes of its datagrams, without those that had come before.
+    /// Bytes of its datagrams, without duplicates.
     pub bytes: u64,
     /// Seconds from its first packet to its end.
     pub seconds: f64,
-    /// Whether readers see it.
+    /// Whether it was shown to readers.
     pub shown: bool,
-    /// Each stream of which something is missing.
+    /// Each stream with missing packets.
     pub losses: Vec<Loss>,
 }
 
-/// What one stream lacks of a step.
+/// The loss of one stream in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Loss {
     /// The stream's number.
     pub stream: u32,
-    /// Packets that its slab has.
+    /// Packets of its slab.
     pub expected: u64,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that parity has brought back.
+    /// Packets recovered by parity.
     pub recovered: u64,
 }
 
-/// How far the newest step is.
+/// Progress of the newest step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Progress {
     /// Seconds since the start.
@@ -169,16 +169,16 @@ pub struct Progress {
     pub seconds: f64,
     /// What is being done: `recv`.
     pub stage: &'static str,
-    /// Parts of the step that have come.
+    /// Parts of the step received.
     pub done: u64,
-    /// Parts that it has.
+    /// Parts of the step.
     pub of: u64,
     /// Bytes received so far, of all steps.
     pub received: u64,
     /// The step's number. Not in JSON lines.
     #[serde(skip)]
     pub step: u64,
-    /// The share of packets that was lost of the last step. Not in JSON lines.
+    /// The share of packets of the last step that were lost. Not in JSON lines.
     #[serde(skip)]
     pub loss: f64,
     /// The rate over the last second, bits per second. Not in JSON lines.
@@ -186,43 +186,43 @@ pub struct Progress {
     pub rate: u64,
 }
 
-/// It was stopped, or all steps that were asked for have come. If it could not record all of them the operation fails, and these
+/// It was stopped, or `--steps` steps have arrived. If not all of them could be recorded the operation fails, and these
 /// fields are in its `error` event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What came.
+    /// The totals of all streams.
     #[serde(flatten)]
     pub received: Received,
 }
 
-/// What came.
+/// The totals of all streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Received {
-    /// Steps that are over.
+    /// Steps closed.
     pub steps: u64,
-    /// Packets that came.
+    /// Packets received.
     pub packets: u64,
-    /// Packets that did not.
+    /// Packets lost.
     pub lost: u64,
-    /// How many of these parity has brought back.
+    /// Lost packets recovered by parity.
     pub recovered: u64,
-    /// What came by each stream.
+    /// The totals of each stream.
     pub streams: Vec<Total>,
-    /// Steps recorded, where steps are.
+    /// Steps recorded, with `--record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<u64>,
     /// Steps that were not recorded because the disk was too slow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
-    /// Where steps are recorded. Not in JSON lines.
+    /// The directory of the recording. Not in JSON lines.
     #[serde(skip)]
     pub record: Option<PathBuf>,
 }
 
 impl Received {
-    /// What people are told, a line each.
+    /// Lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let sum = |of: fn(&Total) -> u64| self.streams.iter().map(of).sum::<u64>();
@@ -245,7 +245,7 @@ impl Received {
         if let (Some(recorded), Some(dir)) = (self.recorded, &self.record) {
             let slow = match self.skipped.unwrap_or_default() {
                 0 => String::new(),
-                skipped => format!("; {skipped} were not, for want of time"),
+                skipped => format!("; {skipped} not recorded, the disk was too slow"),
             };
             lines.push(format!("{} recorded in {}{slow}", count(recorded, "step"), dir.display()));
         }
@@ -253,28 +253,28 @@ impl Received {
     }
 }
 
-/// What one stream has had in all. Packets are those of values that were believed, unless said otherwise.
+/// The totals of one stream. Unless stated otherwise, packets are authenticated packets of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Total {
-    /// Packets of values and parity, and duplicates and those of an old step among them.
+    /// Packets of values and parity, including duplicates and packets of an old step.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets of closed steps that have not come.
+    /// Packets of closed steps that did not arrive.
     pub lost: u64,
-    /// How many of these parity has brought back.
+    /// Lost packets recovered by parity.
     pub recovered: u64,
-    /// Packets that had come before.
+    /// Packets received twice.
     pub duplicate: u64,
-    /// Packets of a step that was closed already.
+    /// Packets of a step that was already closed.
     pub stale: u64,
-    /// Datagrams with a bad tag, garbage, cut short, of another session.
+    /// Datagrams rejected: bad tag, malformed, truncated, or of another session.
     pub rejected: u64,
-    /// Packets that came behind a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
     /// Steps of this slab that were complete when they closed.
     pub complete: u64,
-    /// Steps of this slab that were not.
+    /// Steps of this slab that were incomplete when they closed.
     pub incomplete: u64,
 }

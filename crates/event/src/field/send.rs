@@ -18,48 +18,46 @@ pub type Event = crate::Event<Started, Done, News>;
 pub struct Started {
     /// The command: `field send`.
     pub command: &'static str,
-    /// What the source is called.
+    /// The name of the source.
     pub name: String,
     /// Values along x, y and z.
     pub shape: [u32; 3],
-    /// Steps of the source; null if they have no end.
+    /// Steps of the source; null if unlimited.
     pub steps: Option<u64>,
     /// Streams in use: at most one for each plane.
     pub streams: u32,
     /// The receivers.
     pub to: Vec<SocketAddr>,
-    /// The rate to keep to, bits per second; null: as much as arrives.
+    /// The rate limit, bits per second; null: as much as arrives.
     pub rate: Option<u64>,
-    /// Streams that were asked for. Not in JSON lines.
+    /// Streams requested by `--streams`. Not in JSON lines.
     #[serde(skip)]
     pub asked: u32,
 }
 
 impl Started {
-    /// What people are told, a line each.
+    /// Lines for people.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let [nx, ny, nz] = self.shape;
         let size = Size(self.shape.iter().map(|side| u64::from(*side)).product::<u64>() * 4);
-        let many = self.steps.map_or("steps without end".into(), |steps| count(steps, "step"));
+        let many = self.steps.map_or("unlimited steps".into(), |steps| count(steps, "step"));
         let mut notes = vec![format!("{} of {nx} x {ny} x {nz}, {many} of {size}", self.name)];
         if self.streams < self.asked {
             let (planes, used) = (count(nz.into(), "plane"), count(self.streams.into(), "stream"));
             let asked = self.asked;
-            notes.push(format!(
-                "{planes} go by {used}: of --streams {asked} the others have nothing to carry"
-            ));
+            notes.push(format!("{planes} use {used}; the other streams of --streams {asked} are not used"));
         }
         notes
     }
 }
 
-/// What only `field send` tells.
+/// Events that only `field send` has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum News {
-    /// How far it is.
+    /// Progress of the sender.
     Progress(Progress),
 }
 
@@ -68,7 +66,7 @@ impl fmt::Display for News {
         let Self::Progress(now) = self;
         if now.seconds == 0.0 {
             let (accepted, streams) = (now.accepted, now.streams);
-            return write!(f, "waiting for receivers, {accepted} of {streams} streams are taken");
+            return write!(f, "waiting for receivers, {accepted} of {streams} streams accepted");
         }
         let loss = match now.accepted {
             0 => "no receiver".into(),
@@ -78,14 +76,14 @@ impl fmt::Display for News {
     }
 }
 
-/// How far it is, four times a second.
+/// Progress of the sender, four times per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Progress {
-    /// The step under way.
+    /// The current step.
     pub step: u64,
-    /// Steps begun so far, those that came again included.
+    /// Steps begun so far, including repetitions by `--loop`.
     pub batch: u32,
-    /// Steps sent to their end.
+    /// Steps completed.
     pub steps: u64,
     /// Bytes of datagrams sent.
     pub bytes: u64,
@@ -93,59 +91,59 @@ pub struct Progress {
     pub packets: u64,
     /// The rate since the last event, bits per second.
     pub rate: f64,
-    /// The rate that is kept to, bits per second.
+    /// The rate limit, bits per second.
     pub asked: u64,
-    /// Streams that a receiver takes.
+    /// Streams accepted by a receiver.
     pub accepted: usize,
     /// Streams in use.
     pub streams: usize,
-    /// Packets that receivers have received.
+    /// Packets received by receivers.
     pub received: u64,
-    /// Packets that they have not.
+    /// Packets lost.
     pub lost: u64,
-    /// Seconds since packets may go; 0 while receivers are waited for. Not in JSON lines.
+    /// Seconds since the first packet could be sent; 0 while waiting for receivers. Not in JSON lines.
     #[serde(skip)]
     pub seconds: f64,
-    /// The share of packets that is lost. Not in JSON lines.
+    /// The share of packets lost. Not in JSON lines.
     #[serde(skip)]
     pub loss: f64,
 }
 
-/// All was sent. If receivers did not take it the operation fails, and these fields are in its `error` event.
+/// All steps were sent. If no receiver accepted them the operation fails, and these fields are in its `error` event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What was sent.
+    /// The totals of all streams.
     #[serde(flatten)]
     pub sent: Sent,
 }
 
-/// What was sent.
+/// The totals of all streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Sent {
-    /// Steps sent to their end.
+    /// Steps completed.
     pub steps: u64,
     /// Bytes of datagrams sent.
     pub bytes: u64,
     /// Packets sent.
     pub packets: u64,
-    /// Seconds since packets could go.
+    /// Seconds since the first packet could be sent.
     #[serde(serialize_with = "rounded")]
     pub sending_seconds: f64,
     /// The mean rate, bits per second.
     pub rate: f64,
-    /// The rate that was asked for, bits per second; null: as much as arrives.
+    /// The rate limit, bits per second; null: as much as arrives.
     pub asked: Option<u64>,
-    /// Packets that receivers have received.
+    /// Packets received by receivers.
     pub received: u64,
-    /// Packets that they have not.
+    /// Packets lost.
     pub lost: u64,
-    /// The share of packets that is lost, from 0 to 1.
+    /// The share of packets lost, from 0 to 1.
     pub loss: f64,
     /// Bytes of a full datagram.
     pub datagram: usize,
-    /// Streams that a receiver took.
+    /// Streams accepted by a receiver.
     pub accepted: usize,
     /// Streams in use.
     pub streams: usize,
@@ -155,7 +153,7 @@ impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = self.asked.map_or("auto".into(), |rate| Rate(rate).to_string());
         let loss = match self.received + self.lost {
-            0 => "no receiver has said what came".into(),
+            0 => "no report from a receiver".into(),
             _ => format!("{} lost", percent(self.loss)),
         };
         let (steps, seconds, size) = (count(self.steps, "step"), self.sending_seconds, Size(self.bytes));

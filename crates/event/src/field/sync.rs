@@ -10,7 +10,7 @@ use tidecast_text::count;
 /// An event of `field sync`.
 pub type Event = crate::Event<Started, Done, News>;
 
-/// Senders are about to be told.
+/// The controller is about to command senders.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Started {
     /// The command: `field sync`.
@@ -21,12 +21,12 @@ pub struct Started {
     pub every: f64,
 }
 
-/// What only `field sync` tells.
+/// Events that only `field sync` has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum News {
-    /// Senders were told to go on.
+    /// Senders were commanded to begin a step.
     Go(Go),
 }
 
@@ -37,28 +37,28 @@ impl fmt::Display for News {
     }
 }
 
-/// Senders were told to go on.
+/// Senders were commanded to begin a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Go {
-    /// To which step, as counted since they began.
+    /// The step, counted since the senders started.
     pub batch: u32,
 }
 
-/// All steps were told, or it was stopped.
+/// All steps were commanded, or the controller was stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// How often senders were told.
+    /// Number of commands.
     pub goes: u64,
-    /// Senders. Not in JSON lines.
+    /// Number of senders. Not in JSON lines.
     #[serde(skip)]
     pub senders: usize,
 }
 
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (senders, times) = (count(self.senders as u64, "sender"), count(self.goes, "time"));
-        write!(f, "{senders} told to go on, {times}")
+        let (senders, commands) = (count(self.senders as u64, "sender"), count(self.goes, "step command"));
+        write!(f, "{commands} to {senders}")
     }
 }

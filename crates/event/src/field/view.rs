@@ -13,13 +13,13 @@ pub type Event = crate::Event<Started, Done>;
 pub struct Started {
     /// The command: `field view`.
     pub command: &'static str,
-    /// What opens the page, with the token, which is a secret; or the socket of a proxy.
+    /// The URL of the page, with the token, a secret; or the unix socket for a proxy.
     pub url: String,
-    /// Where it listens; null at a unix socket.
+    /// Its address; null with a unix socket.
     pub address: Option<SocketAddr>,
     /// The path of the page, and the token.
     pub path: String,
-    /// What it shows.
+    /// The fields that it shows.
     pub volumes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Of a broadcast.
+//! Texts of a broadcast.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const TOGETHER: usize = 3;
 const NAMED: usize = 40;
 
 impl Done {
-    /// What people are told of it, a line each. `whole`: seconds of the whole command.
+    /// Lines for people. `whole`: seconds of the whole command.
     #[must_use]
     pub fn lines(&self, whole: f64) -> Vec<String> {
         lines(self, whole)
@@ -24,7 +24,7 @@ impl Done {
 }
 
 impl News {
-    /// What people are told of it, if it is not told by other events.
+    /// A line for people, if no other event has it.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         Some(match self {
@@ -37,7 +37,7 @@ impl News {
             Self::Places(of) => places(of),
             Self::Open(Open { torrent, peers }) => {
                 let peers = peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-                format!("open to any client: {}, peer {peers}", torrent.display())
+                format!("any BitTorrent client can join: {}, peer {peers}", torrent.display())
             }
             Self::Ticket(_) | Self::Failed { .. } => return None,
         })
@@ -79,14 +79,11 @@ fn lines(done: &Done, whole: f64) -> Vec<String> {
         lines.push(parts.join(", "));
         lines.extend(done.manifest_bytes.zip(done.manifest_sent).map(|(bytes, sent)| {
             let copies = sent as f64 / bytes.max(1) as f64;
-            format!(
-                "the manifest, {}, went before by a plan too: origin sent {copies:.2} copies",
-                Size(bytes)
-            )
+            format!("manifest of {} broadcast before the data: origin sent {copies:.2} copies", Size(bytes))
         }));
         lines.extend(slowest(done));
     } else if done.hosts_done > 0 {
-        lines.push("nothing had to be sent: it was there already".into());
+        lines.push("nothing was sent: the hosts already had the data".into());
     }
     lines.extend(actions(done));
     lines.extend(former(done));
@@ -98,7 +95,7 @@ fn span(seconds: f64) -> Span {
     Span(Duration::from_secs_f64(seconds))
 }
 
-/// What was done to the copy of each host: a line for each kind.
+/// The result for the copy of each host: one line per kind.
 fn actions(done: &Done) -> Vec<String> {
     let mut by_action: BTreeMap<Action, Vec<&str>> = BTreeMap::new();
     for host in done.hosts.iter().filter(|host| host.ok) {
@@ -112,7 +109,7 @@ fn actions(done: &Done) -> Vec<String> {
     by_action.into_iter().map(line).collect()
 }
 
-/// Which hosts are together.
+/// The hosts of each place.
 fn places(places: &[Vec<String>]) -> String {
     let named = |hosts: &Vec<String>| {
         let names: Vec<_> = hosts.iter().take(TOGETHER).map(|name| plain(name)).collect();
@@ -120,10 +117,10 @@ fn places(places: &[Vec<String>]) -> String {
         format!("{} ({}{more})", hosts.len(), names.join(" "))
     };
     let all: Vec<_> = places.iter().take(NAMED).map(named).collect();
-    format!("hosts found to be together: {}; --save-topology FILE keeps it", all.join(", "))
+    format!("hosts by place: {}; use --save-topology FILE to save this", all.join(", "))
 }
 
-/// For whom the launch waits.
+/// The hosts for which the launch waits.
 fn waiting(waiting: &Waiting) -> String {
     let named = |late: &Late| format!("{} ({})", plain(&late.name), span(late.seconds));
     let hosts: Vec<_> = waiting.hosts.iter().take(SLOWEST).map(named).collect();
@@ -141,28 +138,28 @@ fn waiting(waiting: &Waiting) -> String {
     format!("waiting for the worker of {}{more}{queued}{by}{said}", hosts.join(", "))
 }
 
-/// Which names of the list are one host.
+/// Names of the list that are one host.
 fn aliases(host: &str, names: &[String]) -> String {
     let more = if names.len() > NAMED { " .." } else { "" };
     let named: Vec<_> = names.iter().take(NAMED).map(|name| plain(name)).collect();
-    format!("{}{more}: the same host as {} by address, served once", named.join(", "), plain(host))
+    format!("{}{more}: same address as {}, so the host is served once", named.join(", "), plain(host))
 }
 
-/// How close it came, and to what.
+/// The efficiency, in comparison with the rate of the links.
 fn bound(done: &Done) -> String {
     match &done.link {
         Some(link) => format!(
-            "efficiency {:.1}%: links of {} (rate {}) could have brought it in {}",
+            "efficiency {:.1}%: links of {} (rate {}) need at least {}",
             link.efficiency * 100.0,
             Rate(link.link_rate),
             found::known_from(link.link_rate_from),
             span(link.bound_seconds)
         ),
-        None => "efficiency unknown: no driver knows the links' rate; give it by --link-rate".into(),
+        None => "efficiency unknown: no driver reports the rate of the links; set it with --link-rate".into(),
     }
 }
 
-/// What became of files that stood at the destination.
+/// The treatment of files that existed at the destination.
 fn former(done: &Done) -> Vec<String> {
     let found: Vec<&Found> = done.hosts.iter().filter_map(|host| Some(&host.done.as_ref()?.found)).collect();
     found::lines(|of| {

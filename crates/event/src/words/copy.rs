@@ -1,4 +1,4 @@
-//! Of a copy.
+//! Texts of a copy.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidecast_text::{Size, Span, bytes_per_second, count, escaped, grouped};
 use crate::copy::{Done, Limit, Pair, Step};
 
 impl Step {
-    /// What people are told of it.
+    /// A line for people.
     #[must_use]
     pub fn line(&self) -> String {
         format!("{:>12}  {}", bytes_per_second(self.bytes_per_second), self.what)
@@ -15,12 +15,12 @@ impl Step {
 }
 
 impl Done {
-    /// What people are told of it, a line each, after the warnings that [`Done::problems`] are. `itemize`: changes only in
-    /// rsync's letters; `stats`: how much was found and done in its words, too.
+    /// Lines for people, printed after the warnings of [`Done::problems`]. `itemize`: changes only in rsync's letters;
+    /// `stats`: with rsync's counts.
     #[must_use]
     pub fn lines(&self, itemize: bool, stats: bool) -> Vec<String> {
         let mut lines: Vec<String> =
-            self.ladder.iter().map(|of| format!("the limit: {}", of.limit)).collect();
+            self.ladder.iter().map(|of| format!("bottleneck: {}", of.limit)).collect();
         for change in &self.planned {
             match &change.itemized {
                 Some(line) => lines.push(escaped(line).to_string()),
@@ -40,7 +40,7 @@ impl Done {
     }
 }
 
-/// In rsync's words and numbers.
+/// The counts in rsync's format.
 fn counts(done: &Done) -> Vec<String> {
     vec![
         format!("Number of files: {} (reg: {})", grouped(done.entries), grouped(done.files)),
@@ -51,16 +51,16 @@ fn counts(done: &Done) -> Vec<String> {
     ]
 }
 
-/// What one of several pairs has done.
+/// The work of one of several pairs of hosts.
 fn of_pair(pair: &Pair) -> String {
     let (size, rate) = (Size(pair.bytes), bytes_per_second(pair.rate));
-    let broke = pair.broke.as_ref().map_or(String::new(), |why| format!("; broke: {why}"));
+    let broke = pair.broke.as_ref().map_or(String::new(), |why| format!("; failed: {why}"));
     format!("{} -> {}: {size} ({rate}), batches: {}{broke}", pair.from, pair.to, pair.batches)
 }
 
 fn summary(done: &Done) -> Vec<String> {
     let (dry, seconds) = (done.dry_run, done.transfer_seconds.max(1e-3));
-    let would = if dry { "would be copied" } else { "copied" };
+    let would = if dry { "to be copied" } else { "copied" };
     let mut first = format!("{} {would}, {}", count(done.files_copied, "file"), Size(done.bytes_copied));
     if !dry {
         let rate = bytes_per_second(done.bytes_copied as f64 / seconds);
@@ -68,19 +68,19 @@ fn summary(done: &Done) -> Vec<String> {
         first += &format!(" in {} ({rate}, {files:.0} files/s)", Span(Duration::from_secs_f64(seconds)));
     }
     for (n, what) in
-        [(done.files_kept, "there already"), (done.deleted, if dry { "to be deleted" } else { "deleted" })]
+        [(done.files_kept, "unchanged"), (done.deleted, if dry { "to be deleted" } else { "deleted" })]
     {
         if n > 0 {
             first += &format!("; {n} {what}");
         }
     }
     if done.bytes_resumed > 0 {
-        first += &format!("; {} were left by an interrupted copy", Size(done.bytes_resumed));
+        first += &format!("; {} resumed from an interrupted copy", Size(done.bytes_resumed));
     }
     let all = done.limits.all();
     let known: f64 = all.iter().map(|(_, seconds)| seconds).sum();
     let mut lines = vec![first];
-    // What took less than two looks of the controller had no limit that is worth a line.
+    // A copy that ended within two intervals of the controller has no meaningful bottleneck.
     if known >= 1.0 && !dry {
         let parts = all.iter().filter(|(limit, seconds)| *limit != Limit::Rate || *seconds > 0.0);
         let parts = parts.map(|(limit, seconds)| format!("{} {:.0}%", limit.name(), seconds / known * 100.0));

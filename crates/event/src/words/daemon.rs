@@ -1,4 +1,4 @@
-//! Of a daemon, as its administrator sees it, and of what uses caches.
+//! Texts of a daemon for its administrator, and of uses of caches.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::cache::{CacheUse, Came};
 use crate::daemon::{Limits, Ruled, Status};
 
 impl Status {
-    /// What people are told of it, a line each. `now`: seconds since 1970.
+    /// Lines for people. `now`: seconds since 1970.
     #[must_use]
     pub fn lines(&self, now: u64) -> Vec<String> {
         let up = Span(Duration::from_secs(now.saturating_sub(self.started)));
@@ -26,24 +26,24 @@ impl Status {
         ];
         lines.extend(self.configured.filter(|configured| *configured < self.capacity).map(|configured| {
             format!(
-                "capacity {}, exceeded until leases of caches that were made here end or others need the room",
+                "capacity {}, exceeded until leases of caches created here expire or other caches need the space",
                 Size(configured)
             )
         }));
         if self.came != Came::default() {
-            lines.push(format!("caches came: {}", self.came.in_words()));
+            lines.push(format!("caches received: {}", self.came.in_words()));
         }
         lines.push(may_take(&self.limits));
         lines.push(format!("serves {} as uid {}; {}", self.serves, self.user, self.confined));
         if !self.without.is_empty() {
-            lines.push(format!("without {}", self.without.join(", ")));
+            lines.push(format!("runs without {}", self.without.join(", ")));
         }
         lines.extend(
             self.parent
                 .as_ref()
-                .map(|parent| format!("takes caches from {parent}, another daemon of this machine")),
+                .map(|parent| format!("gets caches from {parent}, another daemon on this machine")),
         );
-        for (what, names) in [("speaks with", &self.peers), ("fetches", &self.transfers)] {
+        for (what, names) in [("connected to", &self.peers), ("fetches", &self.transfers)] {
             if !names.is_empty() {
                 lines.push(format!("{what} {}", names.join(", ")));
             }
@@ -56,7 +56,7 @@ impl Status {
 }
 
 impl Ruled {
-    /// What became of it, for people.
+    /// A line for people.
     #[must_use]
     pub fn line(&self) -> String {
         match (&self.status, &self.why) {
@@ -68,30 +68,30 @@ impl Ruled {
                 Size(status.capacity),
                 count(status.members, "host")
             ),
-            (None, why) => format!("not done: {}", why.as_deref().unwrap_or("it does not say why")),
+            (None, why) => format!("failed: {}", why.as_deref().unwrap_or("no reason given")),
         }
     }
 }
 
 impl CacheUse {
-    /// Who it is, and since or until when, for people. `now`: seconds since 1970.
+    /// The process, and since or until when, for people. `now`: seconds since 1970.
     #[must_use]
     pub fn with_times(&self, now: u64) -> String {
         let span = |seconds: u64| Span(Duration::from_secs(seconds));
         let since = self.since.map(|since| format!(" for {}", span(now.saturating_sub(since))));
-        let until = self.until.map(|until| format!(", {} more at most", span(until.saturating_sub(now))));
+        let until = self.until.map(|until| format!(", at most {} more", span(until.saturating_sub(now))));
         format!("{}{}", self.in_words(), since.or(until).unwrap_or_default())
     }
 }
 
 impl Came {
-    /// Where bytes came from, for people.
+    /// The sources of bytes, for people.
     #[must_use]
     pub fn in_words(&self) -> String {
         let parts = [
             (self.origin, "from the origin"),
             (self.peers, "from other hosts"),
-            (self.parent, "from another daemon of this machine"),
+            (self.parent, "from another daemon on this machine"),
             (self.link, "linked from there"),
         ];
         let said = parts.iter().filter(|(bytes, _)| *bytes > 0);
@@ -110,5 +110,5 @@ fn may_take(limits: &Limits) -> String {
     ];
     let caps: Vec<String> = caps.into_iter().flatten().collect();
     let when = if limits.busy { " while jobs use caches" } else { "" };
-    format!("takes at most{when}: {}; cgroup: {}", caps.join(", "), limits.cgroup)
+    format!("limits{when}: {}; cgroup: {}", caps.join(", "), limits.cgroup)
 }

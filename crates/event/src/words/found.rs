@@ -1,11 +1,11 @@
-//! What became of what stood at the destination, and how a rate is known: the same words for `bcast` and `get`.
+//! Texts of existing files at the destination, and of the origin of a rate: the same for `bcast` and `get`.
 
 use tidecast_text::count;
 
 use crate::bcast::Found;
 use crate::get::LinkRateFrom;
 
-/// Who knows the rate of a link.
+/// The origin of the rate of a link.
 pub(super) fn known_from(from: LinkRateFrom) -> &'static str {
     match from {
         LinkRateFrom::Told => "by --link-rate",
@@ -14,7 +14,7 @@ pub(super) fn known_from(from: LinkRateFrom) -> &'static str {
     }
 }
 
-/// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
+/// Lines about files that were replaced, kept or removed. `of`: the number of files of a figure, and their place.
 pub(super) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {
     let line = |figure: fn(&Found) -> u64, words: fn(&str, [&str; 3], &str) -> String| {
         let (number, place) = of(figure);

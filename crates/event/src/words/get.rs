@@ -1,4 +1,4 @@
-//! Of a download.
+//! Texts of a download.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::get::Done;
 const NAMED: usize = 8;
 
 impl Done {
-    /// What people are told of it, a line each.
+    /// Lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let (path, files) = (self.path.display().to_string(), count(self.files, "file"));
@@ -31,7 +31,7 @@ impl Done {
         if self.totals.received > 0 {
             lines.extend(sources(&self.totals, self.get_seconds));
         } else {
-            lines.push("nothing had to be fetched".to_owned());
+            lines.push("no data was fetched".to_owned());
         }
         if self.totals.sent > 0 {
             let to = self.totals.peers.iter().filter(|p| p.sent > 0).count();
@@ -39,7 +39,7 @@ impl Done {
         }
         lines.extend(self.efficiency.as_ref().map(|of| {
             format!(
-                "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",
+                "efficiency {:.0}%: this node's link (rate {}) needs at least {}",
                 of.efficiency * 100.0,
                 found::known_from(of.link_rate_from),
                 Span(Duration::from_secs_f64(of.bound_seconds))
@@ -49,7 +49,7 @@ impl Done {
     }
 }
 
-/// From whom it came.
+/// The peers and web seeds that sent data.
 fn sources(totals: &Totals, seconds: f64) -> Vec<String> {
     let mut from: Vec<_> = totals.peers.iter().filter(|p| p.received > 0).collect();
     from.sort_by_key(|p| std::cmp::Reverse(p.received));

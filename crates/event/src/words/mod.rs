@@ -1,4 +1,4 @@
-//! What people are told of results and news, a line each: the same by every program. Names and texts of others are made printable.
+//! Texts for people of results and news, one line each: the same in every program. Names and texts from peers are escaped.
 
 mod bcast;
 mod copy;
@@ -8,7 +8,7 @@ mod get;
 mod mount;
 mod status;
 
-/// A stranger's text without what could move the cursor or change colours.
+/// A text from a peer or file, without characters that control a terminal.
 fn plain(text: &str) -> String {
     tidecast_text::escaped(text).to_string()
 }

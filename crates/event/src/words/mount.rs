@@ -1,4 +1,4 @@
-//! Of a mount.
+//! Texts of a mount.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tidecast_text::{Size, Span, count};
 
 use crate::mount::{State, Status};
 
-/// Files shown of those over which time was lost.
+/// Number of files shown for which processes waited.
 const SLOWEST: usize = 5;
 
 impl State {
-    /// What people are told of it, a line each.
+    /// Lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let path = self.path.display();
@@ -18,7 +18,7 @@ impl State {
             Some(status) => lines(&path.to_string(), status),
             None => {
                 let why = self.dead.as_deref().unwrap_or_default();
-                vec![format!("{path}: dead ({why}); `tidecast umount` takes it away")]
+                vec![format!("{path}: dead ({why}); remove it with `tidecast umount`")]
             }
         }
     }
@@ -29,7 +29,7 @@ fn lines(path: &str, status: &Status) -> Vec<String> {
     let mut say = |text: String| lines.push(text);
     let here = status.pieces.saturating_sub(status.pieces_missing);
     say(format!(
-        "{path}: {}, {} in {}; {here} of {} pieces here",
+        "{path}: {}, {} in {}; {here} of {} pieces local",
         status.name,
         Size(status.bytes),
         count(u64::from(status.files), "file"),
@@ -45,7 +45,7 @@ fn lines(path: &str, status: &Status) -> Vec<String> {
     let kinds = status.requests.iter().filter(|(_, n)| **n > 0).map(|(kind, n)| format!("{kind} {n}"));
     let kinds = kinds.collect::<Vec<_>>().join(", ");
     say(format!(
-        "  {} found its data here, {} waited, {} failed; requests: {kinds}",
+        "  opens and reads: {} local, {} waited, {} failed; requests: {kinds}",
         status.hits, status.misses, status.errors,
     ));
     status.trouble.iter().for_each(|trouble| say(format!("  {trouble}")));
@@ -58,7 +58,7 @@ fn lines(path: &str, status: &Status) -> Vec<String> {
         say(format!("  waits for {}: process {pid}, for {time} so far", hold.path));
     }
     for wait in status.slowest.iter().take(SLOWEST) {
-        say(format!("  {} lost over {}", span(wait.seconds), wait.path));
+        say(format!("  waited {} for {}", span(wait.seconds), wait.path));
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! Of processes, and of a daemon beside them.
+//! Texts of processes, and of the daemon.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::status::{Process, Swarm};
 const PEERS: usize = 8;
 /// Manifests shown of one process, and transfers of a daemon.
 const ROWS: usize = 64;
-/// A peer of which nothing has moved for so long is said to be silent.
+/// Seconds without data after which a peer is shown as silent.
 const QUIET: f64 = 5.0;
 
 impl Process {
-    /// What people are told of it, a line each.
+    /// Lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let about = &self.about;
@@ -38,7 +38,7 @@ impl Process {
         lines
     }
 
-    /// How far it is, with whom, for how long.
+    /// Progress, peers and duration.
     fn parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         match (self.work.stage.as_deref(), &self.traffic) {
@@ -69,14 +69,14 @@ impl Process {
 }
 
 impl Status {
-    /// What people are told of it beside processes, a line each: what is on its way, all of it for its administrator, else what
-    /// comes for the caller.
+    /// Lines for people next to those of processes: transfers in progress, all of them for its administrator, else those of
+    /// the caller.
     #[must_use]
     pub fn lines_in_short(&self) -> Vec<String> {
         let (caches, coming) = (count(self.caches, "cache"), count(self.coming.len() as u64, "transfer"));
         let (sent, received) = (Size(self.sent), Size(self.received));
         let mut lines = vec![format!(
-            "daemon {}: {}, {caches}, {coming} under way, received {received}, sent {sent}",
+            "daemon {}: {}, {caches}, {coming} in progress, received {received}, sent {sent}",
             plain(&self.name),
             plain(&self.state),
         )];
@@ -99,7 +99,7 @@ fn more() -> String {
     "  ...".to_owned()
 }
 
-/// As many as are shown.
+/// The rows that are shown.
 fn rows(all: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     all.take(ROWS + 1).enumerate().map(|(number, row)| if number < ROWS { row } else { more() })
 }
@@ -115,13 +115,13 @@ fn of_swarm(swarm: &Swarm) -> String {
 
 fn of_peer(of: &Connected) -> String {
     let quiet = of.quiet_seconds.filter(|quiet| *quiet >= QUIET);
-    let quiet = quiet.map_or(String::new(), |quiet| format!("; no byte for {}", span(quiet)));
+    let quiet = quiet.map_or(String::new(), |quiet| format!("; no data for {}", span(quiet)));
     let (addr, client) = (of.peer.addr, &of.peer.client);
     format!("  {addr} {client}: received {}, sent {}{quiet}", Size(of.peer.received), Size(of.peer.sent))
 }
 
 fn span(seconds: f64) -> Span {
-    // As whole seconds where there are many: nobody reads more.
+    // Ten seconds and more are rounded to whole seconds.
     let seconds = if seconds < 10.0 { seconds } else { seconds.round() };
     Span(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)))
 }

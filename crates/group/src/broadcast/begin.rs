@@ -1,4 +1,4 @@
-//! The beginning: the control channel, and the source's hashing.
+//! The start of a broadcast: opens the control channel, and hashes the source.
 
 use tidecast_identity::Tls;
 use tokio::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::plan::Algorithm;
 use crate::{reach, source};
 
 impl Group {
-    /// Opens the control channel; answers the ticket to it.
+    /// Opens the control channel; returns its ticket.
     pub(super) fn open_control(&mut self) -> Result<GroupTicket, Error> {
         let listener = reach::listener()?;
         let port = listener.local_addr().map_err(system("listen"))?.port();
@@ -33,8 +33,8 @@ impl Group {
         Ok(GroupTicket::new(self.key.id(), token, addresses, look))
     }
 
-    /// Looks at the source while workers are being launched; it is hashed from then on, and sent meanwhile. BitTorrent's
-    /// own clients, and its own way for comparison, need the hashes first.
+    /// Opens the source while workers are launched; it is then hashed while it is sent. Other BitTorrent clients, and the
+    /// classic algorithm, need the hashes first.
     pub(super) fn hash(&mut self) {
         let (path, threads) = (self.options.source.clone(), self.options.threads);
         let any_client = self.options.torrent.is_some();
@@ -45,13 +45,13 @@ impl Group {
                 true => source::as_draft(&path, &progress),
                 false => source::publish(&path, threads, any_client, &progress),
             };
-            // If nobody listens, it is over.
+            // If this fails the broadcast has ended.
             let _ = inbox.blocking_send(Input::Source(Box::new(source)));
         });
     }
 }
 
-/// What this host calls itself.
+/// This host's own name.
 pub(crate) fn hostname() -> String {
     String::from_utf8_lossy(rustix::system::uname().nodename().to_bytes()).into_owned()
 }

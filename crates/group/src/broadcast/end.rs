@@ -1,4 +1,4 @@
-//! The end: everyone is sent home, and it is summed up.
+//! The end of a broadcast: dismisses workers, and makes the report.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,19 +14,19 @@ use crate::error::Error;
 use crate::node::{Node, Stage};
 use crate::report::{HostReport, Outcome, Report};
 
-/// Workers and launchers are given so long to leave by themselves.
+/// The time for workers and launchers to end by themselves.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// A client that has joined and is sent nothing for so long is not waited for.
+/// A client that has joined and receives nothing for this time is not waited for.
 const QUIET: Duration = Duration::from_secs(10);
-/// Nor is any for longer than this, once all hosts have theirs.
+/// The maximum wait for such clients, once all hosts are complete.
 const ENCORE: Duration = Duration::from_secs(600);
 
-/// Sources have so long to say what they have sent.
+/// The time for sources to report how much they sent.
 const COUNT: Duration = Duration::from_secs(1);
 
 impl Group {
-    /// All sources have said what they have sent in all, or had the time.
+    /// Whether all sources have reported their totals, or the time for that is over.
     pub(super) fn counted(&mut self) -> bool {
         if self.counting.is_none() {
             let mut asked = 0;
@@ -39,7 +39,7 @@ impl Group {
         self.counting.is_none_or(|(since, left)| left == 0 || since.elapsed() > COUNT)
     }
 
-    /// Other clients that have joined get the rest, within bounds; the hosts need not wait for that.
+    /// Serves other clients that have joined until they are complete, within bounds; hosts do not wait for that.
     pub(super) async fn see_off(
         &mut self,
         mut stop: Pin<&mut impl Future<Output = ()>>,
@@ -63,7 +63,7 @@ impl Group {
         }
     }
 
-    /// Sends everyone home, and sums up.
+    /// Dismisses all workers, and makes the report.
     pub(super) async fn end(
         mut self,
         result: Result<(), Error>,
@@ -87,7 +87,7 @@ impl Group {
         tell(Event::State(self.state()));
         let leaving = async { while self.launches.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(if told { LEAVE } else { Duration::ZERO }, leaving).await;
-        // What is left of the launchers dies here, with what they started.
+        // Kills the remaining launchers, with the processes that they started.
         self.launches.shutdown().await;
         let hashing = self.origin.as_ref().and_then(Origin::hashing_took);
         let hashing = hashing.or(self.source.as_ref().map(|s| s.took)).unwrap_or_default();
@@ -115,12 +115,13 @@ impl Group {
                 action: done.action,
                 found: done.found,
             },
-            // One launcher may start the workers of several hosts: its output explains only the hosts whose worker never connected.
+            // One launcher may start the workers of several hosts: its output explains only the hosts whose worker
+            // never connected.
             Stage::Failed(reason) => {
                 let unreached = if node.who.is_none() { node.words.unreached() } else { None };
                 Outcome::Failed { reason, unreached }
             }
-            _ => Outcome::Failed { reason: "it was not done".into(), unreached: None },
+            _ => Outcome::Failed { reason: "not completed".into(), unreached: None },
         };
         let last = self.nodes.iter().filter_map(|n| match &n.stage {
             Stage::Done(_, after) => Some(*after),

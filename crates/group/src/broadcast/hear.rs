@@ -1,4 +1,4 @@
-//! What the coordinator hears, and what it makes of it.
+//! The coordinator's input, and its reactions.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,9 +25,9 @@ impl Group {
             Input::Control(Heard::Lost { conn, why }) => self.lost(conn, &why),
             Input::LaunchEnded { places, why } => {
                 for place in places {
-                    // One whose worker has come is heard of through its connection.
+                    // A worker that has connected is watched through its connection instead.
                     if let Some(node) = self.nodes.get_mut(place).filter(|n| n.conn.is_none()) {
-                        node.fail(format!("its worker could not be started: {why}"));
+                        node.fail(format!("cannot start its worker: {why}"));
                     }
                 }
             }
@@ -48,8 +48,8 @@ impl Group {
         let Some(node) = self.nodes.get_mut(place) else { return };
         node.conn = None;
         let said = node.words.text();
-        let said = if said.is_empty() { said } else { format!("; it said: {said}") };
-        node.fail(format!("its worker is lost: {why}{said}"));
+        let said = if said.is_empty() { said } else { format!("; its output: {said}") };
+        node.fail(format!("lost the connection to its worker: {why}{said}"));
         self.take_back_all(place);
     }
 
@@ -61,7 +61,7 @@ impl Group {
             return refuse(stranger(&hello));
         };
         if !free(node) {
-            return refuse(format!("{} has a worker already, or was given up", node.host.name));
+            return refuse(format!("{} already has a worker, or has failed", node.host.name));
         }
         let addresses: Vec<_> = hello.addresses.iter().map(|a| a.ip).collect();
         node.turn = None;
@@ -79,8 +79,7 @@ impl Group {
         });
     }
 
-    /// A worker's addresses have been dialled. Of the first ones it may have to be tried on which the way is fastest, and
-    /// how fast that is.
+    /// A worker's addresses were tried. For the first workers the rate of the networks may have to be measured.
     fn reached(&mut self, place: usize, conn: ConnId, reached: Vec<Reached>) {
         let node = self.nodes.get_mut(place).filter(|n| n.stage == Stage::Joined);
         let Some(node) = node.filter(|n| n.conn.as_ref().is_some_and(|(id, _)| *id == conn)) else { return };
@@ -101,7 +100,7 @@ impl Group {
         });
     }
 
-    /// The addresses of a worker to which a little is sent to see how fast that goes; mostly none.
+    /// The addresses of a worker to which a short trial measures the rate; mostly none.
     fn ways_to_try(&self, place: usize) -> Vec<IpAddr> {
         let Some(node) = self.nodes.get(place) else { return Vec::new() };
         if self.trials == 0 || self.started.is_some() {

@@ -1,8 +1,8 @@
-//! Launching: the coordinator starts a bounded number of workers at a time, and each that has come starts some of those
-//! that still wait; so the time grows with the logarithm of their number.
+//! Launching: the coordinator starts a bounded number of workers at a time, and each connected worker starts some of the
+//! waiting ones; so the time grows with the logarithm of their number.
 //!
-//! A worker that cannot start another (it may have no key for `ssh`) hands it back, and the coordinator starts it. When
-//! some have failed at it, nobody is asked any more.
+//! A worker that cannot start another (it may have no key for `ssh`) returns the launch, and the coordinator starts it.
+//! After some such failures no worker is asked any more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::launch::slurm::Allocation;
 use crate::launch::{Here, Job, Launch, jobs};
 use crate::node::{Node, Stage};
 
-/// Launches that the coordinator has under way at once.
+/// Maximum number of concurrent launches of the coordinator.
 pub(super) const LAUNCHES: usize = 32;
 /// Hosts that one worker is asked to start.
 const SHARE: usize = 8;
-/// Launches by workers that may fail before they are asked no more.
+/// Failed launches by workers after which workers are no longer asked.
 const FAILURES: usize = 3;
 
-/// It is told for whom the launch waits after so long, and again after pauses that double.
+/// The delay before the hosts that are waited for are reported; the pauses after that double.
 pub(super) const WAITING: Duration = Duration::from_secs(4);
 
 impl Group {
-    /// Tells from time to time which hosts have not come, since when, and who launches them.
+    /// Reports from time to time which hosts are not connected, since when, and their launchers.
     pub(super) fn tell_waiting(&mut self, now: Instant, tell: &mut (dyn FnMut(Event) + Send)) {
         if now < self.tell_waiting.0 {
             return;
@@ -56,14 +56,14 @@ impl Group {
         })));
     }
 
-    /// Lines up the launches.
+    /// Queues the launches.
     pub(super) fn launch_all(
         &mut self,
         ticket: GroupTicket,
         tell: &mut (dyn FnMut(Event) + Send),
     ) -> Result<(), Error> {
         if self.options.launch == Launch::Themselves {
-            // From now on they are awaited.
+            // The timeout of their workers starts now.
             let now = Instant::now();
             self.nodes.iter_mut().for_each(|node| node.stage = Stage::Launched(now));
             tell(Event::Ticket(Box::new(ticket)));
@@ -84,7 +84,7 @@ impl Group {
         Ok(())
     }
 
-    /// Starts as many as may be under way.
+    /// Starts as many launches as are allowed at the same time.
     pub(super) fn launch_more(&mut self) {
         while !self.waiting.is_empty()
             && let Ok(turn) = self.turns.clone().try_acquire_owned()
@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    /// A worker has come: it starts some of those that still wait.
+    /// A worker has connected: it starts some of the waiting ones.
     pub(super) fn share_out(&mut self, place: usize) {
         if self.refusals >= FAILURES {
             return;
@@ -134,20 +134,20 @@ impl Group {
 
     /// A worker could not start this host.
     pub(super) fn handed_back(&mut self, by: usize, place: usize, why: &str) {
-        tracing::info!(by, place, why, "a launch is handed back");
+        tracing::info!(by, place, why, "a worker returned a launch");
         if self.take_back(by, place) {
             self.refusals += 1;
         }
     }
 
-    /// A worker is lost: whom it was to start may never come.
+    /// A worker is lost: queues again the hosts that it was to start.
     pub(super) fn take_back_all(&mut self, by: usize) {
         for place in 0..self.nodes.len() {
             self.take_back(by, place);
         }
     }
 
-    /// Lines a host up again, if it was to be started by that one and has not come.
+    /// Queues a host again, if worker `by` was to start it and it is not connected.
     fn take_back(&mut self, by: usize, place: usize) -> bool {
         let coming = |node: &&mut Node| matches!(node.stage, Stage::Launched(_));
         let Some(node) = self.nodes.get_mut(place).filter(coming) else { return false };

@@ -1,4 +1,4 @@
-//! The origin: member 0, which has the data, and lets the others in.
+//! The origin: member 0, which has the data, and admits the other members.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use crate::control::message::{Member, Right};
 use crate::error::Error;
 use crate::plan::{Algorithm, Issue};
 
-/// Seconds before and after now in which a member's right holds: longer than a broadcast, and than clocks differ.
+/// Seconds before and after now in which a member's credential is valid: longer than a broadcast and any clock skew.
 const BEFORE: u64 = 24 * 3600;
 const AFTER: u64 = 5 * 24 * 3600;
 
@@ -19,12 +19,12 @@ const AFTER: u64 = 5 * 24 * 3600;
 pub(super) struct Origin {
     swarm: Swarm,
     notices: Option<mpsc::Receiver<Notice>>,
-    /// The source is hashed as it is sent.
+    /// The source is hashed while it is sent.
     drafted: bool,
     trouble: Option<String>,
-    /// None: the data travels in the open, and nobody needs a right.
+    /// `None`: the data is not encrypted, and members need no credential.
     owner: Option<Owner>,
-    /// Where it listens.
+    /// The port on which it listens.
     pub(super) port: u16,
 }
 
@@ -74,21 +74,22 @@ impl Origin {
         Ok(Self { swarm, notices, drafted, trouble: None, owner, port })
     }
 
-    /// The right of a member, by its key.
+    /// The credential of a member, by its key.
     pub(super) fn right(&self, node: NodeId) -> Option<Right> {
         let owner = self.owner.as_ref()?;
         Some(Right { owner: owner.key.id().0, credential: owner.issue(node).to_bytes() })
     }
 
-    /// The swarm, to hand it its part in the plan.
+    /// The swarm, to set its part in the plan.
     pub(super) fn swarm(&mut self) -> &mut Swarm {
         &mut self.swarm
     }
 
-    /// Takes the origin's part in a plan.
+    /// Adopts the origin's part in a plan.
     pub(super) async fn follow(&self, issue: &Issue, members: &[Member]) -> Result<(), Error> {
         let known = members.iter().map(|m| (m.number, m.clone())).collect();
-        let (role, members) = issue.part(0, &known).map_err(|e| Error::Network(format!("no plan: {e}")))?;
+        let (role, members) =
+            issue.part(0, &known).map_err(|e| Error::Network(format!("invalid plan: {e}")))?;
         Ok(self.swarm.plan(role, members).await?)
     }
 
@@ -97,13 +98,13 @@ impl Origin {
         self.swarm.progress().borrow().verified_bytes
     }
 
-    /// How long hashing took, if it was done while the data was sent, and is done.
+    /// The duration of hashing, if it was done while the data was sent, and is complete.
     pub(super) fn hashing_took(&self) -> Option<Duration> {
         self.swarm.hashing_took()
     }
 
-    /// Why the source cannot be read to its end: it changed, or has not been hashed yet. When it has been and cannot be
-    /// read for a while, others may have what is lost here; then it is only remembered.
+    /// Why the source cannot be read to its end: it changed, or it failed before it was hashed. After hashing a read
+    /// error is only remembered, because other members may have the data.
     pub(super) fn failure(&mut self) -> Option<Error> {
         while let Some(Ok(notice)) = self.notices.as_mut().map(mpsc::Receiver::try_recv) {
             let Notice::Store { error } = notice else { continue };
@@ -115,7 +116,7 @@ impl Origin {
         None
     }
 
-    /// Why the source could not be read last.
+    /// The last error of reading the source.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -125,19 +126,19 @@ impl Origin {
         self.swarm.progress().borrow().sent_bytes
     }
 
-    /// Those who are connected.
+    /// Connected peers.
     pub(super) fn peers(&self) -> usize {
         self.swarm.progress().borrow().peers
     }
 
-    /// Leaves; answers how much it has sent.
+    /// Leaves the swarm; returns the bytes sent.
     pub(super) async fn stop(self) -> u64 {
         let sent = self.sent();
         self.swarm.stop().await.map_or(sent, |summary| summary.progress.sent_bytes)
     }
 }
 
-/// What members' rights are made with.
+/// Issues the members' credentials.
 struct Owner {
     key: NodeKey,
     swarm: SwarmId,

@@ -1,8 +1,9 @@
-//! Where hosts are, where nobody has said it: before the first epoch pairs of them send to each other for a moment, all
-//! pairs at once, and what they see says who is near to whom (`swarm::plan::topology::discover`, which is pure).
+//! Measures the places of hosts if no topology is given: before the first epoch, pairs of hosts send to each other for a
+//! moment, all pairs at the same time; the rates show which hosts share a bottleneck (`swarm::plan::topology::discover`,
+//! which is pure).
 //!
-//! It is tried only where it can pay: data that takes a while, at the rate that the first workers were tried with, for
-//! some hosts that are not this one. On one switch two rounds are the whole cost.
+//! It is done only if it can pay: for a transfer that takes some time, at the rate measured with the first workers, to
+//! several hosts other than this one. On a single switch the cost is two rounds.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,34 +22,34 @@ use crate::error::{Error, system};
 use crate::node::Node;
 use crate::{meet, reach};
 
-/// Fewer hosts than this, without the origin, need no places.
+/// With fewer hosts than this, without the origin, places are not measured.
 const FEWEST: usize = 3;
-/// Data that takes less than this is there before places are found.
+/// A shorter transfer would end before places are measured.
 const SHORTEST: Duration = Duration::from_millis(1500);
-/// The same where no rate is known, bytes.
+/// The same in bytes, if no rate is known.
 const SMALLEST: u64 = 16 << 20;
-/// A round, and what lies between two: what is on its way then comes in.
+/// The duration of a round, and the pause between rounds, in which data in transit arrives.
 const LASTS: Duration = Duration::from_millis(60);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long figures may be under way after the last round. One that is lost costs little.
+/// The wait for results after the last round. A lost result costs little.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// All rounds together.
+/// The maximum duration of all rounds together.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The search under way.
+/// A measurement in progress.
 pub(super) struct Finding {
     discovery: Discovery,
-    /// Hosts by the discovery's number, less one: the origin is its number 0.
+    /// Hosts by their number in the discovery minus one: the origin is number 0.
     hosts: Vec<usize>,
     began: Instant,
     rounds: u32,
-    /// What is still to be told, by round, who dials and who is dialled; what one of them has told.
+    /// Open results, by round, caller and callee; and the result of one of the two.
     open: BTreeMap<(u32, u32, u32), Option<u64>>,
     until: Instant,
 }
 
 impl Finding {
-    /// Does without what has not been told; half is better than nothing.
+    /// Closes open results; the result of one side is used if the other is missing.
     fn give_up(&mut self) {
         for ((_, from, to), rate) in std::mem::take(&mut self.open) {
             rate.into_iter().for_each(|rate| self.discovery.saw(from, to, rate));
@@ -56,7 +57,7 @@ impl Finding {
     }
 }
 
-/// The origin's own door.
+/// The origin's own listener for meetings.
 pub(super) struct Door {
     port: u16,
     pass: [u8; 16],
@@ -64,7 +65,7 @@ pub(super) struct Door {
 }
 
 impl Group {
-    /// Opens the origin's door, at which others meet it.
+    /// Opens the origin's listener for meetings.
     pub(super) fn open_door(&mut self) -> Result<(), Error> {
         let listener = reach::listener()?;
         let port = listener.local_addr().map_err(system("listen"))?.port();
@@ -84,20 +85,20 @@ impl Group {
         Ok(())
     }
 
-    /// Whether places are to be found: nobody has told them, and there is a plan that they are for.
+    /// Whether places are to be measured: no topology is given, and the algorithm uses a plan.
     pub(super) fn places_wanted(&self) -> bool {
         let elsewhere = self.nodes.iter().filter(|node| node.open() && !self.is_here(node)).count();
         self.options.topology.is_none() && self.options.algorithm.shape().is_some() && elsewhere >= FEWEST
     }
 
-    /// All of a worker's addresses are this host's. Who has not come yet may be anywhere.
+    /// Whether all of a worker's addresses are this host's; false for a worker that is not connected yet.
     fn is_here(&self, node: &Node) -> bool {
         let addresses = node.place().addresses;
         let ours = |ip| self.local.iter().any(|own| own.ip == ip);
         !addresses.is_empty() && addresses.iter().all(|a| a.loopback || ours(a.ip))
     }
 
-    /// By which of a worker's addresses to try how fast a way is while nobody else sends.
+    /// The address of a worker to measure its rate while no other host sends.
     pub(super) fn lone_way(&self, node: &Node) -> Option<std::net::IpAddr> {
         let place = node.place();
         let wanted = |network: &Network, ip| place.addresses.iter().any(|a| a.ip == ip && network.holds(a));
@@ -106,7 +107,7 @@ impl Group {
         reached.filter(|_| self.places_wanted() && !self.is_here(node))
     }
 
-    /// Begins to find places, if that can pay.
+    /// Begins to measure places, if that can pay.
     pub(super) fn begin_finding(&mut self) {
         let bytes = self.source.as_ref().map_or(0, |s| s.manifest.total_len());
         let alone = self.nodes.iter().flat_map(|n| &n.reached).filter_map(|r| r.rate).max().unwrap_or(0);
@@ -125,7 +126,7 @@ impl Group {
             Some(Finding { discovery, hosts, began: now, rounds: 0, open: BTreeMap::new(), until: now });
     }
 
-    /// Goes on with it; answers whether there is more to come.
+    /// Continues the measurement; returns whether it is still in progress.
     pub(super) fn find_places(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> bool {
         let now = Instant::now();
         let Some(mut finding) = self.finding.take() else { return false };
@@ -166,7 +167,7 @@ impl Group {
         true
     }
 
-    /// One of two hosts is to dial the other, if that can be dialled.
+    /// Lets one of two hosts connect to the other, if the other is reachable.
     fn pair_up(
         &self,
         finding: &mut Finding,
@@ -184,7 +185,7 @@ impl Group {
         finding.open.insert((round, from, to), None);
     }
 
-    /// Where a host is met: address, key, pass.
+    /// The listener of a host for meetings: address, key, pass.
     fn door_of(&self, finding: &Finding, host: u32) -> Option<(SocketAddr, [u8; 32], [u8; 16])> {
         let choice = self.choice.as_ref()?;
         let Some(place) = host.checked_sub(1) else {
@@ -196,14 +197,14 @@ impl Group {
         Some(((*choice.nodes.get(place)?.first()?, hello.answers).into(), id.0, hello.pass))
     }
 
-    /// One of two hosts says how their meeting went; `by`: the node that says so, none for the origin.
+    /// The result of a meeting from one of its two hosts; `by`: the node that reports it, `None` for the origin.
     pub(super) fn met(&mut self, by: Option<usize>, met: Met) {
         let Some(finding) = &mut self.finding else { return };
         let key = (met.round, met.from, met.to);
         let says = if met.dialled { met.from } else { met.to };
         let right = by == says.checked_sub(1).and_then(|h| finding.hosts.get(h as usize).copied());
         let Some(before) = finding.open.get_mut(&key).filter(|_| right) else { return };
-        // The second one, or the only one: who reached nobody was met by nobody.
+        // The second result, or the only one: after a failed connection the other side has no result.
         if before.is_some() || met.dialled && met.rate == 0 {
             let rate = met.rate.min(before.unwrap_or(met.rate));
             finding.open.remove(&key);
@@ -213,7 +214,7 @@ impl Group {
         }
     }
 
-    /// Makes a topology of what was found.
+    /// Makes a topology of the results.
     fn take_places(&mut self, finding: &Finding, tell: &mut (dyn FnMut(Event) + Send)) {
         let found = finding.discovery.found();
         let took = finding.began.elapsed();
@@ -225,7 +226,7 @@ impl Group {
                 host.checked_sub(1).and_then(|h| finding.hosts.get(h)).and_then(|p| self.nodes.get_mut(*p));
             let name = match node {
                 Some(node) => {
-                    // Many slow ones are no exception, but what there is.
+                    // If many hosts are slow, being slow is normal and not an exception.
                     node.slow = slow * 4 <= finding.hosts.len() && found.slow.get(host) == Some(&true);
                     node.host.name.clone()
                 }

@@ -1,4 +1,4 @@
-//! The plan's maker: epochs from members and places, and new ones as complaints and losses come in.
+//! Planning: makes epochs from members and places, and new epochs after complaints and losses.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::plan::Issue;
 
-/// Where members are; everyone at one place without a topology.
+/// The planner. Without a topology all members are at one place.
 pub(super) struct Planning {
     planner: Planner,
-    /// Of a host's link, bits per second; 0 where it is not known.
+    /// The rate of a host's link, bits per second; 0: unknown.
     link_rate: u64,
     began: Instant,
     /// The origin's own complaints.
@@ -25,7 +25,7 @@ pub(super) struct Planning {
 }
 
 impl Planning {
-    /// The first epoch, with these members; the origin is number 0. `link_rate`: of a host, bits per second, or 0.
+    /// Makes the first epoch, with these members; the origin is number 0. `link_rate`: of a host, bits per second, or 0.
     pub(super) fn new(
         members: Vec<Member>,
         topology: Option<&Map>,
@@ -38,7 +38,7 @@ impl Planning {
         let places = topology.map_or_else(|| vec![Place::default()], |map| map.places().to_vec());
         let epoch = Epoch { number: 0, source: 0, members, places, stripes, seed: rand::random() };
         let planner = Planner::new(Time(0), epoch, shape);
-        let planner = planner.map_err(|e| Error::Network(format!("no plan: {e}")))?;
+        let planner = planner.map_err(|e| Error::Network(format!("cannot make a plan: {e}")))?;
         Ok(Self { planner, link_rate, began: Instant::now(), complaints })
     }
 
@@ -51,10 +51,10 @@ impl Planning {
         Issue::new(self.planner.epoch(), self.planner.shape())
     }
 
-    /// A first epoch for other data of the same members: so many bytes, in such pieces.
+    /// A first epoch of the same members for other data; `size`: bytes, and the length of a piece.
     pub(super) fn beside(&self, size: (u64, u32)) -> Result<Issue, Error> {
         let mut epoch = Epoch { number: 0, seed: rand::random(), ..self.planner.epoch().clone() };
-        // Other sources have not got that.
+        // The other sources do not have that data.
         let beside = epoch.members.iter_mut().filter(|m| m.part == Part::Source);
         beside.for_each(|m| m.part = Part::Out);
         let shape = self.planner.shape();
@@ -62,12 +62,12 @@ impl Planning {
         Ok(Issue::new(&epoch, shape))
     }
 
-    /// A latecomer; answers its number.
+    /// Adds a late member; returns its number.
     pub(super) fn joined(&mut self, member: Member) -> Option<u32> {
         self.planner.joined(member).ok()
     }
 
-    /// `from` says that something is wrong with another.
+    /// Member `from` complains about another.
     pub(super) fn complain(&mut self, from: u32, about: u32, why: Complaint) {
         let now = self.now();
         if (about as usize) < self.planner.epoch().members.len() {
@@ -81,7 +81,7 @@ impl Planning {
         self.planner.gone(now, member);
     }
 
-    /// A new epoch, if it is time for one.
+    /// A new epoch, if one is due.
     pub(super) fn poll(&mut self) -> Option<Issue> {
         while let Some(Ok(complained)) = self.complaints.as_mut().map(mpsc::Receiver::try_recv) {
             self.complain(0, complained.member, complained.why);
@@ -91,14 +91,14 @@ impl Planning {
     }
 }
 
-/// How many trees it takes to bring so many bytes, in such pieces, to these members over links of this rate (bits per
-/// second, or 0); the first member is the origin.
+/// The number of trees for data of this size, with this length of a piece, to these members over links of this rate (bits
+/// per second, or 0); the first member is the origin.
 fn stripes(members: &[Member], (bytes, piece): (u64, u32), link_rate: u64, shape: Shape) -> u16 {
     let sources = 1 + members.iter().filter(|m| m.part == Part::Source).count();
     let receivers = members.len().saturating_sub(sources);
     match shape {
         Shape::Striped => {
-            // Of several sources each is the root of as many stripes, at least of one.
+            // With several sources each is the root of equally many stripes, at least of one.
             let sources = sources.min(receivers).clamp(1, usize::from(MAX_STRIPES)) as u16;
             let stripes = stripes_for(members, bytes, piece, link_rate / 8).max(sources);
             stripes - stripes % sources
@@ -111,15 +111,15 @@ fn stripes(members: &[Member], (bytes, piece): (u64, u32), link_rate: u64, shape
 }
 
 impl Group {
-    /// What a host's link carries, bits per second: as the user says, or drivers, or the fastest of the first workers that
-    /// were tried; 0 where nobody knows.
+    /// The rate of a host's link, bits per second: from the user, the drivers, or the fastest trial of the first workers;
+    /// 0: unknown.
     pub(super) fn link_rate(&self) -> u64 {
         let known = self.choice.as_ref().map(|choice| choice.speed).filter(|speed| *speed > 0);
         let tried = || self.nodes.iter().flat_map(|n| &n.reached).filter_map(|r| r.rate).max();
         self.options.link_rate.or(known).or_else(tried).unwrap_or(0)
     }
 
-    /// A host's place and part: who cannot be dialled, or was found slow, relays nothing.
+    /// A host's place and part: a host that is not reachable, or was measured as slow, does not relay.
     pub(super) fn planned(&self, node: &Node, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();
         let address = addresses.first().copied().or_else(|| node.host.login().1.parse().ok());
@@ -132,14 +132,14 @@ impl Group {
         Member { place, part }
     }
 
-    /// The origin's.
+    /// The origin's place and part.
     pub(super) fn planned_origin(&self, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();
         let place = map.map_or(0, |map| map.place(&self.own_name(), addresses.first().copied()));
         Member { place, part: Part::Relay }
     }
 
-    /// What this host is called in a topology.
+    /// The name of this host in a topology.
     pub(super) fn own_name(&self) -> String {
         self.options.name.clone().unwrap_or_else(super::hostname)
     }

@@ -1,7 +1,7 @@
-//! The prelude: a manifest too long to be told to everyone one by one is itself broadcast first, as a file, by a plan of
-//! its own over the same members. What describes that file is short, and goes over the control channel.
+//! The prelude: a manifest too long to be sent to each worker is itself broadcast first, as a file, by its own plan
+//! over the same members. The manifest of that file is short, and is sent over the control channel.
 //!
-//! Its plan is not mended: what a lost relay does not bring is fetched from others, as in a swarm.
+//! Its plan is not repaired: pieces that a lost relay does not deliver are fetched from other members, as in a swarm.
 
 use tempfile::TempDir;
 use tidecast_publish::Progress;
@@ -19,9 +19,9 @@ pub(super) struct Prelude {
     pub(super) origin: Origin,
     /// Describes the manifest.
     manifest: Vec<u8>,
-    /// Its length in bytes, and that of a piece of it.
+    /// Its length and the length of its pieces, bytes.
     pub(super) size: (u64, u32),
-    /// Holds it as a file; removed in the end.
+    /// The directory of its file; removed at the end.
     _dir: TempDir,
 }
 
@@ -44,19 +44,19 @@ impl Group {
         Ok(())
     }
 
-    /// The first epoch of the manifest's plan: the members of the data's. Those who come later are in none.
+    /// The first epoch of the manifest's plan, with the members of the data's plan. Late members are in none.
     pub(super) async fn plan_prelude(&mut self, first: bool) -> Result<Option<Issue>, Error> {
         let (Some(prelude), Some(planning)) = (&self.prelude, &self.planning) else { return Ok(None) };
         if !first {
             return Ok(None);
         }
         let issue = planning.beside(prelude.size)?;
-        // It dials nobody.
+        // The origin connects to no member.
         prelude.origin.follow(&issue, &self.members()).await?;
         Ok(Some(issue))
     }
 
-    /// What one worker is told of it.
+    /// The message about it for one worker.
     pub(super) fn bulk(&self, node: &Node, issue: Option<&Issue>) -> Option<Bulk> {
         let (prelude, (id, _)) = (self.prelude.as_ref()?, node.who.as_ref()?);
         let others = self.nodes.iter().filter_map(|n| Some((n.number?, n.who.as_ref()?.1.prelude)));
@@ -71,7 +71,7 @@ impl Group {
 
 /// The manifest as a file that can be served.
 fn write(manifest: &[u8], threads: usize) -> Result<(Source, TempDir), Error> {
-    let dir = tempfile::tempdir().map_err(system("make a temporary directory"))?;
+    let dir = tempfile::tempdir().map_err(system("create a temporary directory"))?;
     let path = dir.path().join("manifest");
     std::fs::write(&path, manifest).map_err(system("write the manifest to a file"))?;
     Ok((source::publish(&path, threads, false, &Progress::new())?, dir))

@@ -1,4 +1,4 @@
-//! The hosts of a broadcast: which entries of the list are one host, which are this one, and which a worker runs on.
+//! The hosts of a broadcast: which entries of the list are the same host, which are this host, and on which a worker runs.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ use crate::resolve::resolve;
 /// The hosts of a broadcast, each once.
 pub(super) struct Roster {
     entries: Vec<(Host, Identity)>,
-    /// Other names of each in the list.
+    /// Other names of each host in the list.
     pub(super) aliases: Vec<Vec<String>>,
     machine: Option<String>,
 }
 
 impl Roster {
-    /// Finds out which entries of the list are one host. Where a command of the user's or the workers themselves decide
-    /// what a name means, addresses say nothing about it; where each name has a path of its own, each is served.
+    /// Finds out which entries of the list are the same host. With a user's launch command, or with workers that are
+    /// started by the caller, addresses do not identify hosts; if each name has its own path, each name is served.
     pub(super) async fn of(options: &Options) -> Result<Self, Error> {
         let by_address = !matches!(options.launch, Launch::Template(_) | Launch::Themselves);
         let own: Addresses = own_addresses()
@@ -56,7 +56,7 @@ impl Roster {
         self.entries.iter().map(|(host, _)| host.clone()).collect()
     }
 
-    /// Those that are this machine, for this user. Behind a port there may be a container.
+    /// The hosts that are this machine, for this user. A host with a port may be a container.
     pub(super) fn here(&self) -> BTreeSet<usize> {
         let here = |(host, identity): &(Host, Identity)| {
             *identity == Identity::Here && host.login().0.is_none() && host.port.is_none()
@@ -64,7 +64,7 @@ impl Roster {
         self.entries.iter().enumerate().filter(|(_, entry)| here(entry)).map(|(place, _)| place).collect()
     }
 
-    /// The host that a worker runs on.
+    /// The host on which a worker runs.
     pub(super) fn place(&self, hello: &Hello, free: impl Fn(usize) -> bool) -> Option<usize> {
         if let Some(name) = &hello.host {
             return self.entries.iter().position(|(host, _)| host.name == *name);
@@ -79,26 +79,26 @@ impl Roster {
     }
 }
 
-/// The names in a group but the first.
+/// The names in a group except the first.
 fn others(group: &[usize], entries: &[(Host, Identity)]) -> Vec<String> {
     let names = group.iter().skip(1).filter_map(|place| entries.get(*place));
     names.map(|(host, _)| host.name.clone()).collect()
 }
 
-/// Whether each host has a path of its own.
+/// Whether each host has its own path.
 fn names_its_host(dest: &Path) -> bool {
     dest.as_os_str().as_bytes().windows(b"{host}".len()).any(|word| word == b"{host}")
 }
 
-/// Which machine this is: the kernel's random number of this boot, and the network that processes share. What is written
-/// in files of an image (a host name, a machine id) would be the same on its clones.
+/// An identifier of this machine: the kernel's boot id, and the network namespace. Names in files of an image (host name,
+/// machine id) would be the same on its clones.
 pub(crate) fn machine() -> Option<String> {
     let boot = boot()?;
     let network = std::fs::read_link("/proc/self/ns/net").ok()?;
     Some(format!("{boot} {}", network.display()))
 }
 
-/// What a worker says of a host that is in no list.
+/// The error for a worker whose host is not in the list.
 pub(super) fn stranger(hello: &Hello) -> String {
     let name = hello.scheduled.as_ref().unwrap_or(&hello.hostname);
     let addresses: Vec<String> =

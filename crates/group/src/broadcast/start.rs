@@ -1,4 +1,4 @@
-//! The start: the origin begins to serve, the network is chosen, and everyone is told.
+//! The start of the transfer: the origin begins to serve, the network is chosen, and workers are told to start.
 
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -31,7 +31,7 @@ impl Group {
         Ok(())
     }
 
-    /// Starts the origin, which hashes what has not been hashed, whether or not anybody is there to take it.
+    /// Starts the origin, which hashes the source if necessary, even before a peer fetches it.
     pub(super) fn open_origin(&mut self) -> Result<(), Error> {
         let opened = self.source.as_mut().and_then(|s| Some((s.opened.take()?, s.manifest.to_bytes())));
         if let Some((opened, manifest)) = opened {
@@ -47,7 +47,7 @@ impl Group {
         Ok(())
     }
 
-    /// Lets any BitTorrent client join, if the user wants that. The hosts need no file for it.
+    /// Lets any BitTorrent client join, if the user allows it. A failure to write the file does not affect the hosts.
     fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) {
         let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return };
         if let Err(error) = tidecast_paths::output(path, &self.manifest, 0o666, &|| true) {
@@ -64,14 +64,14 @@ impl Group {
         choose(&self.local, &places, self.options.network.as_ref()).map_err(Error::Network)
     }
 
-    /// Tells those who are ready to start, and the others of them.
+    /// Tells ready workers to start, and the other workers about them.
     pub(super) async fn start_ready(&mut self) -> Result<(), Error> {
         let ready = |(place, n): (usize, &Node)| (n.stage == Stage::Ready).then_some(place);
         let fresh: Vec<usize> = self.nodes.iter().enumerate().filter_map(ready).collect();
         if fresh.is_empty() {
             return Ok(());
         }
-        // Latecomers have addresses too.
+        // Late workers add addresses.
         self.choice = Some(self.choose()?);
         self.open_prelude().await?;
         let issue = self.number(&fresh)?;
@@ -117,7 +117,7 @@ impl Group {
         Ok(())
     }
 
-    /// Numbers those who start now; answers the first epoch, if this makes one. Latecomers get a later one.
+    /// Numbers the workers that start now; returns the first epoch, if this makes it. Late workers are in a later epoch.
     fn number(&mut self, fresh: &[usize]) -> Result<Option<Issue>, Error> {
         let Some(shape) = self.options.algorithm.shape() else {
             (1..).zip(&mut self.nodes).for_each(|(number, node)| node.number = Some(number));
@@ -147,14 +147,14 @@ impl Group {
             let Some(node) = self.nodes.get_mut(place) else { continue };
             node.number = number;
             if number.is_none() {
-                node.fail("the plan has no room for it".into());
+                node.fail("the plan has the maximum number of members".into());
             }
         }
         Ok(first.then(|| planning.issue()))
     }
 
-    /// Chooses the sources beside the origin, evenly over the list of those that see it. They send enough as it is: as
-    /// receivers they are leaves, where others can take over their relaying.
+    /// Chooses the additional sources, evenly over the hosts that see the source. As receivers they are leaves if other
+    /// hosts can relay, because they already send as sources.
     fn seats(&mut self, members: &mut [(usize, plan::Member)]) -> Vec<plan::Member> {
         let sees = |(place, member): &(usize, plan::Member)| {
             let hello = self.nodes.get(*place).and_then(|n| n.who.as_ref());
@@ -181,7 +181,7 @@ impl Group {
         seats
     }
 
-    /// Hands out a new epoch when there is one.
+    /// Distributes a new epoch, if there is one.
     pub(super) async fn replan(&mut self) -> Result<(), Error> {
         let Some(planning) = &mut self.planning else { return Ok(()) };
         let failed = self.nodes.iter().filter(|n| matches!(n.stage, Stage::Failed(_)));
@@ -198,7 +198,7 @@ impl Group {
         Ok(())
     }
 
-    /// Everyone who takes part, the origin first.
+    /// All members, the origin first.
     pub(super) fn members(&self) -> Vec<Member> {
         let Some(choice) = &self.choice else { return Vec::new() };
         let at = |ips: &[IpAddr], port: u16| ips.iter().map(|ip| (*ip, port).into()).collect();
@@ -219,7 +219,7 @@ impl Group {
     }
 }
 
-/// What a worker is told of its part as a source, if it has one.
+/// A worker's part as a source, if it has one.
 fn seat(node: &Node, origin: Option<&Origin>) -> Option<Seat> {
     let sight = node.who.as_ref()?.1.sight.as_ref()?;
     Some(Seat { number: node.seat?, right: origin.and_then(|origin| origin.right(NodeId(sight.node))) })

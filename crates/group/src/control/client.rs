@@ -15,21 +15,21 @@ use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::GroupTicket;
 use crate::channel::{self, Called, ChannelError};
 
-/// Messages of the coordinator that wait for this worker.
+/// Messages of the coordinator that may wait for this worker.
 const QUEUE: usize = 64;
-/// Calls to a coordinator that breaks them off, and the pause after the first; it doubles.
+/// Attempts to connect if the coordinator closes the connection, and the pause after the first; it doubles.
 const CALLS: usize = 6;
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A connection to the coordinator.
 pub(crate) struct Client {
-    /// What it says; ends with the connection.
+    /// Its messages; ends with the connection.
     pub(crate) heard: mpsc::Receiver<ToWorker>,
     writer: WriteHalf<Called>,
 }
 
 impl Client {
-    /// Finds the coordinator at any of its addresses, and introduces this worker.
+    /// Connects to the coordinator at one of its addresses, and introduces this worker.
     pub(crate) async fn connect(
         ticket: &GroupTicket,
         key: &NodeKey,
@@ -48,14 +48,14 @@ impl Client {
         Ok(Self { heard, writer })
     }
 
-    /// Says something to the coordinator.
+    /// Sends a message to the coordinator.
     pub(crate) async fn say(&mut self, message: &ToCoordinator) -> Result<(), ChannelError> {
         channel::write(&mut self.writer, message, &[]).await
     }
 }
 
-/// Calls the coordinator, and again if it breaks the connection off: of many workers that come from one address at once it
-/// closes the oldest unproven connections.
+/// Connects to the coordinator, and retries if it closes the connection: with many workers from one address it closes the
+/// oldest unauthenticated connections.
 async fn call(
     ticket: &GroupTicket,
     addresses: &[SocketAddr],
@@ -83,7 +83,7 @@ async fn listen(mut from: ReadHalf<Called>, to: mpsc::Sender<ToWorker>) {
                     return;
                 }
             }
-            Err(error) => return tracing::info!(%error, "the coordinator is lost"),
+            Err(error) => return tracing::info!(%error, "lost the connection to the coordinator"),
         }
     }
 }

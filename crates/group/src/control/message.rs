@@ -1,34 +1,36 @@
-//! What coordinator and workers say to each other. Types alone, which name nothing else of this crate: a fuzz target reads them too.
+//! Messages between coordinator and workers. Only types, without other types of this crate, because a fuzz target includes
+//! this file.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A worker's first words.
+/// A worker's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// What the coordinator called this host, where it said so.
+    /// The coordinator's name of this host, if the worker was given it.
     pub(crate) host: Option<String>,
-    /// What the scheduler that started this worker calls the host, where it says so.
+    /// The scheduler's name of the host, if it reports it.
     pub(crate) scheduled: Option<String>,
-    /// What the host calls itself.
+    /// The host's own name.
     pub(crate) hostname: String,
-    /// Which machine it is, as long as it runs: no two have the same.
+    /// An identifier of the running machine, unique to it.
     pub(crate) machine: Option<String>,
     /// Its addresses.
     pub(crate) addresses: Vec<Address>,
-    /// Where it takes connections of other members.
+    /// The port for connections of other members.
     pub(crate) port: u16,
-    /// Where it says who it is. Not the same: members who begin before it find `port` silent, not strange.
+    /// The port on which it identifies itself. A separate port, so that members that start earlier get no answer on `port`
+    /// instead of a wrong one.
     pub(crate) answers: u16,
-    /// Where it takes connections of other members for the manifest, if that comes as data.
+    /// The port for connections of other members for the manifest, if that is sent as data.
     pub(crate) prelude: u16,
-    /// What to show at `answers` to be met there.
+    /// The pass that callers at `answers` need for a meeting.
     pub(crate) pass: [u8; 16],
-    /// Its process.
+    /// Its process id.
     pub(crate) pid: u32,
-    /// The source can be read there too.
+    /// The member that can serve the source, if it can be read there too.
     pub(crate) sight: Option<Sight>,
 }
 
@@ -37,15 +39,15 @@ pub(crate) struct Hello {
 pub(crate) struct Sight {
     /// Its key.
     pub(crate) node: [u8; 32],
-    /// Where it takes connections.
+    /// Its port for connections.
     pub(crate) port: u16,
 }
 
-/// Its place in the group.
+/// The number and credential of an additional source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) number: u32,
-    /// The right to take part.
+    /// The credential of a member.
     pub(crate) right: Option<Right>,
 }
 
@@ -61,90 +63,90 @@ pub(crate) struct Address {
     pub(crate) loopback: bool,
 }
 
-/// A member of the broadcast, as the others see it. Number 0 is the origin.
+/// A member of the broadcast, for the other members. Number 0 is the origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) number: u32,
     /// Its key.
     pub(crate) node: [u8; 32],
-    /// Where it can be dialled; empty if it cannot.
+    /// The addresses at which it is reachable; empty if it is not.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// What to get and how.
+/// What to fetch and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
-    /// The metainfo file; empty if it comes as data.
+    /// The metainfo file; empty if it is sent as data.
     pub(crate) manifest: Vec<u8>,
-    /// How it comes as data.
+    /// How the manifest is sent as data.
     pub(crate) bulk: Option<Bulk>,
-    /// Where to put it: the bytes of an absolute path.
+    /// The destination: the bytes of an absolute path.
     pub(crate) dest: Vec<u8>,
-    /// Where the source is, for a worker on the same host.
+    /// The place of the source, for a worker on the same host.
     pub(crate) lineage: Lineage,
     /// Sync to disk.
     pub(crate) durable: bool,
-    /// Replace what stands there though it is no former version, and remove what a tree has no more.
+    /// Replace existing files that were not delivered, and (`delete`) remove files that are no longer in the tree.
     pub(crate) force: bool,
     pub(crate) delete: bool,
-    /// Where older versions may lie: the bytes of absolute paths.
+    /// Paths of older versions: the bytes of absolute paths.
     pub(crate) bases: Vec<Vec<u8>>,
-    /// The right to take part; none: the data travels in the open.
+    /// The credential of a member; `None`: the data is not encrypted.
     pub(crate) right: Option<Right>,
-    /// The network on which members meet.
+    /// The network that members use.
     pub(crate) network: Option<(IpAddr, u8)>,
     /// This worker's number.
     pub(crate) me: u32,
-    /// BitTorrent's mechanisms, for comparison.
+    /// Use BitTorrent's mechanisms, for comparison.
     pub(crate) classic: bool,
-    /// A plan says who feeds whom.
+    /// A plan determines the sender of each stripe to each member.
     pub(crate) planned: bool,
-    /// This worker serves a share of the source beside its part.
+    /// The second member of this worker, which serves a share of the source.
     pub(crate) seat: Option<Seat>,
     pub(crate) news: News,
 }
 
-/// An epoch on its way.
+/// An encoded epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Issue {
     pub(crate) number: u32,
     pub(crate) source: u32,
     /// Place and part of each member.
     pub(crate) members: Vec<(u32, u8)>,
-    /// What each place hangs on, and the rate of that link.
+    /// The parent of each place, and the rate of the link to it.
     pub(crate) places: Vec<(Option<u32>, u64)>,
     pub(crate) stripes: u16,
     pub(crate) seed: u64,
     pub(crate) shape: u8,
 }
 
-/// A manifest that is long: it comes like data, before the data.
+/// A long manifest, which is sent as data, before the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bulk {
     /// The metainfo of the metainfo file.
     pub(crate) manifest: Vec<u8>,
-    /// The right to take part.
+    /// The credential of a member.
     pub(crate) right: Option<Right>,
-    /// Everyone by number, and the ports at which they are to be called for it.
+    /// All members by number, and their ports for it.
     pub(crate) ports: Vec<(u32, u16)>,
-    /// The plan by which it comes; those who are late have none.
+    /// The plan for it; late members have none.
     pub(crate) issue: Option<Issue>,
 }
 
-/// The source, as the host of the origin knows it.
+/// The source on the host of the origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lineage {
-    /// The kernel that knows files by these numbers.
+    /// The boot id of the kernel for which device and inode numbers are valid.
     pub(crate) boot: String,
     /// The bytes of its path.
     pub(crate) path: Vec<u8>,
     /// Device and inode of the source itself, and of the directories above it.
     pub(crate) above: Vec<(u64, u64)>,
-    /// Where the user wants it recorded on this host what was put where.
+    /// The directory of records that the user chose for the host of the origin.
     pub(crate) records: Option<Vec<u8>>,
 }
 
-/// Members that are new or have changed, and the epoch of the plan that is now in force, if it is new.
+/// New or changed members, and the current epoch of the plan, if it is new.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct News {
     pub(crate) members: Vec<Member>,
@@ -152,88 +154,88 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// These and later ones, in one.
+    /// Merges later news into these.
     pub(crate) fn add(&mut self, later: News) {
         self.members.extend(later.members);
         self.issue = later.issue.or(self.issue.take());
     }
 }
 
-/// Membership of the private swarm.
+/// A credential for the private swarm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Right {
     /// Key of its owner.
     pub(crate) owner: [u8; 32],
-    /// What the owner signed for this worker's key.
+    /// The owner's signature for this worker's key.
     pub(crate) credential: Vec<u8>,
 }
 
-/// How far a worker is.
+/// The progress of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// Bytes wanted, and of them verified.
+    /// Bytes needed, and (`verified`) bytes of them verified.
     pub(crate) wanted: u64,
     pub(crate) verified: u64,
-    /// Bytes found there already.
+    /// Bytes that it had before.
     pub(crate) had: u64,
     pub(crate) received: u64,
     pub(crate) sent: u64,
     pub(crate) duplicate: u64,
     pub(crate) corrupt: u64,
-    /// What it has sent as a source beside the origin.
+    /// Bytes that it has sent as an additional source.
     pub(crate) served: u64,
-    /// Another process of this host is at work on the same destination.
+    /// Another process of this host is writing to the same destination.
     pub(crate) waiting: bool,
 }
 
-/// What was done to the copy on one host.
+/// The result for the copy on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Action {
-    /// Nothing had its name.
+    /// The destination did not exist.
     Delivered,
-    /// Another version had: it is replaced, or what differed in it.
+    /// An older version, or the files that differed in it, was replaced.
     Replaced,
-    /// It was right already.
+    /// The destination had the same data.
     Unchanged,
 }
 
-/// A worker has all of it in place.
+/// A worker is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) progress: Progress,
-    /// Milliseconds since its `Start` came.
+    /// Milliseconds since its `Start` arrived.
     pub(crate) millis: u64,
     pub(crate) files: u64,
-    /// Files that were right already.
+    /// Files that already had the right data.
     pub(crate) kept: u64,
     pub(crate) action: Action,
     pub(crate) found: Found,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What became of files that stood at the destination.
+/// Files that existed at the destination before, by their treatment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Names that stood for something else, and were replaced.
+    /// Names with other content that were replaced.
     pub replaced: u64,
-    /// Of those: files that were not known to be put there by us.
+    /// Of `replaced`: files that are not recorded as delivered by us.
     pub replaced_foreign: u64,
-    /// Files in the tree that the source does not have: those that stay, and those that were removed.
+    /// Files in the tree that the source does not have and that were kept.
     pub stale: u64,
-    /// Of those that stay: files that were not put there by us.
+    /// Of `stale`: files that we did not deliver.
     pub foreign: u64,
-    /// See `stale`.
+    /// Files in the tree that the source does not have and that were removed.
     pub deleted: u64,
 }
 
-/// A transfer of a moment from one host to another and back, while others have theirs: it is to be dialled.
+/// A short transfer between two hosts in both directions, while other pairs do the same; this host connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meeting {
-    /// In which round, and who dials whom, by numbers that only the coordinator understands.
+    /// The round, and caller and callee, by numbers that only the coordinator interprets.
     pub(crate) round: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// Where the other is, its key, and what it wants to be shown.
+    /// The address of the other host, its key, and its pass.
     pub(crate) address: SocketAddr,
     pub(crate) node: [u8; 32],
     pub(crate) pass: [u8; 16],
@@ -242,15 +244,15 @@ pub(crate) struct Meeting {
     pub(crate) lasts: u32,
 }
 
-/// How a meeting went, as one of the two saw it.
+/// The result of a meeting for one of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Met {
     pub(crate) round: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// Who says so is the one who dialled.
+    /// This result is from the caller.
     pub(crate) dialled: bool,
-    /// Bits per second that came, over the whole time.
+    /// Bits per second received, over the whole time.
     pub(crate) rate: u64,
 }
 
@@ -259,26 +261,26 @@ pub(crate) struct Met {
 pub(crate) struct Errand {
     /// Its place in the coordinator's list.
     pub(crate) place: u32,
-    /// Program and arguments; the ticket goes by standard input.
+    /// Program and arguments; the ticket is passed on standard input.
     pub(crate) argv: Vec<String>,
 }
 
 /// Coordinator to worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    /// Still here.
+    /// Keep-alive.
     Alive,
     Start(Box<Start>),
     News(Box<News>),
-    /// Start these.
+    /// Start these workers.
     Launch(Vec<Errand>),
-    /// Meet these.
+    /// Run these meetings.
     Meet(Vec<Meeting>),
-    /// Say once more how far you are: it is nearly over.
+    /// Report the progress once more, before the end.
     Count,
-    /// Everyone is done.
+    /// All hosts are done.
     Finish,
-    /// It is over before its end.
+    /// The broadcast ends early.
     Stop(String),
 }
 
@@ -294,7 +296,7 @@ impl From<ToWorker> for (ToWorker, Bytes) {
 pub(crate) enum ToCoordinator {
     Hello(Hello),
     Progress(Progress),
-    /// A member does not do its part in the plan: it is gone (0), silent (1), slow (2).
+    /// A member does not do its part in the plan: it is disconnected (0), silent (1), slow (2).
     Complaint {
         member: u32,
         why: u8,
@@ -304,7 +306,7 @@ pub(crate) enum ToCoordinator {
     Counted(Progress),
     Done(Box<Done>),
     Failed(String),
-    /// A worker that this one has started, or could not start, has ended.
+    /// A launcher of this worker has ended or could not be started.
     LaunchEnded {
         place: u32,
         why: String,

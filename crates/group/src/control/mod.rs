@@ -1,19 +1,19 @@
-//! The control channel: each worker dials the coordinator, proves that it was started by it, and stays connected.
+//! The control channel: each worker connects to the coordinator, proves that it was started by it, and stays connected.
 //!
 //! ```text
 //! worker                                coordinator
-//!   ── channel; the key in the ticket ──▶    only the coordinator has it
-//!   ◀── channel; the token in the ticket ──  only who was started by it has it
-//!   ── Hello ──▶                             who, where, how fast its links are
+//!   ── channel; the key in the ticket ──▶    authenticates the coordinator
+//!   ◀── channel; the token in the ticket ──  authenticates workers that it started
+//!   ── Hello ──▶                             identity, addresses, rates of its links
 //!   ◀── Launch ── ── LaunchEnded ──▶         other hosts to start, if there are many
-//!   ◀── Meet ── ── Met ──▶                   short transfers among workers, by which places are found
-//!   ◀── Start ──                             what to get, from whom, to where
+//!   ◀── Meet ── ── Met ──▶                   short transfers among workers, to measure places
+//!   ◀── Start ──                             data, members, destination
 //!   ── Progress, once a second ──▶ ◀── Alive, Members ──
 //!   ── Done or Failed ──▶
-//!   ◀── Finish ──                            everyone is done: leave
+//!   ◀── Finish ──                            all hosts are done: leave
 //! ```
 //!
-//! The [`channel`](crate::channel) is always TLS, also where the data is not: it carries credentials and little else.
+//! The [`channel`](crate::channel) always uses TLS, even if the data does not: it carries credentials and little else.
 
 pub(crate) mod client;
 pub(crate) mod message;
@@ -25,7 +25,7 @@ use crate::channel::Channel;
 /// First bytes in both directions.
 const MAGIC: [u8; 16] = *b"tidecast group\r\n";
 
-/// Who holds the token may use it.
+/// The control channel, authenticated by the token.
 fn channel(token: &ticket::Token) -> Channel {
     Channel::new(MAGIC, token.bytes())
 }

@@ -8,24 +8,24 @@ use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::Token;
 use crate::channel;
 
-/// Messages that may wait for one worker; one that does not read them is let go.
+/// Messages that may wait for one worker; a worker that does not read them is disconnected.
 const QUEUE: usize = 256;
 
 /// A worker's connection, by number.
 pub(crate) type ConnId = u64;
 
-/// What the server hears.
+/// Input of the server.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A worker has come.
+    /// A worker has connected.
     Joined { conn: ConnId, node: NodeId, hello: Hello, to: mpsc::Sender<ToWorker> },
-    /// It says something.
+    /// A message from a worker.
     Message { conn: ConnId, message: ToCoordinator },
-    /// It is gone.
+    /// A worker has disconnected.
     Lost { conn: ConnId, why: String },
 }
 
-/// Takes connections until the task is ended.
+/// Accepts connections until the task is ended.
 pub(crate) async fn run(listener: TcpListener, tls: Tls, token: Token, to: mpsc::Sender<Heard>) {
     let serve = move |conn, stream, node, first| serve(conn, stream, node, first, to.clone());
     super::channel(&token).answer(listener, tls, serve).await;
@@ -48,8 +48,9 @@ async fn serve(
         let to = &to;
         move |message, _| async move { to.send(Heard::Message { conn, message }).await.is_ok() }
     };
-    // The queue ends when the coordinator drops this worker; it speaks to all once a second itself.
+    // The queue ends when the coordinator drops this worker. The coordinator itself sends a message once a second.
     let ended = channel::carry(stream, hear, queue, None::<ToWorker>).await;
-    let why = ended.err().map_or_else(|| "let go".to_owned(), |e| e.to_string());
+    let why =
+        ended.err().map_or_else(|| "the coordinator closed the connection".to_owned(), |e| e.to_string());
     let _ = to.send(Heard::Lost { conn, why }).await;
 }

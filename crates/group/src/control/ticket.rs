@@ -1,4 +1,4 @@
-//! The group ticket: what a worker must know to find and trust its coordinator.
+//! The group ticket, with which a worker finds and authenticates its coordinator.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const PREFIX: &str = "tidegroup1";
 const MAX_CHARS: usize = 4096;
 /// Longest path in a ticket.
 const MAX_PATH: usize = 1024;
-/// Most addresses of a coordinator.
+/// Maximum number of addresses of a coordinator.
 pub(crate) const MAX_ADDRS: usize = 32;
 
 /// Proves that a worker was started by this coordinator. `Debug` hides it.
@@ -45,11 +45,11 @@ pub struct GroupTicket {
     coordinator: [u8; 32],
     pub(crate) token: Token,
     pub(crate) addresses: Vec<SocketAddr>,
-    /// What to look for: where workers that see it may serve it.
+    /// The source to look for, if workers that see it may serve it.
     pub(crate) look: Option<Look>,
 }
 
-/// The source, as a worker would see it.
+/// The source as seen by a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Look {
     pub(crate) path: Vec<u8>,
@@ -58,7 +58,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// None if it cannot be looked at, or its path is too long to be told.
+    /// `None` if its metadata cannot be read, or its path is too long for a ticket.
     pub(crate) fn new(path: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(path).ok()?;
         let (meta, path) = (std::fs::metadata(&path).ok()?, path.into_os_string().into_vec());
@@ -69,7 +69,7 @@ impl Look {
         })
     }
 
-    /// What is there has the same length and time.
+    /// Whether the file or directory at `path` has the same length and time.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         Self::new(path).is_some_and(|found| (found.len, found.mtime) == (self.len, self.mtime))
     }
@@ -91,9 +91,9 @@ impl GroupTicket {
     }
 }
 
-/// It is not a group ticket, or a damaged one.
+/// A text that is not a group ticket, or a damaged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no ticket of a broadcast")]
+#[error("not a ticket of a broadcast")]
 pub struct NoTicket;
 
 impl fmt::Display for GroupTicket {

@@ -1,4 +1,4 @@
-//! The hosts of the batch job that this runs in, as its scheduler names them.
+//! The hosts of the current batch job, as reported by its scheduler.
 
 use std::io;
 use std::path::Path;
@@ -7,10 +7,10 @@ use tidecast_text::hostlist;
 
 use super::{Host, HostError, MAX_HOSTS, parse};
 
-/// A job's hosts, and where they were found.
+/// A job's hosts, and its scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What runs the job: "Slurm".
+    /// The scheduler, e.g. "Slurm".
     pub scheduler: &'static str,
     /// Its hosts.
     pub hosts: Vec<Host>,
@@ -19,26 +19,26 @@ pub struct Job {
 /// Why the hosts of a job could not be found.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// A variable or file of the scheduler does not parse.
-    #[error("the host list of {scheduler} ({from}): {source}")]
+    /// A variable or file of the scheduler is malformed.
+    #[error("invalid host list of {scheduler} ({from}): {source}")]
     List {
         /// Which scheduler.
         scheduler: &'static str,
         /// The variable or file.
         from: String,
-        /// What is wrong with it.
+        /// The error.
         source: HostError,
     },
-    /// A scheduler's program says nothing of use.
+    /// A scheduler's program failed, or its output has no hosts.
     #[error(
-        "cannot ask {scheduler} for the hosts of its job ({from}): {source}; use --hosts LIST or --hosts @FILE"
+        "cannot get the hosts of the {scheduler} job ({from}): {source}; use --hosts LIST or --hosts @FILE"
     )]
     Program {
         /// Which scheduler.
         scheduler: &'static str,
         /// The command.
         from: String,
-        /// What is wrong.
+        /// The error of the program.
         source: io::Error,
     },
     /// A scheduler's file cannot be read.
@@ -48,15 +48,15 @@ pub enum JobError {
         scheduler: &'static str,
         /// The file.
         from: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Most components of a heterogeneous job of Slurm's.
+/// Maximum number of components of a heterogeneous Slurm job.
 const MAX_GROUPS: usize = 128;
 
-/// How a scheduler writes its list.
+/// The form of a scheduler's list.
 #[derive(Clone, Copy)]
 enum Form {
     /// The variable is the list.
@@ -65,11 +65,11 @@ enum Form {
     Counted,
     /// The variable names a file whose lines begin with a host.
     File,
-    /// The variable is there in a job; these programs know the list, the first that runs.
+    /// The variable is set in a job; the first of these programs that runs prints the list.
     Programs(&'static [&'static [&'static str]]),
 }
 
-/// The variables that are looked at, first come first served.
+/// The variables, in order of precedence.
 const KNOWN: &[(&str, &str, Form)] = &[
     ("Slurm", "SLURM_JOB_NODELIST", Form::List),
     ("Slurm", "SLURM_NODELIST", Form::List),
@@ -82,7 +82,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("OAR", "OAR_NODE_FILE", Form::File),
     ("OAR", "OAR_FILE_NODES", Form::File),
     ("Cobalt", "COBALT_NODEFILE", Form::File),
-    // Within a job, and within the instance of a batch job, whose first program is in no job.
+    // For a job, and for the instance of a batch job, whose first program is not in a job.
     (
         "Flux",
         "FLUX_JOB_ID",
@@ -99,20 +99,20 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("MPICH", "HYDRA_HOST_FILE", Form::File),
 ];
 
-/// What a search may ask.
+/// The environment of a search.
 pub struct Ask<V, F, P> {
     /// Reads the environment.
     pub variable: V,
     /// Reads a file.
     pub file: F,
-    /// Runs a program for what it prints.
+    /// Runs a program and returns its output.
     pub program: P,
 }
 
-/// Finds them.
+/// Finds the hosts of the current job.
 ///
 /// # Errors
-/// There is such a list, and it cannot be read.
+/// There is a list, but it cannot be read.
 pub fn find<V, F, P>(ask: &Ask<V, F, P>) -> Result<Option<Job>, JobError>
 where
     V: Fn(&str) -> Option<String>,
@@ -167,7 +167,7 @@ where
         let found = (ask.program)(&words).and_then(|text| {
             let list = nodelist(&text).unwrap_or(text);
             let any = hostlist::names(list.trim(), MAX_HOSTS).is_ok_and(|names| !names.is_empty());
-            any.then_some(list).ok_or_else(|| io::Error::other("it names no host"))
+            any.then_some(list).ok_or_else(|| io::Error::other("its output has no hosts"))
         });
         match found {
             Ok(list) => return Ok(list),
@@ -184,7 +184,7 @@ where
 fn nodelist(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("\"nodelist\"")?;
     let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('[')?;
-    // Lists have brackets, too: the quotes say where each ends.
+    // Lists contain brackets, so the quotes determine where each ends.
     let mut lists = Vec::new();
     let mut rest = rest.trim_start();
     while let Some(after) = rest.strip_prefix('"') {

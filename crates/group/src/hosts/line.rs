@@ -1,18 +1,18 @@
-//! One line of a host list: as people write it, or as a line of the machine files of MPI libraries and schedulers.
+//! One line of a host list: as people write it, or a line of a machine file of MPI libraries and schedulers.
 //!
 //! ```text
 //! node[001-064],me@login:2222!node007    a list
-//! a slots=4 max_slots=8                  Open MPI's hostfile
-//! a:4 binding=user:0,1 user=me           MPICH's, Hydra's and Intel MPI's machine file
-//! a 16                                   LSF's, and older MPI libraries'
-//! a 4 all.q@a UNDEFINED                  Grid Engine's
+//! a slots=4 max_slots=8                  hostfile of Open MPI
+//! a:4 binding=user:0,1 user=me           machine file of MPICH, Hydra and Intel MPI
+//! a 16                                   LSF, and older MPI libraries
+//! a 4 all.q@a UNDEFINED                  Grid Engine
 //! ```
 
 use tidecast_text::hostlist::{self, ListError, Operator};
 
 use super::{Host, HostError, MAX_HOSTS, host};
 
-/// What stands after a host in machine files, before a `=`. Only `user` and `port` say how to reach it.
+/// Options after a host in machine files, before a `=`. Only `user` and `port` matter for connecting.
 const OPTIONS: &[&str] = &[
     "slots",
     "max_slots",
@@ -39,7 +39,7 @@ const OPTIONS: &[&str] = &[
     "pe",
 ];
 
-/// Applies a line to the hosts of those before it.
+/// Applies a line to the hosts of the lines before it.
 pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
     let words = words(line);
     if let Some((first, options)) = machine(&words) {
@@ -98,7 +98,7 @@ fn machine(words: &[String]) -> Option<(&str, Vec<&str>)> {
     Some((first, rest.iter().map(String::as_str).collect()))
 }
 
-/// The hosts of a line that has the number of processes after each, as LSF writes it.
+/// The hosts of a line in LSF's form, with the number of processes after each host.
 fn counted(words: &[String]) -> Option<Vec<&str>> {
     let pair = |pair: &[String]| match pair {
         [name, count] if is_count(count) && !is_count(name) && !name.contains(',') => Some(()),
@@ -112,7 +112,7 @@ fn is_count(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The end of a line of Grid Engine's.
+/// Whether this is the end of a line of Grid Engine.
 fn is_queue(queue: &str, processors: &str) -> bool {
     queue.contains(['@', '.'])
         && (processors.chars().all(|c| c.is_ascii_uppercase()) || processors == "<NULL>")
@@ -122,7 +122,7 @@ fn is_option(key: &str) -> bool {
     OPTIONS.iter().any(|known| key.eq_ignore_ascii_case(known))
 }
 
-/// What an option says of how a host is reached.
+/// Applies an option that affects how to connect to the host.
 fn set(hosts: &mut [Host], option: &str) -> Result<(), ()> {
     let (key, value) = option.split_once('=').ok_or(())?;
     let value = value.trim_matches('"');

@@ -1,16 +1,15 @@
-//! Who takes part: host lists as people, MPI libraries and schedulers write them.
+//! Host lists of a broadcast, as people, MPI libraries and schedulers write them.
 //!
 //! ```text
 //! node[001-064,100]          node001 .. node064, node100
-//! n[0-10/2]!n4               every second one, but not n4
+//! n[0-10/2]!n4               every second host, without n4
 //! r[1-2]n[01-16],login       several brackets, several names
-//! me@login:2222,[fd00::1]    a user and a port of ssh's; an IPv6 address
-//! a=10.0.0.1,b=10.0.0.2      a name and where to reach it
-//! n[1-4]=10.0.0.[1-4]        both at once, side by side
+//! me@login:2222,[fd00::1]    a user and a port of ssh; an IPv6 address
+//! a=10.0.0.1,b=10.0.0.2      a name, and the address to connect to
+//! n[1-4]=10.0.0.[1-4]        the same for several hosts
 //! ```
 //!
-//! Promises: pure; at most [`MAX_HOSTS`] hosts whatever is written; a name can be part of a path and of a command
-//! line without being mistaken for anything else.
+//! Invariants: pure; at most [`MAX_HOSTS`] hosts for any text; a name is safe as part of a path and of a command line.
 
 pub mod job;
 mod line;
@@ -24,34 +23,34 @@ use tidecast_text as text;
 use tidecast_text::hostlist::{self, ListError};
 
 pub use self::printed::printed;
-/// Most hosts of one broadcast.
+/// Maximum number of hosts of one broadcast.
 pub use tidecast_text::hostlist::MAX_HOSTS;
 
-/// A host that is to receive.
+/// A host that receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What it is called, in reports and in `{host}`.
+    /// Its name in reports and in `{host}`.
     pub name: String,
-    /// How to reach it, where that is not its name: `[USER@]NAME`.
+    /// The address to connect to, if it is not the name: `[USER@]NAME`.
     pub address: Option<String>,
-    /// The port of its ssh server, where that is not the usual one.
+    /// The port of its ssh server, if it is not the default.
     pub port: Option<u16>,
 }
 
 impl Host {
-    /// The host of a name that is its address.
+    /// A host whose name is its address.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), address: None, port: None }
     }
 
-    /// How to reach it.
+    /// The address to connect to.
     #[must_use]
     pub fn reach(&self) -> &str {
         self.address.as_deref().unwrap_or(&self.name)
     }
 
-    /// The user to log in as, where one is given, and the name or address.
+    /// The user to log in as, if given, and the name or address.
     #[must_use]
     pub fn login(&self) -> (Option<&str>, &str) {
         let reach = self.reach();
@@ -62,34 +61,34 @@ impl Host {
 /// Why a list of hosts cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Nobody to send to.
-    #[error("the list names no host")]
+    /// The list is empty.
+    #[error("the list of hosts is empty")]
     Empty,
-    /// All are excluded.
-    #[error("it takes every host of the list away")]
+    /// All hosts are excluded.
+    #[error("all hosts of the list are excluded")]
     AllExcluded,
     /// Brackets, ranges or operators, or too many.
     #[error(transparent)]
     List(#[from] ListError),
-    /// What a machine file says of a host.
-    #[error("{0:?} is no option of a host in a machine file; write slots=4, user=NAME, port=2222")]
+    /// An unknown option of a host in a machine file.
+    #[error("unknown option {0:?} of a host in a machine file; use slots=4, user=NAME, port=2222")]
     Option(String),
-    /// A name that is none.
+    /// An invalid name.
     #[error("invalid host {0:?}: {1}")]
     Name(String, #[source] text::HostError),
-    /// `NAME=ADDR` with unlike numbers of names and addresses.
+    /// `NAME=ADDR` with different numbers of names and addresses.
     #[error("{item:?}: {addresses} addresses given for {names} host names")]
     Uneven {
-        /// What was written.
+        /// The text.
         item: String,
-        /// How many names.
+        /// The number of names.
         names: usize,
-        /// How many addresses.
+        /// The number of addresses.
         addresses: usize,
     },
-    /// One name, two addresses.
+    /// One name with two addresses.
     #[error(
-        "{name} is named twice, with different users, ports or addresses; give each a name, as in x={name}"
+        "{name} is given twice, with different users, ports or addresses; give each its own name, as in x={name}"
     )]
     Twice {
         /// The name.
@@ -97,10 +96,10 @@ pub enum HostError {
     },
 }
 
-/// Reads a list of hosts, of one line or of several; those named twice count once. `#` begins a comment.
+/// Parses a list of hosts of one or more lines; duplicates count once. `#` begins a comment.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The list is invalid.
 pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     let mut hosts = Vec::new();
     for line in text.trim_start_matches('\u{feff}').lines() {
@@ -115,10 +114,10 @@ pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     merge(hosts)
 }
 
-/// Takes hosts away from others, by name. A list that names no host takes none away: scripts exclude what is down today.
+/// Removes the hosts of `list` by name. An empty list removes none, because scripts exclude the hosts that are down today.
 ///
 /// # Errors
-/// The second list cannot be read, or nothing is left.
+/// The second list is invalid, or no host is left.
 pub fn without(hosts: Vec<Host>, list: &str) -> Result<Vec<Host>, HostError> {
     let gone = match parse(list) {
         Err(HostError::Empty) => return Ok(hosts),
@@ -129,13 +128,13 @@ pub fn without(hosts: Vec<Host>, list: &str) -> Result<Vec<Host>, HostError> {
     if hosts.is_empty() { Err(HostError::AllExcluded) } else { Ok(hosts) }
 }
 
-/// Largest number after a name that is how many processes it is for, as MPI libraries write it, and no port of ssh's.
+/// The largest number after a name that is a number of processes, as MPI libraries write it, instead of a port of ssh.
 const MAX_SLOTS: u16 = 1023;
-/// The port of ssh, which no number of processes is taken for.
+/// The port of ssh, which is never a number of processes.
 const SSH: u16 = 22;
 
-/// A host whose name and address are fit for paths and command lines, as [`text::Host`] says. A user and a port in the
-/// name belong to its address: the name is part of paths.
+/// A host whose name and address are safe in paths and command lines, by [`text::Host`]. A user and a port in the name are
+/// moved to its address, because the name is part of paths.
 fn host(name: &str, address: Option<&str>) -> Result<Host, HostError> {
     let read = |text: &str| text.parse::<text::Host>().map_err(|why| HostError::Name(text.into(), why));
     let named = read(name)?;

@@ -1,4 +1,4 @@
-//! What programs of batch systems print.
+//! The output of programs of batch systems.
 
 use std::io::{self, Read as _};
 use std::process::{Command, Stdio};
@@ -6,11 +6,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes that a program may print, and how long it may take.
+/// The maximum output of a program, and its timeout.
 const MAX_PRINTED: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a program of a batch system prints on standard output, if it ends well and in time.
+/// The standard output of a program of a batch system, if it succeeds in time.
 ///
 /// # Errors
 /// It cannot be started, fails, or takes longer than 10 s.
@@ -22,7 +22,7 @@ pub fn printed(words: &[String]) -> io::Result<String> {
     let until = Instant::now() + PATIENCE;
     let (tell, told) = mpsc::channel();
     if let Some(out) = child.stdout.take() {
-        // It ends with the program, or is left to itself.
+        // The thread ends with the program, or is abandoned.
         thread::spawn(move || {
             let mut text = String::new();
             let read = out.take(MAX_PRINTED).read_to_string(&mut text);
@@ -33,7 +33,7 @@ pub fn printed(words: &[String]) -> io::Result<String> {
     loop {
         match child.try_wait()? {
             Some(status) if status.success() => return text,
-            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            Some(status) => return Err(io::Error::other(format!("it failed with {status}"))),
             None if Instant::now() >= until => {
                 child.kill()?;
                 child.wait()?;

@@ -1,16 +1,16 @@
-//! Which entries of a host list are one host, and which of them a worker runs on.
+//! Determines which entries of a host list are the same host, and on which of them a worker runs.
 //!
-//! Only addresses decide. `node1.a.example` and `node1.b.example` share a first label and nothing else, images that were
-//! cloned share whole names, and `/etc/hosts` may give one machine five names. So an entry is what its addresses say:
-//! this machine if all of them are this machine's, another entry if both have the same ones. An entry whose name was not
-//! resolved is known by the text that its launcher gets, and by nothing shorter.
+//! Only addresses count. `node1.a.example` and `node1.b.example` share only their first label, cloned images share
+//! whole names, and `/etc/hosts` may give one machine five names. So an entry is identified by its addresses: it is
+//! this machine if all of them are this machine's, and the same host as another entry if both have the same addresses.
+//! An entry whose name was not resolved is identified by the whole text that its launcher gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::Host;
 
-/// An address of a host in its one form: an IPv4 address is never written as IPv6, and a link-local one has its scope.
+/// A host's address in canonical form: IPv4 is never mapped to IPv6, and a link-local address has its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     ip: IpAddr,
@@ -34,7 +34,7 @@ impl From<IpAddr> for Address {
 }
 
 impl Address {
-    /// No other host can be meant by it.
+    /// Whether it is a loopback address, which no other host has.
     fn loops_back(&self) -> bool {
         self.ip.is_loopback() || self.ip.is_unspecified()
     }
@@ -43,19 +43,19 @@ impl Address {
 /// The addresses of one host.
 pub type Addresses = BTreeSet<Address>;
 
-/// What an entry of a host list stands for.
+/// The identity of an entry of a host list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// This machine: all of its addresses are here.
+    /// This machine: all of the entry's addresses are local.
     Here,
     /// The host with these addresses.
     At(Addresses),
-    /// A host of which only the name is known.
+    /// A host whose name was not resolved.
     Named(String),
 }
 
 impl Identity {
-    /// What an entry stands for. `found`: what its name was resolved to, `own`: this machine's addresses.
+    /// The identity of an entry. `found`: the addresses of its name, `own`: this machine's addresses.
     #[must_use]
     pub fn of(host: &Host, found: &Addresses, own: &Addresses) -> Self {
         if found.is_empty() {
@@ -68,8 +68,8 @@ impl Identity {
     }
 }
 
-/// The entries of each host, in the order of first mention. Two users of one host are two receivers, and two
-/// ports of one address may be two containers.
+/// The entries of each host, in the order of first occurrence. Two users of one host are two receivers, and two ports
+/// of one address may be two containers.
 #[must_use]
 pub fn hosts(entries: &[(Host, Identity)]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
@@ -84,12 +84,12 @@ pub fn hosts(entries: &[(Host, Identity)]) -> Vec<Vec<usize>> {
     all
 }
 
-/// A worker that a scheduler started, without the list's name for its host.
+/// A worker that a scheduler started, which does not know the list's name of its host.
 #[derive(Clone, Debug)]
 pub struct Told<'a> {
-    /// What the scheduler calls the host, where it says so to its tasks.
+    /// The scheduler's name of the host, if it passes it to its tasks.
     pub scheduled: Option<&'a str>,
-    /// What the host calls itself.
+    /// The host's own name.
     pub hostname: &'a str,
     /// The host's addresses.
     pub addresses: Addresses,
@@ -97,8 +97,8 @@ pub struct Told<'a> {
     pub here: bool,
 }
 
-/// The entry that a worker serves: the one that its scheduler names; else one that has an address of the worker's host;
-/// else, of those without any known address, the one that has exactly the host's own name. `free`: an entry has no worker.
+/// The entry of a worker: the one with the scheduler's name; else one with an address of the worker's host; else, of the
+/// entries without known addresses, the one with exactly the host's own name. `free`: whether an entry has no worker yet.
 #[must_use]
 pub fn find(entries: &[(Host, Identity)], told: &Told<'_>, free: impl Fn(usize) -> bool) -> Option<usize> {
     let at = |fits: &dyn Fn(&Host, &Identity) -> bool| {
@@ -126,7 +126,7 @@ pub fn find(entries: &[(Host, Identity)], told: &Told<'_>, free: impl Fn(usize) 
     unknown.first().copied()
 }
 
-/// The DNS takes a name with a dot at its end for the same, in whatever case its letters are.
+/// A name without the dot at its end; names are equal in the DNS with or without it, and regardless of case.
 fn undotted(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }

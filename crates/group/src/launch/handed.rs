@@ -1,4 +1,4 @@
-//! The ticket that whoever starts a worker hands it: in the environment, or in the first line of standard input.
+//! Reads the ticket that the launcher of a worker passes: in the environment, or in the first line of standard input.
 
 use std::io::{self, BufRead, Read as _};
 use std::sync::mpsc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use super::TICKET_VARIABLE;
 use crate::{GroupTicket, NoTicket};
 
-/// Whoever starts a worker hands it the ticket at once.
+/// The maximum wait for the ticket, which a launcher passes immediately.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No ticket is longer.
+/// The maximum length of a ticket.
 const MAX_LINE: u64 = 8192;
 
 /// Why there is no ticket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotHanded {
-    /// Nothing came.
-    #[error("no ticket came on standard input")]
+    /// No ticket was received.
+    #[error("no ticket received on standard input")]
     Nothing,
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     Unreadable(io::Error),
-    /// It is none.
-    #[error("{0}: `tidecast bcast` starts workers")]
+    /// The ticket is invalid.
+    #[error("{0}; workers are started by `tidecast bcast`")]
     Malformed(NoTicket),
 }
 
-/// The ticket that this process was handed. What follows its line on standard input is not read.
+/// The ticket of this process. Standard input after its first line is not read.
 ///
 /// # Errors
-/// None came within a minute, or what came is none.
+/// No ticket was received within a minute, or it is invalid.
 pub fn handed() -> Result<GroupTicket, NotHanded> {
     let text = match std::env::var(TICKET_VARIABLE) {
         Ok(text) => text,
@@ -44,7 +44,7 @@ pub fn handed() -> Result<GroupTicket, NotHanded> {
     text.parse().map_err(NotHanded::Malformed)
 }
 
-/// Byte by byte: what follows the line is not ours.
+/// Reads byte by byte, because the data after the line belongs to other code.
 fn first_line(from: impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     for byte in from.take(MAX_LINE).bytes() {

@@ -1,7 +1,7 @@
-//! How workers come to life: on each host by `ssh` or a command of the user's, or all at once by a scheduler.
+//! Starts workers: on each host by `ssh` or a user's command, or all together by a scheduler.
 //!
-//! The ticket, a secret, goes to a worker by standard input where the launcher passes that on, else in the
-//! environment, which only the same user can read; never on a command line.
+//! The ticket, a secret, is passed to a worker on standard input if the launcher forwards that, else in the environment,
+//! which only the same user can read; never on a command line.
 
 mod handed;
 pub(crate) mod run;
@@ -23,22 +23,22 @@ use self::slurm::Allocation;
 use crate::error::{Error, system};
 use crate::hosts::Host;
 
-/// Longer lists of names on a command line are written with brackets, and still longer ones into a file (bytes): the
-/// kernel takes no argument of 128 KiB.
+/// Longer lists of names on a command line are written with brackets, and still longer ones to a file (bytes): the kernel
+/// rejects arguments of 128 KiB.
 const PLAIN: usize = 1 << 10;
 const ARGUMENT: usize = 64 << 10;
 
-/// The variable that carries the ticket where standard input does not.
+/// The environment variable of the ticket, if standard input is not forwarded.
 pub const TICKET_VARIABLE: &str = "TIDECAST_GROUP";
 
-/// What `ssh` is asked: no questions, no waiting for the dead, no terminal.
+/// The ssh command: no prompts, no long wait for dead hosts, no terminal.
 const SSH: &str =
     "ssh -T -x -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 {address} \"{command}\"";
 
 /// How to start workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Launch {
-    /// `srun` within a Slurm job, else `ssh`; this host needs neither.
+    /// `srun` in a Slurm job, else `ssh`; the worker on this host needs neither.
     #[default]
     Auto,
     /// `ssh`, without passwords.
@@ -49,7 +49,7 @@ pub enum Launch {
     Mpirun,
     /// A command for each host.
     Template(Template),
-    /// Nobody is started: the workers run already, and are given the ticket.
+    /// No launcher: the caller starts the workers, and gives them the ticket.
     Themselves,
 }
 
@@ -63,26 +63,26 @@ impl FromStr for Launch {
             "srun" => Ok(Self::Srun),
             "mpirun" => Ok(Self::Mpirun),
             other if !other.contains(char::is_whitespace) => Err(format!(
-                "{other:?} is no launcher: write auto, ssh, srun, mpirun, or a command with {{command}}"
+                "unknown launcher {other:?}: use auto, ssh, srun, mpirun, or a command with {{command}}"
             )),
             other => other.parse().map(Self::Template).map_err(|e| e.to_string()),
         }
     }
 }
 
-/// What of this machine matters to launching.
+/// Facts about this machine for launching.
 pub(crate) struct Here {
-    /// Which of the hosts are this machine, by their place in the list.
+    /// The hosts that are this machine, by their place in the list.
     pub(crate) places: BTreeSet<usize>,
-    /// The Slurm job that this is a process of.
+    /// The Slurm job of this process.
     pub(crate) slurm: Option<Allocation>,
 }
 
-/// A file that names hosts, for a launcher; removed with the last job that needs it.
+/// A file with host names for a launcher; removed with the last job that needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct List(#[allow(dead_code, reason = "kept until it is dropped")] Arc<NamedTempFile>);
 
-/// The same file or none.
+/// Equal if it is the same file.
 impl PartialEq for List {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -95,18 +95,18 @@ impl Eq for List {}
 pub(crate) struct Job {
     /// Program and arguments.
     pub(crate) argv: Vec<String>,
-    /// The hosts that it serves, by their place in the list.
+    /// The hosts that it starts, by their place in the list.
     pub(crate) hosts: Vec<usize>,
-    /// The ticket goes by standard input; else by environment.
+    /// The ticket is passed on standard input; else in the environment.
     pub(crate) by_stdin: bool,
     /// Any host can start it; else only this one.
     pub(crate) anywhere: bool,
-    /// The list of hosts that its command line names.
+    /// The file with hosts that its command line names.
     pub(crate) list: Option<List>,
 }
 
-/// The processes that start a worker on every host. `program` is Tidecast's path there. Hosts outside the Slurm job that
-/// this belongs to have none where `srun` is to start them.
+/// The processes that start a worker on every host. `program` is Tidecast's path there. With `srun`, hosts outside of this
+/// process's Slurm job have none.
 pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here) -> Result<Vec<Job>, Error> {
     let program = program.display().to_string();
     let all = || (0..hosts.len()).collect::<Vec<usize>>();
@@ -141,7 +141,7 @@ pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here)
     }
 }
 
-/// One process that starts the workers of several hosts, which find out by themselves which hosts they are on.
+/// One process that starts the workers of several hosts, which find out themselves on which host they run.
 fn together(words: Vec<String>, program: &str, hosts: Vec<usize>, list: Option<List>) -> Job {
     let argv = words.into_iter().chain([program.to_owned(), "worker".to_owned()]).collect();
     Job { argv, hosts, by_stdin: false, anywhere: false, list }
@@ -161,7 +161,7 @@ fn srun(hosts: &[Host], program: &str, slurm: Option<&Allocation>) -> Result<Vec
         let names: Vec<&str> = inside.iter().map(|(_, host)| host.name.as_str()).collect();
         let (nodes, list) = match brief(&names) {
             Some(nodes) => (nodes, None),
-            // srun takes what has a slash for a file.
+            // srun reads an argument with a slash as a file.
             None => file(&names, "").map(|(path, list)| (path, Some(list)))?,
         };
         let count = names.len();
@@ -172,7 +172,7 @@ fn srun(hosts: &[Host], program: &str, slurm: Option<&Allocation>) -> Result<Vec
             format!("--ntasks={count}"),
             "--ntasks-per-node=1".to_owned(),
             "--overlap".to_owned(),
-            // One that fails must not take the others along.
+            // A worker that fails must not end the others.
             "--kill-on-bad-exit=0".to_owned(),
             "--wait=0".to_owned(),
             "--input=none".to_owned(),
@@ -184,7 +184,7 @@ fn srun(hosts: &[Host], program: &str, slurm: Option<&Allocation>) -> Result<Vec
     Ok(jobs)
 }
 
-/// One `mpirun` of Open MPI for all, which knows no brackets.
+/// One `mpirun` of Open MPI for all hosts; it does not support brackets.
 fn mpirun(hosts: &[Host], places: Vec<usize>, program: &str) -> Result<Job, Error> {
     let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
     let plain = names.join(",");
@@ -204,7 +204,7 @@ fn brief(names: &[&str]) -> Option<String> {
     (list.len() <= ARGUMENT).then_some(list)
 }
 
-/// The names in a file, one a line with `more` after each.
+/// Writes the names to a file, one per line, with `more` after each.
 fn file(names: &[&str], more: &str) -> Result<(String, List), Error> {
     let write = || {
         let mut file = tempfile::Builder::new().prefix("tidecast-hosts-").tempfile()?;

@@ -1,4 +1,4 @@
-//! Running a launcher: its last words are kept, and it never outlives the broadcast.
+//! Runs a launcher: keeps its last output, and never lets it outlive the broadcast.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -14,10 +14,10 @@ use tokio::process::{Child, ChildStderr, Command};
 use super::{Job, TICKET_VARIABLE};
 use crate::unreached;
 
-/// Lines of standard error that are kept, and of each so many bytes.
+/// The number of lines of standard error that are kept, and the bytes of each.
 const LINES: usize = 12;
 const LINE: u64 = 400;
-/// What is still in the pipe when a launcher has ended is waited for so long.
+/// The wait for the rest of the output when a launcher has ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The last lines that a launcher wrote to standard error.
@@ -33,26 +33,26 @@ impl LastWords {
         lines.push_back(line);
     }
 
-    /// The coordinator to which a worker could not connect, if one has said so.
+    /// The coordinator to which a worker could not connect, if the output reports that.
     pub(crate) fn unreached(&self) -> Option<Unreached> {
         self.0.lock().iter().find_map(|line| unreached::find(line))
     }
 
-    /// The lines, one after the other.
+    /// The lines as one text.
     pub(crate) fn text(&self) -> String {
         self.0.lock().iter().cloned().collect::<Vec<_>>().join("; ")
     }
 }
 
-/// Starts a launcher and waits for its end; answers why it ended.
+/// Starts a launcher and waits for its end; returns why it ended.
 pub(crate) async fn run(job: &Job, ticket: &str, words: &LastWords) -> String {
     let (program, arguments) = match job.argv.split_first() {
         Some((program, arguments)) => (program, arguments),
-        None => return "there is nothing to start".into(),
+        None => return "no command to start".into(),
     };
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Ctrl-C is for the coordinator, who tells the workers.
+    // Ctrl-C must reach only the coordinator, which stops the workers.
     command.process_group(0).kill_on_drop(true);
     if job.by_stdin {
         command.stdin(Stdio::piped());
@@ -65,7 +65,7 @@ pub(crate) async fn run(job: &Job, ticket: &str, words: &LastWords) -> String {
     };
     let group = Group(child.id());
     if let Some(mut stdin) = child.stdin.take() {
-        // A launcher that does not read it says why by itself.
+        // A launcher that does not read it reports its own error.
         let _ = stdin.write_all(format!("{ticket}\n").as_bytes()).await;
     }
     let reading = child.stderr.take().map(|stderr| tokio::spawn(read(stderr, words.clone())));
@@ -87,7 +87,7 @@ async fn wait(child: &mut Child) -> String {
     }
 }
 
-/// Keeps the last lines, whatever is written.
+/// Keeps the last lines of the output, of any length.
 async fn read(stderr: ChildStderr, words: LastWords) {
     let mut stderr = BufReader::new(stderr);
     loop {
@@ -105,7 +105,7 @@ async fn read(stderr: ChildStderr, words: LastWords) {
     }
 }
 
-/// Ends a launcher together with what it started here, however the wait for it ends.
+/// Kills a launcher and the processes that it started here, however the wait for it ends.
 struct Group(Option<u32>);
 
 impl Drop for Group {

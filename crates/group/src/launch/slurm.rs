@@ -1,4 +1,4 @@
-//! The Slurm job that this process belongs to, as `srun` will see it.
+//! The Slurm job of this process, as `srun` sees it.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use tidecast_text::hostlist;
 use crate::hosts::MAX_HOSTS;
 use crate::hosts::job::components;
 
-/// A job, and which of its nodes `srun` starts together.
+/// A job, and the nodes that one `srun` starts together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allocation {
     /// Its number.
     pub(crate) job: String,
-    /// The nodes of each component; one unless the job is heterogeneous, none where Slurm does not name them.
+    /// The nodes of each component; one unless the job is heterogeneous, none if Slurm does not report them.
     pub(crate) groups: Vec<BTreeSet<String>>,
 }
 
 impl Allocation {
-    /// The job that the environment tells of.
+    /// The job in the environment.
     pub(crate) fn find(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let job = variable("SLURM_JOB_ID")?;
         let nodes =
@@ -32,7 +32,7 @@ impl Allocation {
         Some(Self { job, groups })
     }
 
-    /// Which component a node belongs to; none if it is outside the job.
+    /// The component of a node; `None` if it is outside the job.
     pub(crate) fn group(&self, name: &str) -> Option<usize> {
         if self.groups.is_empty() {
             return Some(0);
@@ -40,12 +40,12 @@ impl Allocation {
         self.groups.iter().position(|nodes| nodes.contains(name))
     }
 
-    /// The job is heterogeneous.
+    /// Whether the job is heterogeneous.
     pub(crate) fn mixed(&self) -> bool {
         self.groups.len() > 1
     }
 
-    /// Why a host cannot be started.
+    /// The error for a host outside the job.
     pub(crate) fn outside(&self, name: &str) -> String {
         let nodes = hostlist::fold(self.groups.iter().flatten().map(String::as_str));
         let nodes = if nodes.len() > 200 { String::new() } else { format!(" ({nodes})") };

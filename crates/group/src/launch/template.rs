@@ -1,12 +1,12 @@
-//! A command line with blanks: `ip netns exec {host} {command}`.
+//! A command line with placeholders: `ip netns exec {host} {command}`.
 //!
-//! Promises: pure; no shell reads it. Words are split at white space, quotes and backslashes keep it, as in a shell.
+//! Pure; no shell reads it. Words are split at white space outside of quotes and backslashes, as in a shell.
 
 use tidecast_text::{UnclosedQuote, quote, split};
 
 use crate::hosts::Host;
 
-/// Most words, and longest text in bytes.
+/// Maximum number of words, and maximum length in bytes.
 const MAX_WORDS: usize = 256;
 const MAX_TEXT: usize = 16_384;
 
@@ -17,13 +17,13 @@ pub struct Template(Vec<String>);
 /// Why a template cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// No word at all, or too many.
-    #[error("a launch command has 1 to {MAX_WORDS} words")]
+    /// No words, or too many.
+    #[error("a launch command must have 1 to {MAX_WORDS} words")]
     Words,
     /// A quote that is not closed, or a backslash at the end.
     #[error(transparent)]
     Quote(#[from] UnclosedQuote),
-    /// The worker would not be started.
+    /// Without `{command}` the worker would not be started.
     #[error("{{command}} is missing: it becomes the worker's command, as in 'ssh {{host}} \"{{command}}\"'")]
     NoCommand,
 }
@@ -44,8 +44,8 @@ impl std::str::FromStr for Template {
 }
 
 impl Template {
-    /// The words for one host. A word that is `{command}` and nothing else becomes the words of the command; within
-    /// another word the command is quoted for a shell, since that is who will read it.
+    /// The words for one host. A word `{command}` becomes the words of the command; inside a longer word the command is
+    /// quoted for a shell, which will read it.
     #[must_use]
     pub fn fill(&self, host: &Host, command: &[String]) -> Vec<String> {
         let mut words = Vec::new();
@@ -70,7 +70,7 @@ impl Template {
     }
 }
 
-/// Fills all blanks in one pass, so that nothing that was filled in is looked at again.
+/// Fills all placeholders in one pass, so that inserted values are not expanded again.
 fn blanks(word: &str, values: &[(&str, &str)]) -> String {
     let mut out = String::new();
     let mut rest = word;

@@ -6,7 +6,7 @@ use crate::control::message::Errand;
 use crate::launch::Job;
 use crate::launch::run::{self, LastWords};
 
-/// Launches under way; dropped, they end with what they started here.
+/// Launches in progress; when dropped, they are killed with the processes that they started here.
 pub(super) struct Errands {
     ticket: String,
     running: JoinSet<(u32, String)>,
@@ -32,7 +32,7 @@ impl Errands {
         }
     }
 
-    /// The next launch that ends, whose it was and why; waits for ever when there is none.
+    /// The next launch that ends: its host and the reason; waits forever if there is none.
     pub(super) async fn ended(&mut self) -> (u32, String) {
         loop {
             match self.running.join_next().await {

@@ -1,4 +1,4 @@
-//! What older versions on this host have of the data, as the origin says that knows it.
+//! Finds data of older versions on this host, by comparison with the origin's fingerprints.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use tidecast_metainfo::Manifest;
 use tidecast_net::{Compare, Compared, Security, compare};
 use tidecast_store::Base;
 
-/// Opens those that are there, and compares them. The rest of a piece of which they have something is not asked for: it
-/// comes as the plan has it, to many at once.
+/// Opens the older versions that exist, and compares them. The missing part of a piece is not requested: the plan delivers
+/// it to many hosts together.
 pub(super) async fn compared(
     bases: Vec<Vec<u8>>,
     manifest: &Arc<Manifest>,

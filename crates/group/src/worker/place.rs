@@ -1,7 +1,7 @@
-//! Where it goes: the destination on this host.
+//! The destination on this host.
 //!
-//! Several workers may be told the same destination on one host (one file system under several names): the store's
-//! lock lets one of them work, the others wait and then find everything there.
+//! Several workers may have the same destination (a file system that several hosts share): the store's lock lets one of
+//! them write; the others wait and then find the complete copy.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::Line;
 use crate::control::message::News;
 use crate::error::Error;
 
-/// How often a destination that another process is at work on is looked at.
+/// How often a destination that another process is writing is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The directory and the name in it that a path means.
+/// The directory and the name in it of a path.
 pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
     let wrong = || Error::Dest(dest.to_owned());
     let name = dest.file_name().ok_or_else(wrong)?.to_owned();
@@ -26,15 +26,15 @@ pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.to_owned(), name))
 }
 
-/// How it comes to its place.
+/// Options of the destination.
 pub(super) struct How {
     pub(super) durable: bool,
     pub(super) replace: Replace,
-    /// Where older versions lie, on hosts that have them.
+    /// Older versions, on hosts that have them.
     pub(super) bases: Vec<Base>,
 }
 
-/// Opens the destination, waiting for its turn.
+/// Opens the destination, after other processes have finished with it.
 pub(super) async fn open(
     manifest: &Arc<Manifest>,
     dest: &Path,
@@ -48,7 +48,7 @@ pub(super) async fn open(
     let options = DownloadOptions { durability, name: Some(name), replace, bases, ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
-        // What is there is known before anybody sends us anything.
+        // Existing data is known before any peer sends data.
         let opening = tokio::task::spawn_blocking(move || {
             let mut opened = Store::download(manifest, &dir, &options)?;
             opened.check()?;

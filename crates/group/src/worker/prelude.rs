@@ -1,4 +1,4 @@
-//! A long manifest comes as data, before the data: a swarm of its own, which goes on serving others to the end.
+//! A long manifest is received as data, before the data, in its own swarm, which serves other hosts until the end.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -17,19 +17,19 @@ use super::session::{options, security};
 use crate::control::message::{Bulk, Member, News, Start};
 use crate::error::{Error, system};
 
-/// What the manifest is called, in a directory that nobody else looks at.
+/// The file name of the manifest, in a private directory.
 const NAME: &str = "manifest";
-/// How often it is told how far it is.
+/// How often the progress is reported.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The swarm in which the manifest comes.
+/// The swarm of the manifest.
 pub(super) struct Prelude {
     swarm: Swarm,
     dir: TempDir,
 }
 
 impl Prelude {
-    /// Joins it.
+    /// Joins the swarm.
     pub(super) async fn open(
         bulk: Bulk,
         start: &Start,
@@ -38,9 +38,9 @@ impl Prelude {
         local: &[LocalAddress],
     ) -> Result<Self, Error> {
         let garbled =
-            |_| Error::Coordinator("what the coordinator says of the manifest does not parse".into());
+            |_| Error::Coordinator("malformed message about the manifest from the coordinator".into());
         let manifest = Arc::new(Manifest::parse(&bulk.manifest).map_err(garbled)?);
-        let dir = tempfile::tempdir().map_err(system("make a temporary directory"))?;
+        let dir = tempfile::tempdir().map_err(system("create a temporary directory"))?;
         let name = Some(NAME.into());
         let to = DownloadOptions { durability: Durability::None, name, ..Default::default() };
         let opened = Store::download(manifest.clone(), dir.path(), &to)?;
@@ -55,7 +55,7 @@ impl Prelude {
                 let known = members.into_iter().map(|m| (m.number, m)).collect();
                 let part = issue.part(start.me, &known);
                 let (role, members) =
-                    part.map_err(|e| Error::Coordinator(format!("the coordinator's plan is none: {e}")))?;
+                    part.map_err(|e| Error::Coordinator(format!("invalid plan from the coordinator: {e}")))?;
                 swarm.plan(role, members).await?;
             }
             None => {
@@ -68,7 +68,7 @@ impl Prelude {
         Ok(Self { swarm, dir })
     }
 
-    /// Waits for the manifest; what the line brings meanwhile is put aside.
+    /// Waits for the manifest; messages of the coordinator meanwhile are kept in `aside`.
     pub(super) async fn fetch(&self, line: &mut Line, aside: &mut Vec<News>) -> Result<Vec<u8>, Error> {
         let mut progress = self.swarm.progress();
         loop {
@@ -79,7 +79,7 @@ impl Prelude {
                 }
                 break;
             }
-            // That something comes is a sign of life.
+            // Received data counts as progress.
             line.progress.received = self.swarm.progress().borrow().received_bytes;
         }
         let (store, path) = (self.swarm.store().clone(), self.dir.path().join(NAME));
@@ -91,13 +91,13 @@ impl Prelude {
         read.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))?
     }
 
-    /// Leaves.
+    /// Leaves the swarm.
     pub(super) async fn stop(self) {
         let _ = self.swarm.stop().await;
     }
 }
 
-/// The members at these ports, by number; who has none cannot be called.
+/// The members with these ports, by number; a member without one is not reachable.
 fn called_at(members: &[Member], ports: &[(u32, u16)]) -> Vec<Member> {
     let ports: BTreeMap<u32, u16> = ports.iter().copied().collect();
     let there = |member: &Member| {

@@ -21,7 +21,7 @@ use super::{Left, Line, Word, older, place};
 use crate::control::message::{Action, Done, Found, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
 
-/// Without a coordinator: how long nothing may move before an incomplete worker gives up, and a complete one leaves.
+/// Without a coordinator: the time without data after which an incomplete worker fails, and a complete one leaves.
 const ALONE_INCOMPLETE: Duration = Duration::from_secs(15);
 const ALONE_COMPLETE: Duration = Duration::from_secs(5);
 
@@ -33,17 +33,17 @@ pub(super) struct Session {
     me: u32,
     planned: bool,
     members: BTreeMap<u32, Member>,
-    /// A share of the source that is served from here.
+    /// The member that serves a share of the source from this host.
     source: Option<Source>,
     source_notices: Option<mpsc::Receiver<Notice>>,
     began: Instant,
-    /// The coordinator is lost.
+    /// The connection to the coordinator is lost.
     alone: bool,
-    /// What moved last, and when.
+    /// The bytes moved so far, and when they last changed.
     moved: (u64, Instant),
     placing: Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
     placed: bool,
-    /// Bytes that the origin sent to say what older versions here have.
+    /// Bytes of fingerprints that the origin sent for older versions on this host.
     compared: u64,
 }
 
@@ -57,7 +57,7 @@ impl Session {
         line: &mut Line,
     ) -> Result<Self, Error> {
         let began = Instant::now();
-        let garbled = |what: &str| Error::Coordinator(format!("the coordinator's {what} does not parse"));
+        let garbled = |what: &str| Error::Coordinator(format!("malformed {what} from the coordinator"));
         let manifest = Arc::new(Manifest::parse_draft(&start.manifest).map_err(|_| garbled("manifest"))?);
         line.progress.wanted = manifest.total_len();
         let asking = security(&manifest, start.right.clone(), key)?;
@@ -77,13 +77,13 @@ impl Session {
         let source_notices = source.as_mut().and_then(|s| s.notices.take());
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
-        // Nothing of the source itself is ever replaced or deleted.
+        // The source itself is never replaced or deleted.
         let is_source = start.lineage.is_source(dest.as_ref(), start.force || start.delete)?;
         if let Some(records) = start.lineage.records() {
             line.records = Ok(Some(records));
         }
         let (force, delete) = (start.force && !is_source, start.delete && !is_source);
-        // Names and content are the user's own, as with rsync and cp: an older copy of unknown origin gives way.
+        // The user chose names and content, as with rsync and cp, so an older copy of unknown origin is replaced.
         let unknown = !is_source && !start.lineage.lies_in(dest.as_ref());
         let records = line.records.clone().unwrap_or_default();
         let replace = Replace { force, unknown, delete, records };
@@ -127,12 +127,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Gets to know members, and takes its part in a plan.
+    /// Adds members, and adopts its part in a plan.
     async fn learn(&mut self, news: News) -> Result<(), Error> {
         for member in news.members {
             let dialled = member.number != self.me && !member.addresses.is_empty();
             if dialled && !self.planned {
-                // The origin is dialled in any case, of the others a few.
+                // The origin is always connected to, of the others only a few.
                 self.swarm.add_peer(member.addresses.clone(), member.number == 0).await;
             }
             self.members.insert(member.number, member);
@@ -140,7 +140,7 @@ impl Session {
         if let Some(issue) = news.issue {
             let part = issue.part(self.me, &self.members);
             let (role, members) =
-                part.map_err(|e| Error::Coordinator(format!("the coordinator's plan is none: {e}")))?;
+                part.map_err(|e| Error::Coordinator(format!("invalid plan from the coordinator: {e}")))?;
             self.swarm.plan(role, members).await?;
             if let Some(source) = &self.source {
                 source.follow(&issue, &self.members).await?;
@@ -149,14 +149,14 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on until the coordinator says that all is over, or until alone nothing moves any more.
+    /// Runs until the coordinator ends the broadcast or, without a coordinator, until no data moves.
     pub(super) async fn run(mut self, line: &mut Line) -> Result<(), Error> {
         let result = self.go_on(line).await;
         let store = self.swarm.store().clone();
         if result.is_err() {
             store.stop_waiting();
         }
-        // A placing that is under way is not cut off: it leaves the old or the new.
+        // A placing in progress is not interrupted, so that it leaves either the old or the new version.
         let _ = self.swarm.stop().await;
         if result.is_err() {
             store.abandon();
@@ -199,7 +199,7 @@ impl Session {
                 word = line.next() => match word {
                     Word::News(news) => self.learn(news).await?,
                     Word::Beat => self.beat(line).await?,
-                    // All are served: it ends here, and says exactly what it has sent.
+                    // All hosts are served: the source ends, and reports exactly how much it sent.
                     Word::Count => {
                         self.look(line);
                         if let Some(source) = self.source.take() {
@@ -209,7 +209,7 @@ impl Session {
                     }
                     Word::Left(Left::Finished) => return Ok(()),
                     Word::Left(Left::Lost) => {
-                        tracing::warn!("the coordinator is lost; going on with the other members");
+                        tracing::warn!("lost the connection to the coordinator; continuing with the other members");
                         self.alone = true;
                         self.moved.1 = Instant::now();
                     }
@@ -222,7 +222,7 @@ impl Session {
         }
     }
 
-    /// Once a second: how far are we, and does anything move?
+    /// Once a second: reports the progress, and checks for a stall.
     async fn beat(&mut self, line: &mut Line) -> Result<(), Error> {
         self.look(line);
         line.tell_progress().await;
@@ -234,7 +234,7 @@ impl Session {
         let stuck = self.alone && !self.placed && self.placing.is_none();
         if stuck && self.moved.1.elapsed() > ALONE_INCOMPLETE {
             return Err(Error::Coordinator(
-                "the coordinator is lost, and the other members do not have everything".into(),
+                "lost the connection to the coordinator, and the other members do not have all data".into(),
             ));
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Session {
     }
 }
 
-/// A source that is none costs the others nothing, once the coordinator knows it.
+/// Reports a source that could not be opened to the coordinator, which then plans without it.
 async fn served(opened: Result<Source, Error>, line: &mut Line) -> Option<Source> {
     match opened {
         Ok(source) => Some(source),
@@ -301,7 +301,7 @@ async fn served(opened: Result<Source, Error>, line: &mut Line) -> Option<Source
 
 pub(super) fn security(manifest: &Manifest, right: Option<Right>, key: &NodeKey) -> Result<Security, Error> {
     let Some(right) = right else { return Ok(Security::Open) };
-    let bad = || Error::Coordinator("the coordinator's credential does not parse".into());
+    let bad = || Error::Coordinator("malformed credential from the coordinator".into());
     let swarm = ManifestId::V2(manifest.hash_v2().ok_or_else(bad)?).swarm();
     let credential = Credential::from_bytes(&right.credential).map_err(|_| bad())?;
     let owner = NodeId(right.owner);
@@ -322,7 +322,7 @@ pub(super) fn options(
         listeners: vec![listener],
         door: None,
         port: None,
-        // A host that is not on it reaches the others by whatever way there is.
+        // A host without an address on it uses any network.
         network: network.filter(|n| local.iter().any(|a| n.holds(a))),
         security,
         policy: Policy::TIDECAST,
@@ -348,7 +348,7 @@ async fn placed(
     }
 }
 
-/// The next one; waits for ever when there will be none.
+/// The next message; waits forever if the channel is closed.
 async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> T {
     match from {
         Some(from) => match from.recv().await {

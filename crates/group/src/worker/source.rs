@@ -1,5 +1,5 @@
-//! A source beside the origin: where the broadcast's own source can be read on this host too (a shared file system), a
-//! second member of the group serves a share of it from here.
+//! An additional source: if the broadcast's source can be read on this host too (a shared file system), a second member of
+//! the group serves a share of it from here.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::error::{Error, system};
 use crate::plan::Issue;
 use crate::reach;
 
-/// What this host can serve as a source, if it is asked to.
+/// The source on this host, which it can serve if it is asked to.
 pub(super) struct Offer {
     path: PathBuf,
     key: NodeKey,
@@ -29,7 +29,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Looks whether the source is here too. Its content is not believed: each piece is hashed before it is served.
+    /// Looks for the source on this host. Its content is not trusted: each piece is verified before it is served.
     pub(super) fn look(ticket: &GroupTicket) -> Result<Option<Self>, Error> {
         let Some(look) = &ticket.look else { return Ok(None) };
         let path = PathBuf::from(OsString::from_vec(look.path.clone()));
@@ -39,7 +39,7 @@ impl Offer {
         Ok(Some(Self { path, key: NodeKey::generate()?, listener: reach::listener()? }))
     }
 
-    /// What the coordinator must know of it.
+    /// The offer for the coordinator.
     pub(super) fn sight(&self) -> Result<Sight, Error> {
         let port = self.listener.local_addr().map_err(system("listen"))?.port();
         Ok(Sight { node: self.key.id().0, port })
@@ -54,7 +54,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens the source, and begins to serve its share. `owner`: whose word the roots of a draft are.
+    /// Opens the source, and begins to serve its share. `owner`: the member that is trusted for the roots of a draft.
     pub(super) async fn open(
         offer: Offer,
         seat: Seat,
@@ -71,14 +71,14 @@ impl Source {
         (options.seed_only, options.planned, options.roots) = (true, true, owner);
         let mut swarm = Swarm::start(options)?;
         swarm.plan(role, known).await?;
-        // The roots of a draft come from there, whoever else may call.
+        // The roots of a draft come from the origin only.
         if let Some(origin) = members.get(&0) {
             swarm.add_peer(origin.addresses.clone(), true).await;
         }
         Ok(Self { number: seat.number, notices: swarm.notices(), swarm })
     }
 
-    /// Takes its part in a new epoch.
+    /// Adopts its part in a new epoch.
     pub(super) async fn follow(&self, issue: &Issue, members: &BTreeMap<u32, Member>) -> Result<(), Error> {
         let part = issue.part(self.number, members).map_err(|e| Error::Network(e.to_string()));
         let (role, members) = part?;
@@ -90,7 +90,7 @@ impl Source {
         self.swarm.progress().borrow().sent_bytes
     }
 
-    /// Leaves; answers how much it has sent.
+    /// Leaves the swarm; returns the bytes sent.
     pub(super) async fn stop(self) -> u64 {
         let sent = self.sent();
         self.swarm.stop().await.map_or(sent, |summary| summary.progress.sent_bytes)

@@ -8,7 +8,7 @@ use crate::frame::{FULL, Frame};
 use crate::{Keys, Peer};
 
 impl<K: Keys> Gossip<K> {
-    /// "Is your list the same?"
+    /// Handles the digest of another member's list.
     pub(crate) fn compare(&mut self, from: NodeId, digest: u64, now: u64) {
         let now = self.time(now);
         let recent = self.gave_list.get(&from).is_some_and(|at| now < at + self.limits.compare_every / 4);
@@ -32,7 +32,7 @@ impl<K: Keys> Gossip<K> {
         self.out.push((from, Frame::Members(part)));
     }
 
-    /// The list that we asked `from` for, or a part of it; false if somebody in it is made up.
+    /// The list that we requested from `from`, or a part of it; false if it has a member that is not signed.
     pub(crate) fn list(&mut self, from: NodeId, members: Vec<Member<Peer>>, now: u64) -> bool {
         if self.asked_list != Some(from) || self.left {
             return true;
@@ -43,7 +43,7 @@ impl<K: Keys> Gossip<K> {
         for member in members {
             let Some(member) = self.codec.admit_member(member) else { return false };
             let (node, known) = (member.id().node(), self.is_known(member.id().node()));
-            // A death that was missed counts; of the others' dead nobody needs to hear.
+            // Only deaths of members that this node believes alive are news.
             let dead = member.state() == State::Down && !self.alive.contains_key(&node);
             let refused = node == self.me().node() || dead || (!known && room == 0);
             if refused || self.doubts(from, &member, now) {
@@ -57,7 +57,7 @@ impl<K: Keys> Gossip<K> {
         true
     }
 
-    /// Forgets the dead, compares lists with one, and calls a seed that is lost.
+    /// Forgets dead members, compares lists with one member, and calls a seed that is not a member.
     pub(super) fn compare_lists(&mut self, now: u64) {
         self.compare_at =
             now + self.limits.compare_every / 2 + self.dice.below(self.limits.compare_every.max(1));
@@ -79,7 +79,7 @@ impl<K: Keys> Gossip<K> {
         self.out.extend(self.asked_list.map(|node| (node, Frame::Compare(self.digest))));
     }
 
-    /// Any member that is alive but this node.
+    /// A random live member other than this node.
     pub(super) fn anyone(&mut self) -> Option<NodeId> {
         let me = self.me().node();
         let at = self.dice.below(self.alive.len().saturating_sub(1).max(1) as u64) as usize;

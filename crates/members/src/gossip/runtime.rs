@@ -1,4 +1,4 @@
-//! What foca asks of its user: packets to send, timers to set, changes to report.
+//! foca's runtime: packets to send, timers to set, changes to report.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidecast_identity::NodeId;
 use super::Change;
 use crate::Peer;
 
-/// A timer of foca, in a heap whose top is due first.
+/// A timer of foca, ordered so that the top of a heap is due first.
 pub(super) struct Due(pub(super) u64, pub(super) u64, pub(super) Timer<Peer>);
 
 impl PartialEq for Due {
@@ -28,7 +28,7 @@ impl Ord for Due {
     }
 }
 
-/// Collects what foca wants done.
+/// Collects foca's requests.
 #[derive(Default)]
 pub(super) struct Asked {
     pub(super) send: Vec<(NodeId, Vec<u8>)>,

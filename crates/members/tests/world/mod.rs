@@ -10,7 +10,7 @@ use tidecast_members::{Change, Claim, Describe, Event, Found, Key, Keys, Limits,
 pub(crate) const SECOND: u64 = 1_000;
 const START: u64 = 1_800_000_000_000;
 
-/// Signatures that cost a hash and that only this simulation would believe.
+/// Signatures that cost one hash and are valid only in this simulation.
 pub(crate) struct Cheap(NodeId);
 
 fn cheap(node: NodeId, message: &[u8]) -> [u8; 64] {
@@ -63,7 +63,7 @@ pub(crate) struct Node {
     tick: u64,
     frozen: bool,
     pub(crate) side: u8,
-    /// What has come while it is stopped, to be read when it goes on.
+    /// Messages received while it is stopped, to be read when it continues.
     unread: Option<Vec<(usize, Vec<u8>)>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub(crate) sent: u64,
     /// Pairs that have spoken with each other: each has a channel.
     channels: BTreeSet<(usize, usize)>,
-    /// Members that were declared dead, by whom.
+    /// Members that were declared dead, and by which member.
     pub(crate) declared: Vec<(usize, usize)>,
     limits: Limits,
     found: BTreeMap<(usize, u64), Found>,
@@ -147,7 +147,7 @@ impl World {
         self.act(i, |m| (0..3).filter(|s| i < 3 || *s == other).for_each(|s| m.join(id(s), now)));
     }
 
-    /// It ends without a word, and so do its channels when its host is told (see [`Self::end_channels`]).
+    /// It ends without a goodbye, and so do its channels when its host notices (see [`Self::end_channels`]).
     pub(crate) fn kill(&mut self, i: usize) {
         self.nodes[i] = None;
     }
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// It runs no more (SIGSTOP), but its host takes what comes, until it goes on.
+    /// It is stopped (SIGSTOP) until it continues; its host still receives data.
     pub(crate) fn stop(&mut self, i: usize) {
         self.nodes[i].as_mut().unwrap().unread = Some(Vec::new());
     }
@@ -183,7 +183,7 @@ impl World {
         self.queue.insert((at, self.count), what);
     }
 
-    /// Does something with a member, and delivers what it says.
+    /// Calls `f` with a member, and delivers its messages.
     pub(crate) fn act<T>(&mut self, i: usize, f: impl FnOnce(&mut Members<Cheap>) -> T) -> T {
         let node = self.nodes[i].as_mut().unwrap();
         let answer = f(&mut node.member);

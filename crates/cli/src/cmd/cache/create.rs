@@ -1,4 +1,4 @@
-//! `cache create`: the files are read by this process, with its user's rights, and handed to the daemon.
+//! `cache create`: this process reads the files, with its user's rights, and sends them to the daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -10,60 +10,60 @@ use crate::cmd::drive;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
-/// Make a cache of files, kept by this host's daemon from now on
+/// Create a cache of files in this host's daemon
 ///
-/// The files are copied into its store (or were there already, in another cache of yours); the originals are yours to
-/// change. Equal content under the same name is the same version, of which what is said by options changes while no other
-/// host has a copy; other content is the next version.
+/// The files are copied into the daemon's store, unless another cache of yours already has them; you may change the
+/// originals afterwards. The same content under the same name is the same version, and the options then change its
+/// settings while no other host has a copy; different content is the next version.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast cache create nt /data/blast/nt --lease 30d --methods swarm,direct"
 )]
 pub(super) struct Args {
-    /// What to call it
+    /// Name of the cache
     name: String,
-    /// A directory, whose content it will be, or files of one directory
+    /// A directory, whose content becomes the cache, or files of one directory
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How long it is wanted: where room is short, it goes only after what is wanted no more; `pin` keeps it whatever comes
+    /// Set the lease: when space is short, caches with an expired lease are evicted first; `pin` prevents eviction
     /// [default: the daemon's, 7d]
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
-    /// Wait so long for room that running jobs or transfers take (exit code 3 when there is none) [default: fail at once]
+    /// Wait at most so long for space that running jobs or transfers occupy (then exit code 3) [default: fail at once]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
-    /// How it may travel, preferred first: swarm, direct
+    /// Allow these transfer methods, preferred first: swarm, direct [default: swarm,direct]
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     methods: Vec<Method>,
-    /// Hosts it is offered to: a ClassAd expression over their ads (TARGET.TotalDisk > 1000000)
+    /// Offer the cache to hosts that match this ClassAd expression over their ads (TARGET.TotalDisk > 1000000)
     #[arg(long, value_name = "CLASSAD", value_parser = expression)]
     policy: Option<String>,
-    /// Hosts that may have it: a ClassAd expression over their ads
+    /// Allow copies only on hosts that match this ClassAd expression over their ads
     #[arg(long, value_name = "CLASSAD", value_parser = expression)]
     requirements: Option<String>,
-    /// Only you may read it, and it leaves this host by DIRECT only
+    /// Let only you read the cache, and transfer it to other hosts by DIRECT only
     #[arg(long)]
     private: bool,
-    /// Copies to keep on hosts, the one here among them [default: 1]
+    /// Keep N copies on hosts, including the one here [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
-    /// Who may read it: 700, 750 or 755, as of a directory [default: whoever could read all the files]
+    /// Set the readers by a directory mode: 700, 750 or 755 [default: the users that can read all of the files]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<u32>,
-    /// The group for whom the mode's middle digit is [default: yours]
+    /// Set the group of the mode's middle digit [default: yours]
     #[arg(long)]
     group: Option<String>,
 }
 
 fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode & 0o022 != 0 => Err("nobody writes to a cache: write 700, 750 or 755".into()),
+        Ok(mode) if mode & 0o022 != 0 => Err("a cache is not writable: use 700, 750 or 755".into()),
         Ok(mode) if mode & !0o777 == 0 && mode & 0o400 != 0 => Ok(mode),
-        _ => Err("write it in octal, as of a directory: 700, 750 or 755".into()),
+        _ => Err("not the octal mode of a directory: use 700, 750 or 755".into()),
     }
 }
 
-/// The text, if it is one that daemons understand: before all is hashed.
+/// Checks that the text is a valid ClassAd expression, before any file is read.
 fn expression(text: &str) -> Result<String, String> {
     tidecast_classad::Expr::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
     let made = drive::run(begin, reporter, |(), _| ())?;
     let info = &made.info;
     reporter.result(&format!(
-        "{}: {} in {}, {} of them new here; {}",
+        "{}: {} in {}, {} of it new on this host; {}",
         info.name,
         Size(info.bytes),
         count(info.files, "file"),
@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
     ));
     if let Some(reason) = &made.mode_reason {
         reporter.note(&format!(
-            "readable by {} only: {reason}; --mode 755 opens it to all users",
+            "readable by {} only: {reason}; use --mode 755 to let all users read it",
             readers_of(info)
         ));
     }

@@ -1,4 +1,4 @@
-//! What the daemon refuses.
+//! Requests that the daemon refuses.
 
 use serde_json::Map;
 use tidecast::event::cache::Refused;

@@ -1,4 +1,4 @@
-//! `cache get`: has a cache on this host, and a way to it in a directory.
+//! `cache get`: fetches a cache to this host, and links or copies it into a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,47 +10,48 @@ use crate::cmd::drive;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
-/// Have a cache on this host, brought from others if need be
+/// Get a cache on this host, fetched from other hosts if necessary
 ///
-/// Without --to it prints the path. It is kept from eviction while the job runs that called this: the batch job, else the
-/// script, else --pid. For a shell at a terminal that is while commands run there, and a minute longer.
+/// Without --to it prints the path in the daemon's store. The cache is not evicted while the job that called this runs:
+/// the batch job, else the script, else --pid. For a shell at a terminal: while commands run there, and a minute longer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast cache get head/nt --to . --wait 10m")]
 pub(super) struct Args {
     /// [ORIGIN/]NAME[@VERSION]
     name: CacheName,
-    /// Have it in this directory too, under its own name
+    /// Link or copy the cache into this directory, under its own name
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// What is made there
+    /// Choose the kind of link or copy in DIR
     #[arg(long, value_enum, default_value_t = Link::Symlink, requires = "to")]
     link: Link,
-    /// Replace what has its name in that directory, in one step
+    /// Replace an existing entry of the same name in DIR, atomically
     #[arg(long, requires = "to")]
     force: bool,
-    /// Give up when it is not here after so long (exit code 3) [default: no limit]
+    /// Give up if the cache is not complete after so long (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
-    /// Give the newest version that is here, without asking the origin for a newer one [default: the origin is asked, for 2 s]
+    /// Use the newest version on this host, without asking the origin for a newer one [default: ask the origin, for at
+    /// most 2 s]
     #[arg(long)]
     offline: bool,
-    /// Keep it while this process of yours runs
+    /// Prevent eviction while this process of yours runs
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
 }
 
-/// Ways to hand it out.
+/// Kinds of links and copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Link {
-    /// A symbolic link; where the store cannot be read from here, a copy
+    /// A symbolic link; a copy if the store cannot be read from here
     Symlink,
-    /// Directories and hard links; where no link can be made, or it would be open to more users than the file was, as reflink
+    /// Directories and hard links; as reflink if a link is not possible or if it would let more users read the file
     Hardlink,
-    /// Files of your own that share blocks; where that cannot be, as copy
+    /// Files of your own that share blocks with the store; as copy if the file system cannot share blocks
     Reflink,
-    /// A read-only bind mount (as root, or in a mount namespace of your own)
+    /// A read-only bind mount (as root, or in your own mount namespace)
     Bind,
-    /// Files of your own
+    /// Independent copies of the files
     Copy,
 }
 
@@ -68,19 +69,18 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
         wait: args.wait.map(|wait| wait.0),
         offline: args.offline,
         pid: args.pid,
-        // In steps short enough to show progress on a terminal.
+        // Often enough to show progress on a terminal.
         often: !reporter.is_json(),
     };
     let got = drive::run(|| get_cache(socket, args.name.clone(), options), reporter, |(), _| ())?;
     if let Some(why) = &got.unseen {
         reporter.note(&match args.to {
-            Some(_) => format!("no symbolic link is made, but a copy: {why}"),
-            None => format!("{why}; --to DIR makes a copy there"),
+            Some(_) => format!("made a copy instead of a symbolic link: {why}"),
+            None => format!("{why}; use --to DIR to make a copy"),
         });
     }
     if got.copies > 0 {
-        let were = if got.copies == 1 { "was" } else { "were" };
-        reporter.note(&format!("{} {were} copied, {}", count(got.copies, "file"), Size(got.copied)));
+        reporter.note(&format!("copied {}, {}", count(got.copies, "file"), Size(got.copied)));
     }
     reporter.result_path(&got.made);
     Ok(fields_of(&got))

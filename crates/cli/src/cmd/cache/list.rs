@@ -14,7 +14,7 @@ use crate::report::{Reporter, fields_of};
 /// List the caches of this host that you may read
 #[derive(clap::Args, Debug)]
 pub(super) struct LsArgs {
-    /// Only these: [ORIGIN/]NAME[@VERSION]
+    /// Only versions of this cache: [ORIGIN/]NAME[@VERSION]
     name: Option<CacheName>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct ShowArgs {
 
 pub(super) async fn ls(args: &LsArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
     let all = caches.list(args.name.as_ref()).await.map_err(failed)?;
-    // Of ten thousand caches either form takes longer than the daemon's answer: only one is made.
+    // For ten thousand caches either form takes longer than the daemon's answer, so only one is made.
     if reporter.is_json() {
         return Ok(fields_of(&Listed { caches: all }));
     }
@@ -49,13 +49,13 @@ pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) 
     line("owner", format!("{}, mode {:o}{}", info.owner, info.mode, group(&info)));
     line("size", format!("{} in {}", Size(info.bytes), count(info.files, "file")));
     line("lease", lease(&info));
-    line("travels", methods.join(", "));
+    line("methods", methods.join(", "));
     line("in use", format!("by {}", count(info.users.into(), "job")));
     for used in info.uses.iter().flatten() {
         line("", used.with_times(crate::cmd::now()));
     }
     if info.came != Came::default() {
-        line("came", info.came.in_words());
+        line("received", info.came.in_words());
     }
     if let Some(path) = &info.path {
         line("path", path.display().to_string());
@@ -70,7 +70,7 @@ fn group(info: &CacheInfo) -> String {
     info.group.as_ref().map_or(String::new(), |group| format!(", group {group}"))
 }
 
-/// How long its lease lasts.
+/// The time until its lease expires.
 pub(super) fn left(info: &CacheInfo) -> Span {
     Span(Duration::from_secs(info.lease.saturating_sub(crate::cmd::now())))
 }

@@ -11,24 +11,24 @@ use tidecast_text::escaped;
 
 use crate::report::Reporter;
 
-/// What the flags say, in their order.
+/// The filter flags, in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter(Vec<Given>);
 
-/// A flag: its name, whether what it names is copied, and its help.
+/// A flag: its name, whether it includes, and its help.
 type Flag = (&'static str, bool, &'static str);
 const PATTERNS: [Flag; 2] = [
     (
         "exclude",
         false,
-        "Leave out what matches PATTERN, and keep it from --delete: a name at any depth; with a / inside the end of a path, \
-         with one in front a path from the top of the copy, with one at the end directories only. * and ? match within a name, \
-         ** across slashes",
+        "Skip files that match PATTERN, and protect them from --delete. A PATTERN is a name at any depth; with a / inside, the \
+         end of a path; with a / in front, a path from the top of the copy; with a / at the end, directories only. * and ? \
+         match within a name, ** across slashes",
     ),
     (
         "include",
         true,
-        "Copy what matches PATTERN though a later --exclude leaves it out: the first rule that matches decides",
+        "Copy files that match PATTERN even if a later --exclude matches them: the first matching rule decides",
     ),
 ];
 const RULE: &str = "filter";
@@ -36,10 +36,10 @@ const FILES: [Flag; 2] = [
     (
         "exclude-from",
         false,
-        "Read --exclude patterns from FILE, one a line (- is standard input); \"+ \" in front makes one an --include, \"- \" an \
-         --exclude; lines that begin with # or ; are comments",
+        "Read --exclude patterns from FILE, one per line (- is standard input); \"+ \" in front makes a pattern an --include, \
+         \"- \" an --exclude; lines that begin with # or ; are comments",
     ),
-    ("include-from", true, "Read --include patterns from FILE, likewise"),
+    ("include-from", true, "Read --include patterns from FILE, in the same format"),
 ];
 
 impl Filter {
@@ -53,7 +53,7 @@ impl Filter {
         for rule in malformed(&all) {
             let pattern = escaped(&rule.pattern);
             reporter.warning(&format!(
-                "pattern {pattern} matches nothing: its [ ] is not closed, or names no class; write \\[ for a bracket"
+                "pattern {pattern} matches no file: [ is not closed, or its class is unknown; write \\[ for a bracket"
             ));
         }
         Ok(all)
@@ -63,7 +63,7 @@ impl Filter {
 impl clap::Args for Filter {
     fn augment_args(command: Command) -> Command {
         let arg = |&(name, _, help): &Flag| {
-            // "- *.o" is a pattern, too.
+            // A pattern may begin with a hyphen, as "- *.o".
             let arg = Arg::new(name).long(name).action(ArgAction::Append).allow_hyphen_values(true);
             arg.help(help)
         };
@@ -73,7 +73,7 @@ impl clap::Args for Filter {
         let files =
             FILES.iter().map(|flag| arg(flag).value_name("FILE").value_parser(PathBufValueParser::new()));
         let rule = Arg::new(RULE).long(RULE).short('f').action(ArgAction::Append).allow_hyphen_values(true);
-        let help = "Add a rule as rsync's --filter has it: '- PATTERN', '+ PATTERN', 'P PATTERN' (kept from --delete), ...";
+        let help = "Add a rule in the syntax of rsync's --filter: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect from --delete), ...";
         let rule = rule.value_name("RULE").value_parser(NonEmptyStringValueParser::new()).help(help);
         command.args(patterns).args(files).arg(rule)
     }

@@ -1,5 +1,5 @@
-//! `--to-memory`: another program takes the files. It hears of them by lines on standard output and gives them back by lines on standard
-//! input.
+//! `--to-memory`: another program uses the files. It reads events from standard output, and releases files by lines on
+//! standard input.
 
 use std::io::{self, BufRead, Write};
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::run::{Shown, follow};
 use crate::failure::Outcome;
 use crate::report::Reporter;
 
-/// How much memory may be taken: `auto` or a size.
+/// The limit of shared memory: `auto` or a size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget(pub(super) Option<Size>);
 
@@ -24,7 +24,7 @@ impl FromStr for Budget {
     }
 }
 
-/// Copies, and lets the program have the files.
+/// Copies, and passes the files to the program.
 pub(super) fn run(copy: Copy, reporter: &mut Reporter) -> Outcome {
     let (copying, consumer) = tidecast::copy_to_memory(copy)?;
     let mut printing = None;
@@ -33,7 +33,7 @@ pub(super) fn run(copy: Copy, reporter: &mut Reporter) -> Outcome {
         printing = Some(std::thread::spawn(move || print(&told)));
         std::thread::spawn(move || listen(&heard));
     });
-    // The last line comes after all that was said of files.
+    // `done` or `error` must come after all events about files.
     let _ = printing.map(JoinHandle::join);
     outcome
 }
@@ -48,7 +48,7 @@ fn print(consumer: &Consumer) {
     }
 }
 
-/// What it gives back: `release NUMBER`, or with blocks `release NUMBER OFFSET`.
+/// Reads what the program releases: `release NUMBER`, or with blocks `release NUMBER OFFSET`.
 fn listen(consumer: &Consumer) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -61,7 +61,7 @@ fn listen(consumer: &Consumer) {
         };
         match released {
             Ok(true) => {}
-            Ok(false) => tracing::warn!("standard input: {line:?} names nothing that is held"),
+            Ok(false) => tracing::warn!("standard input: {line:?} does not name a file or block in memory"),
             Err(e) => tracing::warn!("{e}"),
         }
     }

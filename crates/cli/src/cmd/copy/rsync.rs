@@ -1,5 +1,5 @@
-//! Flags of rsync on our command line: what they mean is in [`tidecast_mover::rsync`]. Such as ask for what is done anyway are taken,
-//! others are refused with what to do instead.
+//! Flags of rsync on our command line; [`tidecast_mover::rsync`] has their meaning. Flags for things that are always
+//! done are accepted, unsupported flags are rejected with a hint.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use tidecast_mover::rsync::foreign::{DONE, DONE_VALUED, OTHERS, REFUSED};
 use tidecast_mover::rsync::table::{ALIASES, KEPT, NAMED, SWITCHES, VALUED};
 use tidecast_mover::rsync::{Flags, Said};
 
-/// What they ask for.
+/// The options that the flags set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rsync(pub(super) Flags);
 
@@ -36,7 +36,7 @@ impl clap::Args for Rsync {
         let named = NAMED.iter().map(|(name, value, help, _)| {
             let arg = Arg::new(*name).long(*name).value_name(*value).help(*help).help_heading(HEADING);
             let parser = OsStringValueParser::new()
-                .try_map(|path: OsString| if path.is_empty() { Err("a path is empty") } else { Ok(path) });
+                .try_map(|path: OsString| if path.is_empty() { Err("the path is empty") } else { Ok(path) });
             arg.allow_hyphen_values(true).action(ArgAction::Append).value_parser(parser)
         });
         foreign(command.args(kept).args(no).args(switches).args(valued).args(named))
@@ -47,7 +47,7 @@ impl clap::Args for Rsync {
     }
 }
 
-/// Those that change nothing, or are refused.
+/// Adds the flags that have no effect, and those that are rejected.
 fn foreign(command: Command) -> Command {
     let flag = |long: &'static str, short: Option<char>| {
         Arg::new(long).long(long).short(short).action(ArgAction::Count).hide(true)
@@ -65,7 +65,7 @@ fn foreign(command: Command) -> Command {
     command.disable_help_flag(true).arg(help).args(done).args(valued).args(refused).args(others)
 }
 
-/// Whether a flag without a value was given, and where: the last time.
+/// The last position of a flag without a value, if it was given.
 fn place(matches: &ArgMatches, name: &str) -> Option<usize> {
     (matches.get_count(name) > 0).then(|| matches.indices_of(name).and_then(Iterator::last).unwrap_or(0))
 }
@@ -99,7 +99,7 @@ impl FromArgMatches for Rsync {
         }
         said.sort_by_key(|(at, _)| *at);
         let said: Vec<Said<'_>> = said.into_iter().map(|(_, said)| said).collect();
-        // Values were read once already.
+        // Values were validated by their parsers before.
         Flags::of(&said).map(Self).map_err(|why| Error::raw(ErrorKind::ValueValidation, why))
     }
 

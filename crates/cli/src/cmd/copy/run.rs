@@ -1,4 +1,4 @@
-//! Runs a copy, and shows how it goes.
+//! Runs a copy, and shows its progress and result.
 
 use tidecast::event::copy::{Done, News, Started};
 use tidecast::{Copy, Copying, Reached};
@@ -9,16 +9,16 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use crate::report::{Reporter, fields_of};
 
-/// What is said in rsync's manner.
+/// Output in rsync's format.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
-    /// Each change, in letters.
+    /// Each change, in rsync's letters (`--itemize-changes`).
     pub(super) itemize: bool,
-    /// How much was found and done.
+    /// Counts of files and bytes (`--stats`).
     pub(super) stats: bool,
 }
 
-/// Copies, and tells of it.
+/// Copies, and prints the result.
 pub(super) fn run(copy: Copy, shown: Shown, reporter: &mut Reporter) -> Outcome {
     let stream = copy.stream();
     if let Some(path) = &stream {
@@ -28,7 +28,7 @@ pub(super) fn run(copy: Copy, shown: Shown, reporter: &mut Reporter) -> Outcome 
     follow(tidecast::copy(copy), shown, reporter, |_| {})
 }
 
-/// Waits for the end of a copy, which a signal ends; `begun` is called when it has begun.
+/// Waits for the end of a copy; a signal stops it. `begun` is called when the copy has begun.
 pub(super) fn follow(
     copying: Copying,
     shown: Shown,
@@ -53,10 +53,10 @@ pub(super) fn follow(
     Ok(fields_of(&ended?))
 }
 
-/// Tells what came of it.
+/// Prints the result.
 fn tell(done: &Done, shown: Shown, reporter: &Reporter) {
     for problem in &done.problems {
-        // A program has the names as they are in `problems`.
+        // With JSON the names are not escaped, as in `problems`.
         let path = if reporter.is_json() { problem.path.clone() } else { escaped(&problem.path).to_string() };
         reporter.warning(&format!("{path}: {}", problem.what));
     }

@@ -1,4 +1,4 @@
-//! `tidecast field recv`: takes a field's streams into shared memory.
+//! `tidecast field recv`: receives a field's streams into shared memory.
 
 use std::path::PathBuf;
 
@@ -13,61 +13,63 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use tidecast::settings::Listen;
 
-/// Take a field's streams into shared memory, where programs of this host see it
+/// Receive a field's streams into shared memory, where programs of this host can read it
 ///
-/// Stream i comes in at PORT + i, and its values go straight into /dev/shm/tidecast-field-NAME (docs/field-format.md). What is lost is
-/// counted, by step and stream. The command line for the other side is printed. Ctrl-C ends it; the shared memory is gone then.
+/// Stream i arrives at PORT + i, and its values are written to /dev/shm/tidecast-field-NAME (docs/field-format.md). Lost
+/// packets are counted by step and stream. The command line for the sender is printed. Ctrl-C ends the receiver and removes
+/// the shared memory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Receive the first stream here, the others at the ports behind it; port 0: neighbouring ports that the system chooses
+    /// Receive the first stream at this port, the others at the next ports; port 0: consecutive free ports
     #[arg(long, value_name = "[ADDR]:PORT", default_value = ":7500")]
     listen: Listen,
-    /// Streams at most
+    /// Limit the number of streams
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=4096))]
     streams: u32,
-    /// Name of the shared memory
+    /// Name the shared memory
     #[arg(long, visible_alias = "shm", value_name = "NAME", default_value = "field")]
     name: String,
-    /// What readers see: one volume that is always changing, or steps when they have closed [default: live]
+    /// Show readers one volume that changes all the time (live), or each step when it is closed (steps) [default: live]
     #[arg(long, value_name = "WHAT", value_parser = ["live", "steps"])]
     volume: Option<String>,
-    /// What readers find where values have not come: those of the step before, or NaN; a map says where, and recordings have NaN
+    /// Fill missing values with the values of the step before (keep), or NaN; a map marks them, and recordings have NaN
     #[arg(long, value_name = "WHAT", default_value = "keep", value_parser = ["keep", "nan"])]
     missing: String,
-    /// Show only steps of which nothing is missing; --volume steps goes with it
+    /// Show complete steps only; implies --volume steps
     #[arg(long)]
     complete: bool,
-    /// Record steps into this directory, as a Zarr array and a series that ParaView opens; --volume steps goes with it
+    /// Record steps into this directory, as a Zarr array and a series that ParaView opens; implies --volume steps
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// End after so many steps
+    /// End after N steps [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// The key that senders must have: @FILE has it, - reads it from standard input [default: one that is made once and kept]
+    /// Require this key of senders: @FILE reads it from a file, - from standard input [default: a key of this host,
+    /// made once and kept]
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     #[arg(env = "TIDECAST_FIELD_KEY", hide_env_values = true)]
     key: Option<Key>,
-    /// Anybody may send, whatever the key: in a network that is yours alone
+    /// Accept any sender, without a key; use it in private networks only
     #[arg(long)]
     plain: bool,
-    /// Take the paper's packets from senders that know nothing else; with --plain and --shape
+    /// Accept the paper's packets from other programs; needs --plain and --shape
     #[arg(long, value_name = "HOW", value_parser = ["xyz"], requires_all = ["plain", "shape"])]
     packing: Option<String>,
-    /// Shape of the volume of such a sender
+    /// Shape of the volume with --packing
     #[arg(long, value_name = "X,Y,Z", requires = "packing")]
     shape: Option<Shape>,
-    /// Work on these cores: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    /// Run on these cores: 0-3,8, node:N (a NUMA node), card:NAME (the cores next to a network card)
     #[arg(long, value_name = "LIST")]
     cpus: Option<Cpus>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast field recv --listen :7500                 # prints what to run at the other side
-  tidecast field recv --volume steps --missing nan   # whole steps, with holes where values were lost
+  tidecast field recv --listen :7500                 # prints the command for the sender
+  tidecast field recv --volume steps --missing nan   # whole steps, with NaN for missing values
   tidecast field recv --record /scratch/run7         # all steps, for ParaView: /scratch/run7/series.xdmf
-  tidecast field recv --plain --packing xyz --shape 1024,1024,1024   # from any sender of the paper's packets";
+  tidecast field recv --plain --packing xyz --shape 1024,1024,1024   # from another program, in the paper's format";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.cpus {

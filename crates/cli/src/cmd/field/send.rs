@@ -1,4 +1,4 @@
-//! `tidecast field send`: the steps of a field to receivers.
+//! `tidecast field send`: sends the steps of a field to receivers.
 
 use std::net::SocketAddr;
 
@@ -13,59 +13,63 @@ use crate::cmd::drive;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
-/// Send the steps of a field to one receiver or several, at a set rate
+/// Send the steps of a field to one or more receivers, at a set rate
 ///
-/// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5, Zarr or VTK's image data (.vti), whatever its name,
-/// `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute a field of
-/// N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), are one series, in the order of their numbers. Missing values, by the conventions that xarray knows, arrive as NaN; values that are no real numbers are refused.
-/// Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.
+/// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5, Zarr or VTK image
+/// data (.vti) with any file name, `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and
+/// `demo:nbody[:N]`, which compute a field of N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), form
+/// one series, in the order of their numbers. Missing values, by the conventions of xarray, arrive as NaN; values other
+/// than real numbers are rejected. Steps are read ahead and cut along z, and each slab is sent by a separate UDP stream.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to send
+    /// Send this field; several files are one series
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
-    /// The receivers; of several, each gets a part of the volume
+    /// Send to these receivers; with several, each gets a part of the volume
     #[arg(long, value_name = "HOST:PORT", required = true, value_delimiter = ',')]
     to: Vec<String>,
-    /// Cut the volume into so many slabs at most, one stream each; a slab has one plane at least
+    /// Cut the volume into at most N slabs of at least one plane, one stream each
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     streams: u32,
-    /// Bits a second of UDP payload (10gbit), all streams together; auto: as much as arrives
+    /// Limit the UDP payload of all streams together (10gbit); auto: as much as arrives
     #[arg(long, value_name = "RATE", default_value = "auto")]
     rate: Pace,
-    /// How values are packed: run, or the paper's xyz, four times as large
+    /// Pack values as run, or as the paper's xyz, which is four times as large
     #[arg(long, value_name = "HOW", default_value = "run")]
     packing: Packing,
-    /// In which order values of a slab go: by planes, or in bricks along the Z-order curve, so that what is lost lies together
+    /// Send the values of a slab by planes (zslab), or in bricks along the Z-order curve (morton), so that losses stay
+    /// close together
     #[arg(long, value_name = "HOW", default_value = "zslab")]
     order: Order,
-    /// Parity packets to make up for lost ones, of the data packets
+    /// Add parity packets that restore lost ones, as a share of the data packets
     #[arg(long, value_name = "0|5%", default_value = "0", value_parser = share)]
     fec: f64,
-    /// Begin again when the steps are over
+    /// Start again from the first step after the last
     #[arg(long = "loop")]
     again: bool,
-    /// Steps from A up to B, without B; either may be left out
+    /// Send steps from A up to, but not including B; either may be left out
     #[arg(long, value_name = "A:B", default_value = ":")]
     steps: Steps,
-    /// Take these axes of the array, by name or place from 0: STEP,Z,Y,X or Z,Y,X or Y,X; default: the last three, and one of time as steps
+    /// Take these axes of the array, by name or position from 0: STEP,Z,Y,X or Z,Y,X or Y,X [default: the last three, and a
+    /// time axis as steps]
     #[arg(long, visible_alias = "dims", value_name = "AXES")]
     axes: Option<String>,
     /// Shape of raw values, x fastest
     #[arg(long, value_name = "X,Y,Z")]
     shape: Option<Shape>,
-    /// The receiver's key: @FILE has it, - reads it from standard input
+    /// Use the receiver's key: @FILE reads it from a file, - from standard input
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     #[arg(env = "TIDECAST_FIELD_KEY", hide_env_values = true)]
     key: Option<Key>,
-    /// Neither encrypted nor authenticated, whatever the key, to receivers that are plain too
+    /// Send without encryption and authentication, to receivers with --plain
     #[arg(long)]
     plain: bool,
-    /// Send each step when a controller says so (field sync), here
+    /// Listen here for a controller (field sync), and send each step when it commands
     #[arg(long, value_name = "ADDR:PORT")]
     sync: Option<SocketAddr>,
-    /// Work on these cores, a sending thread on each: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    /// Run on these cores, one sending thread on each: 0-3,8, node:N (a NUMA node), card:NAME (the cores next to a network
+    /// card)
     #[arg(long, value_name = "LIST")]
     cpus: Option<Cpus>,
 }
@@ -102,7 +106,7 @@ impl Args {
         let key = self.key.as_ref().map(|key| key.secret.clone()).filter(|_| !self.plain);
         if key.is_none() && !self.plain {
             bail!(
-                "no key given; name a file that has the receiver's with --key @FILE, set TIDECAST_FIELD_KEY, or --plain for receivers that are plain"
+                "no key given; use --key @FILE with the receiver's key, set TIDECAST_FIELD_KEY, or use --plain for receivers with --plain"
             );
         }
         let count = self.steps.count().map_err(anyhow::Error::msg)?;

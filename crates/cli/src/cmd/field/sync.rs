@@ -9,26 +9,26 @@ use crate::cmd::drive;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
-/// Tell senders to go to the next step, finished or not, by the clock
+/// Advance senders to the next step at fixed intervals, even if a step is not finished
 ///
-/// Senders that were started with --sync stop what they send and begin the step that they are told, so that all of them, and all
-/// who look, are at the same step.
+/// Senders started with --sync stop the current step and begin the commanded one, so that all senders and viewers are at
+/// the same step.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The senders, as their --sync says
+    /// Command the senders at these addresses, those of their --sync
     #[arg(long, value_name = "HOST:PORT", required = true, value_delimiter = ',')]
     to: Vec<String>,
-    /// Time between two steps
+    /// Set the time between two steps
     #[arg(long, value_name = "TIME", default_value = "1.4s")]
     every: Span,
-    /// Steps from A up to B, without B, as counted since the senders began (they may go round)
+    /// Run from step A up to, but not including B, counted since the senders started (with --loop they start over)
     #[arg(long, value_name = "A:B", default_value = ":")]
     steps: Steps,
-    /// The senders' key: @FILE has it, - reads it from standard input
+    /// Use the senders' key: @FILE reads it from a file, - from standard input
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     #[arg(env = "TIDECAST_FIELD_KEY", hide_env_values = true)]
     key: Option<Key>,
-    /// Without a tag, whatever the key, to senders that are plain too
+    /// Send commands without authentication, to senders with --plain
     #[arg(long)]
     plain: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     let key = args.key.as_ref().map(|key| key.secret.clone()).filter(|_| !args.plain);
     if key.is_none() && !args.plain {
         return Err(Failure::usage(anyhow!(
-            "no key given; name a file that has the senders' with --key @FILE, set TIDECAST_FIELD_KEY, or --plain"
+            "no key given; use --key @FILE with the senders' key, set TIDECAST_FIELD_KEY, or use --plain"
         )));
     }
     let to = addresses(&args.to).map_err(Failure::usage)?;

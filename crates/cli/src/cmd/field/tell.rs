@@ -1,10 +1,10 @@
-//! What only operations on fields tell.
+//! Prints the news that only operations on fields have.
 
 use std::fmt::Display;
 
 use crate::report::{Reporter, fields_of};
 
-/// Says what only operations on fields tell: an event for programs, a note or a state of the work for people.
+/// Prints news of an operation on fields: an event for programs, a note or a progress line for people.
 pub(super) fn tell(stage: &'static str, news: &(impl serde::Serialize + Display), reporter: &mut Reporter) {
     let (fields, text) = (fields_of(news), news.to_string());
     let name = fields.get("event").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();

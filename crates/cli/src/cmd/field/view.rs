@@ -1,4 +1,4 @@
-//! `tidecast field view`: a page that shows fields while they come.
+//! `tidecast field view`: a web page that shows fields while they arrive.
 
 use std::path::PathBuf;
 
@@ -8,42 +8,43 @@ use crate::cmd::{Context, drive};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
-/// See a field while it comes: a page for the browser, on this host
+/// Show a field in the browser while it arrives
 ///
-/// Several names are shown side by side, with one camera. A NAME is that of a receiver's shared memory (`field recv --name`), or
-/// http://HOST:PORT[/NAME] of another viewer; several joined by + are one volume whose slabs lie at several receivers. The page needs
-/// nothing from the network. Only whoever has the URL with its token sees anything. Ctrl-C ends it.
+/// Several names are shown side by side, with one camera. A NAME is that of a receiver's shared memory (`field recv
+/// --name`), or http://HOST:PORT[/NAME] of another viewer; names joined by + are one volume whose slabs are at several
+/// receivers. The page loads nothing from other hosts. Only browsers with the token in the URL have access. Ctrl-C ends
+/// the viewer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to show [default: all shared memory that there is]
+    /// Show these fields [default: all fields in shared memory]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Recorded steps to show, with a slider (field recv --record); may be given again
+    /// Show recorded steps (field recv --record), with a slider; may be repeated
     #[arg(long, value_name = "DIR")]
     record: Vec<PathBuf>,
-    /// Where to serve the page: an address, or unix:/PATH, a socket that this user alone reaches
+    /// Serve the page at this address, or at unix:/PATH, a socket that only this user can open
     #[arg(long, value_name = "ADDR:PORT|unix:/PATH", default_value = "127.0.0.1:8765")]
     listen: Place,
-    /// Take the token that the URL has to show from this file, of mode 0600, or from TIDECAST_VIEW_TOKEN; default: a random one
+    /// Read the token that the URL must have from FILE, of mode 0600, or TIDECAST_VIEW_TOKEN [default: a random token]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Show other viewers among the names the token in this file, of mode 0600, or in TIDECAST_REMOTE_TOKEN
+    /// Authenticate to other viewers with the token in FILE, of mode 0600, or in TIDECAST_REMOTE_TOKEN
     #[arg(long, value_name = "FILE")]
     remote_token_file: Option<PathBuf>,
-    /// Answer to this host name too, besides localhost and the address; may be given again
+    /// Also accept this host name in requests, besides localhost and the address; may be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Serve below this path, as a proxy (JupyterHub, Open OnDemand) shows it
+    /// Serve below this path, for a proxy (JupyterHub, Open OnDemand)
     #[arg(long, value_name = "/PATH", default_value = "")]
     base_path: String,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast field view                                 # then open the URL that it prints
+  tidecast field view                                 # open the printed URL in a browser
   tidecast field view fast slow                       # two streams side by side
-  tidecast field view field+http://node2:8765/field   # slabs here and there, one volume
+  tidecast field view field+http://node2:8765/field   # one volume from slabs on two hosts
   tidecast field view --record run7                   # recorded steps
   tidecast field view --base-path /node/n7/8765 --allow-host portal.example    # behind Open OnDemand";
 
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         reporter,
         |started, reporter| {
             let page = started.address.is_some();
-            let what = if page { "open this in a browser" } else { "a proxy of this user connects to" };
+            let what = if page { "open this URL in a browser" } else { "connect a proxy of this user to" };
             reporter.note(&format!("showing {}; {what}:", started.volumes.join(" and ")));
             reporter.result(&started.url);
         },
