@@ -69,7 +69,7 @@ impl FromStr for Chmod {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |part: &str| {
             Error::Usage(format!(
-                "{part:?} is no change of a mode; write D755,F644 or u+rwX,go-w: D or F for directories or files only"
+                "invalid mode change {part:?}; write for example D755,F644 or u+rwX,go-w (D: directories only, F: files only)"
             ))
         };
         text.split(',')

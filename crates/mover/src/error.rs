@@ -47,10 +47,10 @@ pub enum Error {
     #[error("at the other end: {0}")]
     There(String),
     /// What came does not follow the protocol, or is damaged.
-    #[error("what came from the other end is damaged: {0}")]
+    #[error("invalid data from the other end: {0}")]
     Damaged(String),
     /// A program has said something else before its first message.
-    #[error("the other end printed \"{0}\" where the answer of tidecast belongs")]
+    #[error("the other end printed \"{0}\" instead of the answer of tidecast")]
     Noise(String),
     /// The command asks for something that cannot be.
     #[error("{0}")]
@@ -62,22 +62,22 @@ pub enum Error {
     #[error("{0}")]
     Silent(String),
     /// The caller has cancelled it.
-    #[error("cut off")]
+    #[error("cancelled")]
     Cancelled,
     /// The caller has ended what waits for a reader.
     #[error("interrupted")]
     Interrupted,
     /// A pipe has no reader any more.
-    #[error("cannot write to {}: its reader has closed it before all was written", escaped(.0))]
+    #[error("cannot write to {}: its reader has closed it before all data was written", escaped(.0))]
     ReaderGone(PathBuf),
     /// The program that takes files from memory has gone.
-    #[error("{0}: the rest was not copied")]
+    #[error("{0}; the rest was not copied")]
     ConsumerGone(&'static str),
     /// So many names failed, and all else was done.
     #[error("{} could not be copied or deleted; the rest is done", count(*.0, "name"))]
     Missing(u64),
     /// So many names lack attributes, and all else was done.
-    #[error("{} did not keep all attributes; all data is there", count(*.0, "name"))]
+    #[error("{} did not keep all attributes; all data was copied", count(*.0, "name"))]
     AttributesLost(u64),
     /// The key file of a server.
     #[error("{0}")]

@@ -114,12 +114,12 @@ impl Lineage {
         for line in &self.sources {
             let Some((own, _)) = line.above.first().filter(|_| line.inside.is_some()) else { continue };
             if line.inside.as_ref().is_some_and(|inside| find(inside) == Some(*own)) {
-                return refused(line, "SRC is where DEST is: it cannot be copied onto itself");
+                return refused(line, "SRC and DEST are the same: a source cannot be copied onto itself");
             }
             if !self.leaves_out && !line.listed && around.iter().any(|(inode, _)| inode == own) {
                 return refused(
                     line,
-                    "DEST lies in SRC, which would be copied into itself without end; choose another destination",
+                    "DEST is inside SRC, so the copy would never end; choose another destination",
                 );
             }
         }
@@ -135,7 +135,7 @@ impl Lineage {
                 if !is_kept {
                     return refused(
                         line,
-                        "SRC lies in DEST, in which --delete would delete it; copy without --delete, or --exclude it",
+                        "SRC is inside DEST, where --delete would remove it; leave out --delete, or --exclude it",
                     );
                 }
             }

@@ -74,8 +74,9 @@ impl TryFrom<String> for Names {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let names = data_encoding::BASE64.decode(text.as_bytes()).map_err(|_| "a list of names")?;
-        if names.len() <= Self::MOST { Ok(Self(names)) } else { Err("a list of names that is too long") }
+        let names =
+            data_encoding::BASE64.decode(text.as_bytes()).map_err(|_| "list of names is not valid base64")?;
+        if names.len() <= Self::MOST { Ok(Self(names)) } else { Err("list of names is too long") }
     }
 }
 

@@ -65,12 +65,12 @@ pub fn congestion(name: &str) -> Result<(), Error> {
         let all = all.unwrap_or_default();
         match error.kind() {
             io::ErrorKind::NotFound => {
-                Error::Usage(format!("this host has no congestion control {name}; it has {}", all.trim()))
+                Error::Usage(format!("congestion control {name} is not available on this host; available: {}", all.trim()))
             }
             io::ErrorKind::PermissionDenied => {
-                Error::Usage(format!("this host does not let everybody use the congestion control {name}"))
+                Error::Usage(format!("congestion control {name} needs privileges on this host; allow it in net.ipv4.tcp_allowed_congestion_control"))
             }
-            _ => Error::Usage(format!("the congestion control {name}: {error}")),
+            _ => Error::Usage(format!("cannot use congestion control {name}: {error}")),
         }
     })
 }
@@ -107,7 +107,7 @@ impl Connection {
 
     /// Connects, and proves nothing yet.
     pub(crate) fn connect(to: SocketAddr, from: Option<SocketAddr>, wait: Duration) -> Result<Self, Error> {
-        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot connect to {to}"), error };
         let began = Instant::now();
         let tcp = connect(to, from, wait).map_err(failed)?;
         let round_trip = began.elapsed();
@@ -122,7 +122,7 @@ impl Connection {
             (Guard::Tls(tls), Transport::Tcp(tcp, _)) => (tls, tcp),
             (_, transport) => return Ok(Self { transport, peer: self.peer, round_trip }),
         };
-        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot connect to {to}"), error };
         let mut config = tls.client_speaking(PROVES_FIRST, node)?;
         Arc::make_mut(&mut config).alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         let session =
@@ -139,7 +139,8 @@ impl Connection {
         guard: &Guard,
         limit: Limit,
     ) -> Result<Self, Error> {
-        let failed = |error| Error::Network { doing: format!("a connection from {from}"), error };
+        let failed =
+            |error| Error::Network { doing: format!("cannot accept the connection from {from}"), error };
         opening(&tcp).map_err(failed)?;
         let Guard::Tls(tls) = guard else {
             return Ok(Self {
@@ -196,7 +197,7 @@ impl Connection {
         if let Some(tcp) = self.tcp()
             && let Err(e) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
         {
-            tracing::debug!("congestion control {name}: {e}");
+            tracing::debug!("cannot use congestion control {name}: {e}");
         }
     }
 
@@ -205,7 +206,7 @@ impl Connection {
         if let Some(tcp) = self.tcp()
             && let Err(e) = tidecast_pace::pace(tcp, Some(rate))
         {
-            tracing::debug!("pacing: {e}");
+            tracing::debug!("cannot pace the connection: {e}");
         }
     }
 
@@ -317,7 +318,7 @@ fn handshake(with: SocketAddr, error: io::Error) -> Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) = inner {
         return Error::Network {
-            doing: format!("{with} is not who it should be, by its key"),
+            doing: format!("certificate of {with} was rejected"),
             error: io::Error::other(why.to_string()),
         };
     }
@@ -325,7 +326,7 @@ fn handshake(with: SocketAddr, error: io::Error) -> Error {
         return Error::Network { doing: format!("no answer from {with}"), error };
     }
     let doing = format!(
-        "TLS with {with} failed (one side --plain and the other not, or not the key that was expected?)"
+        "TLS handshake with {with} failed (use --plain on both sides or on neither, and check the key)"
     );
     Error::Network { doing, error }
 }

@@ -66,10 +66,10 @@ impl Header {
         let (kind, most) = match kind {
             1 => (FrameKind::Block, MAX_TABLE),
             2 => (FrameKind::Message, MAX_MESSAGE),
-            _ => return Err(damaged("a frame of an unknown kind")),
+            _ => return Err(damaged("unknown kind of frame")),
         };
         if table > most || payload > BLOCK || (kind == FrameKind::Message && payload > 0) {
-            return Err(damaged("a frame that is too long"));
+            return Err(damaged("frame too long"));
         }
         Ok(Self { kind, table, payload, number })
     }
@@ -132,7 +132,7 @@ fn read_table(from: &mut impl Read, len: usize, table: &mut Vec<u8>) -> Result<(
     if table.len() == len && sha256(table) == digest {
         Ok(())
     } else {
-        Err(damaged("a table and its digest differ"))
+        Err(damaged("digest mismatch in a table of parts"))
     }
 }
 
@@ -180,8 +180,7 @@ fn write_all(to: &mut impl Write, parts: [&[u8]; 4]) -> io::Result<()> {
 pub(crate) fn read_message<T: DeserializeOwned>(from: &mut impl Read, header: &Header) -> Result<T, Error> {
     let mut json = Vec::new();
     read_table(from, header.table, &mut json)?;
-    serde_json::from_slice(&json)
-        .map_err(|e| Error::Damaged(format!("a message that is not understood: {e}")))
+    serde_json::from_slice(&json).map_err(|e| Error::Damaged(format!("cannot parse a message: {e}")))
 }
 
 /// The next frame, which must be a message.
@@ -202,10 +201,10 @@ pub(crate) fn expect_message_within<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let header = Header::read(from)?;
     if header.kind != FrameKind::Message {
-        return Err(damaged("a block where a message belongs"));
+        return Err(damaged("expected a message, received a block"));
     }
     if header.table > most {
-        return Err(damaged("a message that is too long"));
+        return Err(damaged("message too long"));
     }
     read_message(from, &header)
 }
@@ -215,7 +214,7 @@ fn damaged(what: &str) -> Error {
 }
 
 fn lost(error: io::Error) -> Error {
-    Error::Network { doing: "the connection broke".into(), error }
+    Error::Network { doing: "connection lost".into(), error }
 }
 
 /// What the sender says on its streams, beside blocks.

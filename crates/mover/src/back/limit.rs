@@ -27,7 +27,7 @@ impl Limit {
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
         if self.left == 0 {
-            let why = format!("more than {MAX_READ} bytes came before the handshake was over");
+            let why = format!("the peer sent more than {MAX_READ} bytes before the handshake completed");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let most = buf.len().min(self.left);

@@ -199,7 +199,7 @@ impl Link {
     /// An error when no connection can come any more.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.shared.broken.load(SeqCst) {
-            Err(Error::Silent("the other end has gone".into()))
+            Err(Error::Silent("the other end has disconnected".into()))
         } else {
             Ok(())
         }
@@ -398,7 +398,7 @@ impl Listener {
         let mut by_id = self.shared.by_id.lock();
         by_id.retain(|_, expected| !expected.link.closed.load(SeqCst));
         if by_id.len() >= MAX_SESSIONS {
-            return Err(Error::Refused(format!("{MAX_SESSIONS} copies are under way: try again later")));
+            return Err(Error::Refused(format!("{MAX_SESSIONS} copies are in progress; try again later")));
         }
         let link = Shared::new(1);
         by_id.insert(session, Expected { link: link.clone(), node });
@@ -439,7 +439,9 @@ impl Sessions {
                 Err(e) => {
                     // Out of descriptors, most likely.
                     let closed = self.gate.shed(SHED);
-                    tracing::warn!("cannot accept connections: {e}; {closed} unproven ones were closed");
+                    tracing::warn!(
+                        "cannot accept connections: {e}; closed {closed} unauthenticated connections"
+                    );
                     std::thread::sleep(AGAIN / 10);
                     continue;
                 }
@@ -477,7 +479,7 @@ impl Sessions {
         if open.purpose == Purpose::Request {
             return Ok(Some((connection, open.proof)));
         }
-        let unknown = || Error::Refused("no such copy".into());
+        let unknown = || Error::Refused("unknown copy session".into());
         let link = {
             let by_id = self.by_id.lock();
             let expected = open.session.and_then(|id| by_id.get(&id)).ok_or_else(unknown)?;
@@ -494,7 +496,8 @@ impl Sessions {
             connection.congestion(name);
         }
         if open.purpose != Purpose::Probe {
-            let failed = |error| Error::Network { doing: "a connection".into(), error };
+            let failed =
+                |error| Error::Network { doing: "cannot set the timeouts of a connection".into(), error };
             // Who knows the session is of it.
             connection.prove().and_then(|()| connection.opened()).map_err(failed)?;
             link.arrive(connection, open.purpose);

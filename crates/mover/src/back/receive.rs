@@ -388,7 +388,7 @@ impl<S: Sink> Receiver<'_, S> {
     /// Says on a return connection what there is to say.
     fn answer(&self, mut arrival: Arrival, serial: u64) {
         if let Err(e) = self.report(&mut arrival, serial) {
-            tracing::debug!("the return connection: {e}");
+            tracing::debug!("return connection failed: {e}");
         }
         if !self.state.lock().bye {
             self.link.lost();

@@ -461,7 +461,7 @@ impl<S: Source> Sender<'_, S> {
                     self.heed(message);
                 }
                 Err(e) => {
-                    tracing::debug!("the return connection: {e}");
+                    tracing::debug!("return connection failed: {e}");
                     if !self.is_done() {
                         self.link.lost();
                     }

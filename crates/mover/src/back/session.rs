@@ -180,9 +180,9 @@ impl Heard {
         if self.last.lock().elapsed() <= self.timeout {
             return Ok(());
         }
-        let again = trouble().map_or(String::new(), |e| format!(" (connecting again: {})", e.why()));
+        let again = trouble().map_or(String::new(), |e| format!(" (reconnecting failed: {})", e.why()));
         Err(Error::Silent(format!(
-            "nothing was heard from the other end for {} s{again}; give the command again to go on",
+            "no data from the other end for {} s{again}; run the same command again to resume",
             self.timeout.as_secs()
         )))
     }

@@ -115,7 +115,7 @@ impl Target {
     /// Opens a connection for a purpose, at the first address that answers.
     pub(crate) fn open(&self, guard: &Guard, purpose: Purpose) -> Result<Connection, Error> {
         let node = self.node.as_ref().map(NodeName::id).transpose()?;
-        let mut last = Error::Usage("the other end has no address".into());
+        let mut last = Error::Usage("no address of the other end is known".into());
         for address in self.order(purpose) {
             let opened = Connection::dial(address, None, guard, node, OPENING / 2);
             match opened.and_then(|c| self.introduce(c, address, purpose)) {
@@ -153,7 +153,7 @@ impl Target {
             connection.congestion(name);
         }
         let open = Open { version: 1, session: Some(self.session), purpose, congestion, proof: None };
-        let failed = |error| Error::Network { doing: format!("cannot speak to {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot open a session with {to}"), error };
         write_message(&mut connection, &open).map_err(failed)?;
         connection.opened().map_err(failed)?;
         Ok(connection)
@@ -242,7 +242,7 @@ pub(crate) fn request(
     beside: Beside,
     prove: &dyn Fn(&[u8; 32]) -> Proof,
 ) -> Result<Requesting, Error> {
-    let mut last = Error::Usage("the server has no address".into());
+    let mut last = Error::Usage("no address of the server is known".into());
     for address in addresses {
         let opened = Connection::connect(*address, None, OPENING).and_then(|connection| {
             let early = match beside {
@@ -255,7 +255,8 @@ pub(crate) fn request(
             let proof = connection.binding().as_ref().map(prove);
             let is_proved = proof.is_some();
             let open = Open { version: 1, session: None, purpose: Purpose::Request, congestion: None, proof };
-            let failed = |error| Error::Network { doing: format!("cannot speak to {address}"), error };
+            let failed =
+                |error| Error::Network { doing: format!("cannot open a session with {address}"), error };
             write_message(&mut connection, &open).map_err(failed)?;
             Ok(Requesting { connection, early, is_proved })
         });

@@ -49,7 +49,7 @@ impl Channel {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.outgoing,
         };
-        let lost = |error| Error::Network { doing: "the other end has gone".into(), error };
+        let lost = |error| Error::Network { doing: "the other end has disconnected".into(), error };
         write_message(&mut &mut *to, message).map_err(lost)
     }
 
@@ -67,7 +67,10 @@ impl Channel {
     /// When the connection is gone.
     pub(crate) fn prove(&mut self) -> Result<(), Error> {
         let Self::Connection(net) = self else { return Ok(()) };
-        net.0.prove().map_err(|error| Error::Network { doing: "a channel".into(), error })
+        net.0.prove().map_err(|error| Error::Network {
+            doing: "cannot set the timeouts of a connection".into(),
+            error,
+        })
     }
 
     /// The same as [`Channel::hear`], of at most so many bytes.
@@ -108,18 +111,17 @@ impl Channel {
             return Err(Error::Noise(escaped_bytes(line).to_string()));
         }
         let message = message.unwrap_or_default();
-        serde_json::from_value(message)
-            .map_err(|e| Error::Damaged(format!("a message that is not understood: {e}")))
+        serde_json::from_value(message).map_err(|e| Error::Damaged(format!("cannot parse a message: {e}")))
     }
 
     /// How long it may be silent; None: others see to it that the copy itself does not stand still.
     pub(crate) fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Error> {
         match self {
             Self::Pipes(pipes) => pipes.set_patience(patience),
-            Self::Connection(net) => net
-                .0
-                .set_patience(patience)
-                .map_err(|error| Error::Network { doing: "a channel".into(), error })?,
+            Self::Connection(net) => net.0.set_patience(patience).map_err(|error| Error::Network {
+                doing: "cannot set the timeouts of a connection".into(),
+                error,
+            })?,
         }
         Ok(())
     }
@@ -164,13 +166,13 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
 fn silent(error: Error) -> Error {
     match error {
         Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
-            let error = io::Error::other("it has ended, or closed the connection");
-            Error::Network { doing: "the other end has gone".into(), error }
+            let error = io::Error::other("its program ended or closed the connection");
+            Error::Network { doing: "the other end has disconnected".into(), error }
         }
         Error::Network { error, .. }
             if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) =>
         {
-            Error::Silent("the other end does not answer; give the command again to go on".into())
+            Error::Silent("the other end does not answer; run the same command again to resume".into())
         }
         other => other,
     }

@@ -174,7 +174,7 @@ impl Remote {
             Answer::Refused(why) => Err(Error::Refused(why)),
             Answer::Failed(why) => Err(Error::There(why)),
             Answer::Progress(_) | Answer::Claim(..) | Answer::Done(_) => {
-                Err(Error::Damaged("an answer before its question".into()))
+                Err(Error::Damaged("received an answer before its question".into()))
             }
         }
     }
@@ -220,7 +220,7 @@ impl Remote {
             Answer::Claim(batch, known) => Ok(Progressed::Claim(batch, known)),
             Answer::Done(outcome) => Ok(Progressed::Done(outcome)),
             Answer::Failed(why) | Answer::Refused(why) => Err(Error::There(why)),
-            Answer::Ready { .. } => Err(Error::Damaged("an answer without a question".into())),
+            Answer::Ready { .. } => Err(Error::Damaged("received an answer without a question".into())),
         }
     }
 }
@@ -283,7 +283,7 @@ impl Request {
         }
         let (theirs, ours) = (self.version, VERSION);
         Err(Error::Refused(format!(
-            "one end speaks version {theirs} of the protocol and the other {ours}: both need the same release of tidecast"
+            "protocol mismatch: one end has version {theirs} and the other {ours}; install the same release of tidecast on both"
         )))
     }
 }
@@ -358,7 +358,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
         Begun::Channel { end, node } => {
             channel.say(&ready(Some(&end), None, node))?;
             let Channel::Pipes(pipes) = channel else {
-                return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
+                return Err(Error::Usage("only an ssh channel can carry blocks".into()));
             };
             let link = Link::pipes(pipes, end.sends());
             drop(end.run(&link, &request.options, &Monitor::default()));
@@ -393,7 +393,7 @@ fn dial(
 pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
     match channel.hear()? {
         Ask::Go(target, offer) => Ok((target, offer)),
-        Ask::Claimed(_) => Err(Error::Damaged("an answer before its question".into())),
+        Ask::Claimed(_) => Err(Error::Damaged("received an answer before its question".into())),
     }
 }
 
@@ -513,7 +513,7 @@ mod tests {
         for other in [0, VERSION - 1, VERSION + 1] {
             request.version = other;
             let said = request.understood().err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(said.contains(&format!("version {other} of the protocol")), "{said}");
+            assert!(said.contains(&format!("has version {other} and")), "{said}");
         }
     }
 }

@@ -51,7 +51,7 @@ impl FromStr for ServerKey {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = || {
             Error::Usage(
-                "not the key of a copy server: it has 77 letters and digits, as the server prints them"
+                "invalid key of a copy-server: a key has 77 letters and digits, as the server prints it"
                     .into(),
             )
         };
@@ -123,7 +123,7 @@ pub fn ask_server(
     let mut channel = Channel::net(connection);
     if !is_proved {
         let challenge: Challenge = channel.hear().map_err(|e| match guard {
-            Guard::Plain => Error::There("no answer: is it served with --plain?".into()),
+            Guard::Plain => Error::There("no answer; the server may run without --plain".into()),
             Guard::Tls(_) => e,
         })?;
         channel.say(&Proved { proof: proof(&key.secret, &Bound::Challenge(challenge.nonce)) })?;
@@ -279,21 +279,25 @@ impl Shared {
             (Way::Listen { .. }, _) => {}
             (Way::Dial { plain }, Role::Send(_)) if *plain == self.options.plain => {}
             (Way::Dial { .. } | Way::Channel, _) => {
-                return Err(Error::Refused("a server listens, or sends to another that listens".into()));
+                return Err(Error::Refused(
+                    "a copy-server can only listen, or send to an end that listens".into(),
+                ));
             }
         }
         let root = Some(self.options.root.as_path());
         match &request.role {
             Role::Send(spec) if spec.remove && (self.options.read_only || right == Right::Read) => {
-                Err(Error::Refused("its files are for reading only: leave out --remove-source-files".into()))
+                Err(Error::Refused(
+                    "the files of the server are read-only; leave out --remove-source-files".into(),
+                ))
             }
             Role::Send(spec) => Ok(End::Send(Sending::new(spec, root)?)),
             Role::Receive(spec) if self.options.read_only && !spec.null => {
-                Err(Error::Refused("it is read-only".into()))
+                Err(Error::Refused("the server is read-only".into()))
             }
-            Role::Receive(spec) if right == Right::Read && !spec.null => Err(Error::Refused(
-                "its key is for reading only; writing needs the server's other key".into(),
-            )),
+            Role::Receive(spec) if right == Right::Read && !spec.null => {
+                Err(Error::Refused("this key allows reading only; use the writing key of the server".into()))
+            }
             Role::Receive(spec) => Ok(End::Receive(Receiving::accepting(spec, root, self.options.accept)?)),
         }
     }
@@ -330,7 +334,7 @@ impl Shared {
         let link = if self.options.plain || target.node.is_some() {
             link(target, &self.guard, &options)
         } else {
-            Err(Error::Refused("a server sends only to one whose key it is told".into()))
+            Err(Error::Refused("a copy-server sends only to a receiver whose key it knows".into()))
         };
         match link {
             Ok(link) => report(channel, end, &link, &options).map(drop),

@@ -42,10 +42,10 @@ impl Rule {
             pattern => (include, pattern),
         };
         if pattern.is_empty() {
-            return Err(Error::Usage("a filter rule has no pattern behind its prefix".into()));
+            return Err(Error::Usage("filter rule has no pattern after its prefix".into()));
         }
         if pattern.len() >= MAX_PATH {
-            return Err(Error::Usage(format!("a filter rule has more than {MAX_PATH} bytes")));
+            return Err(Error::Usage(format!("filter rule has more than {MAX_PATH} bytes")));
         }
         rules.push(Self { include, pattern: OsString::from_vec(pattern.to_vec()) });
         Ok(())

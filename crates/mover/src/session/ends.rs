@@ -101,7 +101,7 @@ impl Ends<'_> {
             if offer.single.is_none() {
                 let from = &self.job.from;
                 return Err(Error::Usage(format!(
-                    "{from} is a directory, or several files: only one regular file can be written to a pipe or device"
+                    "{from} is not one regular file; only one regular file can be written to a pipe or device"
                 )));
             }
             return Ok(stream.clone().into());
@@ -179,15 +179,17 @@ impl Ends<'_> {
         }
         let there = self.ask(place, role, Way::Channel, &Guard::Plain)?;
         let offer = there.remote.offer.clone();
-        let pipes =
-            there.remote.into_pipes().ok_or_else(|| Error::Usage("--via ssh is for host:path".into()))?;
+        let pipes = there
+            .remote
+            .into_pipes()
+            .ok_or_else(|| Error::Usage("--via ssh needs a remote path of the form host:path".into()))?;
         Ok((Other { offer, remote: None, program: there.program }, Link::pipes(pipes, sends)))
     }
 
     fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
         let request = Request { version: VERSION, role: role.clone(), options: self.options(), way };
         match place {
-            Place::Local(_) => Err(Error::Usage("this end is here".into())),
+            Place::Local(_) => Err(Error::Usage("this end runs in this process".into())),
             Place::Ssh { host, .. } => {
                 let (program, pipes) = Program::start(&self.job.reach, host)?;
                 match Remote::ask(Channel::Pipes(pipes), &request, patience()) {
@@ -246,7 +248,7 @@ impl Ends<'_> {
                         // The copy itself may go on.
                         Err(Error::Silent(_)) => return,
                         // A server's channel may break and its streams come again; a program has ended with its pipes.
-                        Err(_) if is_program => break "it has ended".into(),
+                        Err(_) if is_program => break "its program has ended".into(),
                         Err(_) => return,
                     }
                 };
@@ -330,7 +332,7 @@ impl Drop for Other {
 impl There {
     /// Where it listens, seen from here.
     fn target(&mut self, place: &Place, reach: &Reach) -> Result<Target, Error> {
-        let nowhere = || Error::Damaged("an end that should listen does not say where".into());
+        let nowhere = || Error::Damaged("missing address of the end that listens".into());
         let mut target = self.remote.target.take().ok_or_else(nowhere)?;
         target.congestion.clone_from(&reach.congestion);
         if let Place::Server { server, .. } = place {

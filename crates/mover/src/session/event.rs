@@ -24,7 +24,7 @@ pub enum Warning {
     #[error("{0}; all data goes through ssh instead")]
     ThroughSsh(Error),
     /// One of several pairs of hosts has failed.
-    #[error("{pair} broke, the others go on: {why}")]
+    #[error("{pair} failed, the other pairs continue: {why}")]
     PairBroke {
         /// Which.
         pair: String,
@@ -32,7 +32,7 @@ pub enum Warning {
         why: String,
     },
     /// This host does not have the congestion control that the other end is to use.
-    #[error("--congestion: {0}; the other end uses it if it has it")]
+    #[error("--congestion: {0}; the other end uses it if it is available there")]
     Congestion(String),
 }
 

@@ -130,7 +130,7 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
         return format!("window limited: {product}; raise net.ipv4.tcp_rmem on {}", host(to));
     }
     if window >= buffer && window > WAITS {
-        return format!("the receiver: {} takes no more (its processors, or writing)", host(to));
+        return format!("the receiver: {} cannot keep up (processors or writing)", host(to));
     }
     if buffer > WAITS {
         let bytes = wire.under_way.max(wire.send_buffer / 2);
@@ -140,7 +140,7 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
     if lost > LOSS {
         let percent = lost * 100.0;
         return format!(
-            "loss: {percent:.1}% of the segments were sent again; look for a bad or crowded link, or try --congestion bbr"
+            "loss: {percent:.1}% of the segments were retransmitted; check for a bad or congested link, or try --congestion bbr"
         );
     }
     NETWORK.to_owned()
@@ -174,7 +174,7 @@ fn measured(ended: Ended) -> (u64, f64, Met) {
 fn limit(steps: &[Step]) -> &'static str {
     let [host, link, reading, writing] = steps else { return "" };
     if steps.iter().any(|step| step.seconds < TOO_SHORT) {
-        return "not known: the sources are too small to tell";
+        return "unknown: the sources are too small to tell";
     }
     let last = if reading.rate() < writing.rate() { reading } else { writing };
     if last.rate() < link.rate() * COSTS {

@@ -26,7 +26,7 @@ impl FromStr for Launcher {
         let mut words = split(text).map_err(|e| e.to_string())?.into_iter();
         match words.next() {
             Some(program) if !program.is_empty() => Ok(Self { program, words: words.collect() }),
-            _ => Err("names no program".into()),
+            _ => Err("no program given".into()),
         }
     }
 }

@@ -66,7 +66,7 @@ pub fn read_rules(all_given: &[Given], reading: Reading) -> Result<[Vec<Rule>; 2
                 }
                 Some(Word::Clear) => all.iter_mut().for_each(Vec::clear),
                 Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false, nul)?,
-                None => return Err(Error::Usage(format!("filter rule {}: {RULES}", escaped(text)))),
+                None => return Err(Error::Usage(format!("invalid filter rule {}: {RULES}", escaped(text)))),
             },
         }
     }
@@ -80,8 +80,8 @@ pub fn malformed([sends, receives]: &[Vec<Rule>; 2]) -> impl Iterator<Item = &Ru
 }
 
 /// What a rule of `--filter` may be.
-const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for the sender alone, P or R (protect, risk) for the receiver \
-                     alone, '. FILE' for a file of rules, or '!'; files in directories (: or dir-merge) and modifiers are not read";
+const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for the sender only, P or R (protect, risk) for the receiver \
+                     only, '. FILE' for a file of rules, or '!'; per-directory files (: or dir-merge) and modifiers are not supported";
 
 /// A rule of `--filter`, read.
 enum Word<'t> {

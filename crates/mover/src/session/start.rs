@@ -67,7 +67,9 @@ impl Copy {
         if sources.is_empty() {
             let to = Place::all(to)?.into_iter().next();
             let to = to.map_or(String::new(), |to| to.to_string());
-            return Err(Error::Usage(format!("{to} is the only path: what to copy, and where to?")));
+            return Err(Error::Usage(format!(
+                "{to} is the only path given; give a source and a destination"
+            )));
         }
         Self::between(sources, Place::all(to)?, How::Plain)
     }
@@ -107,7 +109,7 @@ impl Copy {
         if let Some([other, ..]) = from.iter().find(|other| !same(other)).map(Vec::as_slice) {
             let first = first.first().map_or(String::new(), ToString::to_string);
             return Err(Error::Usage(format!(
-                "all sources must be on one host, and {other} is not where {first} is"
+                "all sources must be on one host, but {other} and {first} are on different hosts"
             )));
         }
         let most = first.len().max(to.len());
@@ -147,11 +149,11 @@ impl Copy {
     /// Whether what is asked for goes together.
     fn check(&self) -> Result<(), Error> {
         let usage = |why: &str| Err(Error::Usage(why.into()));
-        let Some((from, to)) = self.pairs.first() else { return usage("what to copy, and where to?") };
+        let Some((from, to)) = self.pairs.first() else { return usage("missing source or destination") };
         if let Some(read) = self.descriptor.as_ref().filter(|_| self.send.follow == Follow::None) {
             let file = if read.path() == "-" { "; for a file of this name write ./-" } else { "" };
             return Err(Error::Usage(format!(
-                "{read} is standard input or a pipe, which copy does not read: write it to a file and copy that{file}"
+                "{read} is standard input or a pipe, which copy does not read; write it to a file and copy that file{file}"
             )));
         }
         let null = self.receive.null || self.send.null.is_some();
@@ -159,29 +161,31 @@ impl Copy {
         let several = self.pairs.len() > 1;
         if several && (alone || self.reach.through_ssh) {
             return usage(
-                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts",
+                "--explain, --from-null, --to-null, --to-memory and --via ssh need exactly one pair of hosts",
             );
         }
         if self.send.remove {
             if several || alone {
-                return usage("--remove-source-files is for a copy of files by one pair of hosts");
+                return usage("--remove-source-files needs a copy of files by exactly one pair of hosts");
             }
             if self.receive.in_place == InPlace::Append {
                 return usage(
-                    "--remove-source-files with --append would remove what was never compared: use --append-verify",
+                    "--remove-source-files with --append would remove files that were not compared; use --append-verify",
                 );
             }
             if self.send.follow != Follow::None {
                 return usage(
-                    "--remove-source-files would remove what links lead to: leave out -L and -k, or name the files themselves",
+                    "--remove-source-files would remove the targets of symbolic links; leave out -L and -k, or name the files themselves",
                 );
             }
         }
         if self.reach.through_ssh && (from.is_server() || to.is_server()) {
-            return usage("--via ssh is for host:path; to a server nothing goes by ssh");
+            return usage(
+                "--via ssh needs a path of the form host:path; a copy-server cannot be reached by ssh",
+            );
         }
         if self.reach.through_ssh && !from.is_here() && !to.is_here() {
-            return usage("--via ssh is between this host and another, not between two others");
+            return usage("--via ssh works between this host and another one, not between two remote hosts");
         }
         let mut listening: Vec<&Place> = Vec::new();
         for (from, to) in &self.pairs {
@@ -192,7 +196,7 @@ impl Copy {
         }
         if listening.len() > 1 && !self.reach.address.is_empty() && self.reach.address != ["all"] {
             return Err(Error::Usage(format!(
-                "a list of addresses is of one host, and {} listen here: --address all takes those that each has",
+                "--address lists the addresses of one host, but {} hosts listen; use --address all for all addresses of each",
                 listening.len()
             )));
         }
@@ -202,7 +206,7 @@ impl Copy {
     fn job(&self) -> Result<Job, Error> {
         self.check()?;
         let Some((from, to)) = self.pairs.first().cloned() else {
-            return Err(Error::Usage("what to copy, and where to?".into()));
+            return Err(Error::Usage("missing source or destination".into()));
         };
         Ok(Job {
             send: self.send.clone(),

@@ -37,7 +37,7 @@ pub(super) struct Others(Mutex<BTreeMap<u64, OwnedFd>>);
 
 impl Others {
     pub(super) fn note(&self, dir: &OwnedFd) -> Tried {
-        let device = fs::fstat(dir).doing("look at")?.st_dev;
+        let device = fs::fstat(dir).doing("stat")?.st_dev;
         if let Vacant(place) = self.0.lock().entry(device) {
             place.insert(reopen(dir)?);
         }
@@ -51,18 +51,18 @@ impl Others {
 }
 
 /// Said of a hard link that could not be one.
-pub(super) const UNLINKED: &str = "a copy, no hard link: its other name is on another file system";
+pub(super) const UNLINKED: &str = "copied, not a hard link: its other name is on another file system";
 
 /// Makes [`NEW`] in `to`, a directory of [`aside`], what `from/name` is, with all attributes. With `each` it is on disk then.
 pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> Tried {
-    let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+    let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
     match kind(&stat) {
         FileType::RegularFile => return file(from, name, to, &stat, each),
         FileType::Symlink => {
             let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
-            fs::symlinkat(target, to, NEW).doing("make the link")?;
+            fs::symlinkat(target, to, NEW).doing("create the link")?;
         }
-        other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("make")?,
+        other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("create")?,
     }
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     fs::chownat(to, NEW, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
@@ -87,7 +87,7 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) 
     };
     let mut source = File::from(source.doing("open")?);
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("make")?);
+    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("create")?);
     data(&mut source, &mut target).doing("write")?;
     if (stat.st_uid, stat.st_gid) != owner(&target)? {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
@@ -137,7 +137,7 @@ fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
 }
 
 fn owner(file: impl AsFd) -> Tried<(u32, u32)> {
-    let stat = fs::fstat(file).doing("look at")?;
+    let stat = fs::fstat(file).doing("stat")?;
     Ok((stat.st_uid, stat.st_gid))
 }
 

@@ -28,7 +28,7 @@ const MOST: usize = 20;
 /// Opens them; those that are not there come back by name.
 pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd>>, Vec<OsString>), Error> {
     if spec.link_dest.len() > MOST {
-        return Err(Error::Usage(format!("--link-dest: at most {MOST} directories can be named")));
+        return Err(Error::Usage(format!("--link-dest can be given at most {MOST} times")));
     }
     let (mut opened, mut missing) = (Vec::new(), Vec::new());
     for name in &spec.link_dest {
@@ -136,7 +136,7 @@ impl Directory {
         path: &[u8],
     ) -> Tried<bool> {
         let (dir, name) = self.parent(staging, writer, path)?;
-        if fs::fstat(&dir).doing("look at")?.st_dev != found.stat.st_dev {
+        if fs::fstat(&dir).doing("stat")?.st_dev != found.stat.st_dev {
             return Ok(false);
         }
         let temporary = writer.next();
@@ -145,7 +145,7 @@ impl Directory {
             return Ok(false);
         }
         // Whatever had the name when it was looked at, this is what is linked.
-        let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("look at");
+        let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("stat");
         let tried = linked.and_then(|stat| match is_unchanged(&stat, &found.stat) {
             true => self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path).map(|()| true),
             false => fs::unlinkat(&writer.stage, at, AtFlags::empty()).doing("remove").map(|()| false),
@@ -167,7 +167,7 @@ impl Directory {
     ) -> Tried<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(source) = fs::openat(&found.dir, found.name, flags, Mode::empty()) else { return Ok(false) };
-        if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
+        if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
             return Ok(false);
         }
         let (dir, name) = self.parent(staging, writer, path)?;
@@ -175,12 +175,15 @@ impl Directory {
         let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.owners.first_mode(&attributes);
-        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
         let (mut source, mut file) = (File::from(source), File::from(file));
         let mut fill = || {
             across::data(&mut source, &mut file).doing("copy")?;
-            if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
-                return Err(Trouble::because("copy", "what --link-dest has of it changed meanwhile"));
+            if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
+                return Err(Trouble::because(
+                    "copy",
+                    "the file in the --link-dest directory changed meanwhile",
+                ));
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
@@ -195,7 +198,7 @@ impl Directory {
     pub(super) fn tell_missing(&self, missing: &[OsString]) {
         for name in missing {
             let path = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
-            self.say(crate::job::Problem::new(path, "--link-dest: there is no such directory", false));
+            self.say(crate::job::Problem::new(path, "--link-dest: no such directory", false));
         }
     }
 

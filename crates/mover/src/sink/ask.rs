@@ -175,8 +175,7 @@ impl Directory {
             Kind::Dir => is == FileType::Directory,
             Kind::Symlink { target } => {
                 is == FileType::Symlink
-                    && fs::readlinkat(&dir, name, Vec::new()).doing("look at")?.as_bytes()
-                        == target.as_slice()
+                    && fs::readlinkat(&dir, name, Vec::new()).doing("stat")?.as_bytes() == target.as_slice()
             }
             Kind::Fifo => is == FileType::Fifo,
             Kind::Socket => is == FileType::Socket,
@@ -200,7 +199,7 @@ impl Directory {
         let open = |how: OFlags| fs::openat(&dir, name, flags | how, Mode::empty());
         // One's own file may be such that one can only write it.
         let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).doing("open")?;
-        let stat = fs::fstat(&file).doing("look at")?;
+        let stat = fs::fstat(&file).doing("stat")?;
         if kind(&stat) != FileType::RegularFile {
             return Err(Trouble::because("set attributes of", "it is no longer a file"));
         }
@@ -259,7 +258,7 @@ pub(super) fn there<'p>(dirs: &mut Dirs, path: &'p [u8]) -> Tried<Option<There<'
     let dir = match dirs.find(parent) {
         Ok(dir) => dir,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-        Err(e) => return Err(e).doing("look at"),
+        Err(e) => return Err(e).doing("stat"),
     };
     Ok(look(&dir, name)?.map(|stat| There { dir, name, stat }))
 }

@@ -192,7 +192,7 @@ impl Owners {
     fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(String)) -> u32 {
         let mode = self.mode(attributes, has);
         if mode != attributes.mode {
-            warn("its set-user-id or set-group-id bit is dropped, since its owner is not kept".into());
+            warn("set-user-ID or set-group-ID bit dropped because the owner is not kept".into());
         }
         mode
     }
@@ -254,7 +254,7 @@ impl Owners {
             || attributes.xattrs.as_ref().is_some_and(|x| !x.is_empty())
         {
             // A server may have made it another's.
-            let stat = fs::fstat(file).doing("look at")?;
+            let stat = fs::fstat(file).doing("stat")?;
             has = (stat.st_uid, stat.st_gid);
         }
         self.set_xattrs(file, attributes, has, warn);
@@ -326,7 +326,7 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(format!("its attribute {name} could not be removed: {e}"));
+                    warn(format!("cannot remove attribute {name}: {e}"));
                 }
             }
         }
@@ -378,15 +378,15 @@ impl Owners {
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
-                warn(format!("its owner could not be set: {e}"));
+                warn(format!("cannot set the owner: {e}"));
             }
         }
-        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
         let has = (stat.st_uid, stat.st_gid);
         for (attribute, value) in self.kept_xattrs(attributes, has) {
             if let Err(e) = xattr::set_at(dir, name.as_bytes(), attribute, value) {
                 let attribute = escaped_bytes(attribute);
-                warn(format!("its attribute {attribute} could not be set: {e}"));
+                warn(format!("cannot set attribute {attribute}: {e}"));
             }
         }
         if kind(&stat) != FileType::Symlink {
@@ -411,7 +411,7 @@ impl Owners {
         for (name, value) in attributes.xattrs.iter().flatten() {
             if !self.keeps(name, attributes, owner) {
                 let name = escaped_bytes(name);
-                warn(format!("its attribute {name} is dropped, since its owner is not kept"));
+                warn(format!("attribute {name} dropped because the owner is not kept"));
                 continue;
             }
             let mut has = vec![0; value.len() + 1];
@@ -424,7 +424,7 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(format!("its attribute {name} could not be set: {e}"));
+                    warn(format!("cannot set attribute {name}: {e}"));
                 }
             }
         }
@@ -463,7 +463,7 @@ fn known(what: &str, name: &str, find: fn(&str) -> Option<u32>) -> Result<u32, E
     find(name).or_else(number).ok_or_else(|| {
         let name = tidecast_text::escaped(name);
         Error::Usage(format!(
-            "--chown: the receiving host has no {what} {name}; give a name or number that it knows"
+            "--chown: the receiving host has no {what} {name}; use a name known there, or a number"
         ))
     })
 }
@@ -472,7 +472,7 @@ fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> 
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     let set = fs::fchown(file, Some(uid), Some(gid));
     if let Err(e) = set {
-        warn(format!("its owner could not be set: {e}"));
+        warn(format!("cannot set the owner: {e}"));
     }
     set.is_ok()
 }

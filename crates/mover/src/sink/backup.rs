@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::lineage::Inode;
 use crate::spec::{Durable, ReceiveSpec};
 
-const KEEP: &str = "keep a backup of";
+const KEEP: &str = "back up";
 /// The name of what is to be kept, in a directory beside its place.
 const OLD: &str = "old";
 /// Backups of backups have no longer names than the system takes; this ends a search that finds none.
@@ -69,10 +69,10 @@ impl Backups {
         let Some(backup) = &spec.backup else { return Ok(None) };
         let suffix = std::os::unix::ffi::OsStrExt::as_bytes(backup.suffix.as_os_str()).to_vec();
         if suffix.contains(&b'/') || suffix.contains(&0) {
-            return Err(Error::Usage("--suffix: it is the end of a name, without a slash".into()));
+            return Err(Error::Usage("--suffix must not contain a slash".into()));
         }
         if suffix.is_empty() && backup.dir.is_none() {
-            return Err(Error::Usage("--suffix: a backup needs another name, or --backup-dir".into()));
+            return Err(Error::Usage("--suffix must not be empty without --backup-dir".into()));
         }
         let dir = backup.dir.as_ref().map(|name| Aside { name: name.clone(), path: place.beside(name) });
         let mut state = State::default();
@@ -85,7 +85,7 @@ impl Backups {
             let base = place.base.as_ref().and_then(|base| fs::fstat(base).ok());
             if suffix.is_empty() && base.is_some_and(|stat| state.inode == Some((stat.st_dev, stat.st_ino))) {
                 return Err(Error::Usage(
-                    "--backup-dir is the destination itself: name another directory, or add --suffix".into(),
+                    "--backup-dir is the destination itself; name another directory, or add --suffix".into(),
                 ));
             }
         }
@@ -167,7 +167,7 @@ impl Directory {
             }
             Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => Err(Trouble::because(
                 KEEP,
-                "a directory has the name that its backup gets; remove or rename it",
+                "a directory has the name of the backup; remove or rename the directory",
             )),
             other => other.doing(KEEP),
         };
@@ -204,7 +204,9 @@ impl Directory {
                 Trouble::because(KEEP, &unreached("--backup-dir", &aside.name, e).to_string())
             })?;
         }
-        let Some(dirs) = &mut state.dirs else { return Err(Trouble::because(KEEP, "there is no directory")) };
+        let Some(dirs) = &mut state.dirs else {
+            return Err(Trouble::because(KEEP, "missing backup directory"));
+        };
         let mut made = Vec::new();
         let to = dirs.make(
             parent,

@@ -108,12 +108,12 @@ impl Cuts {
         let name = staged(&cut.id);
         let fd = match stage.file(&name, OFlags::RDWR) {
             Err(Errno::NOENT) => {
-                let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("make")?;
+                let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("create")?;
                 let len = cut.entry.len();
-                fs::ftruncate(&fd, len).doing("make")?;
+                fs::ftruncate(&fd, len).doing("create")?;
                 if reserve && !cut.is_sparse() && cut.base.get().is_none() {
                     match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
-                        Err(e) if !unsupported(e) => return Err(e).doing("make room for"),
+                        Err(e) if !unsupported(e) => return Err(e).doing("reserve space for"),
                         _ => {}
                     }
                 }
@@ -219,7 +219,7 @@ impl Cut {
     pub(super) fn resume(&self, file: &File, left: &Left) -> Tried {
         let len = self.entry.len();
         let mut left: Left = left.iter().copied().filter(|part| part.saturating_mul(PARTS) < len).collect();
-        file.set_len(len).doing("set the length of")?;
+        file.set_len(len).doing("set the size of")?;
         if self.is_sparse() {
             let (begins, ends) =
                 (left.iter().map(|part| (part + 1) * PARTS), left.iter().map(|part| part * PARTS));
@@ -228,10 +228,10 @@ impl Cut {
                 gaps.filter(|(begin, end)| begin < end).try_for_each(|(begin, end)| punch(file, begin, end));
             match tried {
                 Err(e) if unsupported(e) => {
-                    file.set_len(0).and_then(|()| file.set_len(len)).doing("set the length of")?;
+                    file.set_len(0).and_then(|()| file.set_len(len)).doing("set the size of")?;
                     left.clear();
                 }
-                other => other.doing("make holes in")?,
+                other => other.doing("punch holes in")?,
             }
         }
         self.left.get_or_init(|| left);
@@ -263,7 +263,7 @@ impl Cut {
                 Err(e) if unsupported(e) => {
                     file.write_all_at(&vec![0; (end - begin) as usize], begin).doing("write")?
                 }
-                other => other.doing("make holes in")?,
+                other => other.doing("punch holes in")?,
             }
         }
         Ok(())

@@ -60,7 +60,11 @@ impl Directory {
     pub(super) fn delete(&self, walked: &Walked) -> Result<(), Error> {
         let Some(named) = &self.named else { return Ok(()) };
         if !walked.complete || walked.failed > 0 {
-            self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
+            self.problem(
+                b"",
+                "nothing was deleted because parts of the source could not be read".into(),
+                false,
+            );
             return Ok(());
         }
         let base = self.staging.as_ref().map(|staging| &**staging.base()).or(self.place.base.as_ref());
@@ -77,9 +81,9 @@ impl Directory {
         }
         let spared = self.budget.spared();
         if spared > 0 {
-            let (most, what) = (self.spec.max_delete.unwrap_or(0), "the source does not have them");
+            let (most, what) = (self.spec.max_delete.unwrap_or(0), "they are not in the source");
             let what =
-                format!("{spared} names are not deleted, although {what}: --max-delete {most} is reached");
+                format!("{spared} names were not deleted although {what}: --max-delete {most} is reached");
             self.problem(b"", what, true);
         }
         Ok(())
@@ -89,7 +93,7 @@ impl Directory {
     fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
         let Some(named) = &self.named else { return Ok(()) };
         let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
-        let stat = fs::fstat(&at).doing("look at")?;
+        let stat = fs::fstat(&at).doing("stat")?;
         if self.sources.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("delete in", "it is a source of this copy"));
         }
@@ -123,8 +127,8 @@ impl Directory {
         }
         let doubtful = self.is_doubtful(path, is_dir);
         if doubtful {
-            let what = "not deleted: a pattern that begins with / is for paths from the top of the copy, where the contents of \
-                        another source are; begin it with the name of this one to keep it, or name it without the / in front";
+            let what = "not deleted: a pattern that starts with / is matched from the top of the copy, which holds the contents of \
+                        another source; start it with the name of this source to keep it, or leave out the leading /";
             self.problem(path, what.into(), true);
         }
         doubtful

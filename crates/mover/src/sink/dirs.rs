@@ -80,7 +80,7 @@ impl Dirs {
                 }
             })
         });
-        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "make the directory", error: e.into() }))
+        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "create the directory", error: e.into() }))
     }
 
     fn reach(&mut self, path: &[u8], open: &mut Opens<'_>) -> Result<Arc<OwnedFd>, Errno> {
@@ -150,7 +150,7 @@ pub(super) fn look(dir: impl AsFd, name: &[u8]) -> Tried<Option<fs::Stat>> {
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e).doing("look at"),
+        Err(e) => Err(e).doing("stat"),
     }
 }
 

@@ -85,8 +85,8 @@ impl Directory {
         let left_out = self.counts.left_out.load(Relaxed);
         if left_out > 0 {
             let what = format!(
-                "left out, since the flags do not name their kind: {left_out} links, devices, pipes or sockets; -a copies all kinds, -l \
-                 links, -D the others"
+                "skipped {left_out} links, devices, pipes or sockets, which the flags do not select; -a copies all kinds, -l links, -D the \
+                 others"
             );
             self.problem(b"", what, false);
         }
@@ -156,7 +156,7 @@ impl Directory {
             // The sender has said why, if it knows.
             if walked.failed == 0 {
                 let path = self.named(&cut.entry.path).unwrap_or(&cut.entry.path);
-                self.problem(path, "not copied: parts of it have not come".into(), true);
+                self.problem(path, "not copied: parts of it did not arrive".into(), true);
             }
         }
         !left.is_empty()
@@ -168,7 +168,7 @@ impl Directory {
             Some(first) => first,
             // It was none of those that are copied.
             None if self.spec.only.selects() => return Ok(()),
-            None => return Err(Trouble::because("make", "what it is a link to is not there")),
+            None => return Err(Trouble::because("create", "the target of this hard link is missing")),
         };
         let (parent, name) = split(&entry.path);
         if self.spec.only.selects() {
@@ -192,7 +192,7 @@ impl Directory {
         match fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()) {
             Err(Errno::XDEV) => self.link_across(&from, old, &dir, entry)?,
             other => {
-                other.doing("make the link")?;
+                other.doing("create the link")?;
                 self.rename(&staging.stage.dir, temporary.as_bytes(), &dir, name, &entry.path)?;
             }
         }
@@ -212,7 +212,7 @@ impl Directory {
                 self.others.note(dir)?;
                 across::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
-            other => other.doing("make the link"),
+            other => other.doing("create the link"),
         };
         let tried =
             made.and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), dir, name, &entry.path));
@@ -235,7 +235,7 @@ impl Directory {
 
     fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
         let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
-        let stat = fs::fstat(&dir).doing("look at")?;
+        let stat = fs::fstat(&dir).doing("stat")?;
         let mut warn = |lost| self.lost(&entry.path, lost);
         self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
     }

@@ -38,7 +38,7 @@ impl Directory {
             if self.done.lock().insert(part.file) {
                 self.lost(
                     path,
-                    "skipped: this server takes no pipes, sockets and devices (--trust-metadata)".into(),
+                    "skipped: this server does not accept pipes, sockets and devices without --trust-metadata".into(),
                 );
                 // With --delete what has the name stays.
                 self.named.iter().for_each(|named| named.add(path));
@@ -53,7 +53,7 @@ impl Directory {
             let (path, dropped) = (self.named(&part.entry.path)?, dropped.join(", "));
             self.lost(
                 path,
-                format!("dropped, since this server does not take it (--trust-metadata): {dropped}"),
+                format!("dropped because this server does not accept it without --trust-metadata: {dropped}"),
             );
         }
         Ok(true)
@@ -64,7 +64,8 @@ impl Directory {
     /// Says once that owners are the server's.
     pub(super) fn tell_foreign(&self) {
         if self.foreign.fetch_add(1, Relaxed) == 0 {
-            let what = "owners are not kept: everything belongs to the server's user (--trust-metadata)";
+            let what =
+                "owners are not kept without --trust-metadata: everything belongs to the user of the server";
             self.problem(b"", what.into(), false);
         }
     }

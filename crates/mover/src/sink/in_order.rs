@@ -70,14 +70,14 @@ impl InOrder {
         let Kind::File { len, .. } = part.entry.kind else {
             let path = escaped_bytes(&part.entry.path);
             return Err(Error::Usage(format!(
-                "{path} is no regular file: only one of these can be written to a pipe or device"
+                "{path} is not a regular file; only one regular file can be written to a pipe or device"
             )));
         };
         let (offset, stretch) = match part.data {
             Data::Bytes { offset, .. } => (offset, data.len() as u64),
             Data::Hole { offset, len, .. } => (offset, len),
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         };
         if !self.turn(part.file, len, offset)? {
@@ -100,14 +100,14 @@ impl InOrder {
         let mut state = self.state.lock();
         if *state.file.get_or_insert((file, len)) != (file, len) {
             return Err(Error::Usage(
-                "only one regular file can be written to a pipe or device, and several came".into(),
+                "only one regular file can be written to a pipe or device, but several arrived".into(),
             ));
         }
         state.waiting.insert(offset);
         while !self.stopped.load(Relaxed) && (state.is_busy || offset > state.next) {
             // The next may be among them, and not awake yet.
             if !state.is_busy && state.waiting.len() >= WINDOW && !state.waiting.contains(&state.next) {
-                return Err(Error::Damaged("blocks of a file that do not follow one another".into()));
+                return Err(Error::Damaged("blocks of a file are not contiguous".into()));
             }
             self.moved.wait(&mut state);
         }
@@ -136,7 +136,7 @@ impl InOrder {
                 (io::ErrorKind::Interrupted, true) => Error::Cancelled,
                 (io::ErrorKind::BrokenPipe, _) => Error::io("write to", &self.shown)(io::Error::new(
                     io::ErrorKind::BrokenPipe,
-                    "its reader has closed it before all was written",
+                    "its reader has closed it before all data was written",
                 )),
                 _ => Error::io("write to", &self.shown)(error),
             }
@@ -166,7 +166,7 @@ impl Sink for InOrder {
         let written = self.written();
         // The sender has said why, if it knows.
         if written.files == 0 && walked.failed == 0 {
-            return Err(Error::Damaged("parts of the file have not come".into()));
+            return Err(Error::Damaged("parts of the file did not arrive".into()));
         }
         Ok(written)
     }

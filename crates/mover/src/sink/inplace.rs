@@ -54,7 +54,7 @@ impl Directory {
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
             other => other.doing("write to")?,
         };
-        let (stat, around) = (fs::fstat(&file).doing("look at")?, fs::fstat(dir).doing("look at")?);
+        let (stat, around) = (fs::fstat(&file).doing("stat")?, fs::fstat(dir).doing("stat")?);
         let len = u64::try_from(stat.st_size).unwrap_or_default();
         let wanted = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let is_ours = kind(&stat) == FileType::RegularFile
@@ -88,7 +88,7 @@ impl Directory {
                 let rest = usize::try_from(from).ok().and_then(|from| data.get(from..)).unwrap_or_default();
                 base.file.write_all_at(rest, from).doing("write")?;
             }
-            None if from == 0 => base.file.set_len(0).doing("set the length of")?,
+            None if from == 0 => base.file.set_len(0).doing("set the size of")?,
             None => {}
         }
         self.end_update(base, entry, path)
@@ -130,24 +130,24 @@ impl Directory {
 
     /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for.
     fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
-        let (open, there) = (fs::fstat(&base.file).doing("look at")?, look(dir, name)?);
+        let (open, there) = (fs::fstat(&base.file).doing("stat")?, look(dir, name)?);
         if there.is_none_or(|there| (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino)) {
-            return Err(Trouble::because("write to", "another file has its name now"));
+            return Err(Trouble::because("write to", "another file has taken its name"));
         }
         if self.spec.in_place.appends() && u64::try_from(open.st_size) != Ok(base.len) {
-            return Err(Trouble::because("append to", "its length has changed meanwhile"));
+            return Err(Trouble::because("append to", "its size changed meanwhile"));
         }
         self.back_up_copy(dir, name, path)
     }
 
     /// Gives a file that was updated its length, its attributes, and last its time: only a file that is complete has that.
     fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> Tried {
-        base.file.set_len(entry.len()).doing("set the length of")?;
+        base.file.set_len(entry.len()).doing("set the size of")?;
         if self.spec.durable != Durable::No {
             base.file.sync_data().doing("sync")?;
         }
         let file = OwnedFd::from(base.file.try_clone().doing("open")?);
-        let stat = fs::fstat(&file).doing("look at")?;
+        let stat = fs::fstat(&file).doing("stat")?;
         let attributes = self.owners.settled(entry, Some(&stat));
         self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
@@ -190,7 +190,7 @@ fn clear(file: &File, begin: u64, end: u64) -> Tried {
             }
             Ok(())
         }
-        other => other.doing("make holes in"),
+        other => other.doing("punch holes in"),
     }
 }
 

@@ -53,7 +53,7 @@ impl Journal {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
         let file = File::from(stage.file(NAME, flags).doing("open the journal in")?);
         let (left, good) = read(&file, &|id| stage.file(&staged(id), OFlags::RDONLY).is_ok());
-        file.set_len(good).doing("cut the journal in")?;
+        file.set_len(good).doing("truncate the journal in")?;
         let journal = Self(file);
         if good == 0 {
             journal.append(record(0, MAGIC, 0))?;

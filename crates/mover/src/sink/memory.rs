@@ -231,9 +231,9 @@ impl Memory {
         match &part.data {
             Data::Bytes { .. } => {}
             Data::Hole { root, .. } if *root == Some(digest::zeros(len as usize)) => {}
-            Data::Hole { .. } => return Err(Error::Damaged("a hole that does not have its digest".into())),
+            Data::Hole { .. } => return Err(Error::Damaged("hole with a wrong digest".into())),
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         }
         self.room.take(pages(len))?;
@@ -257,8 +257,8 @@ impl Memory {
     fn make(&self, number: u64, len: u64) -> Tried<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
-        let file = fs::openat(&self.dir, number.to_string(), flags, mode).doing("make")?;
-        fs::ftruncate(&file, len).doing("make")?;
+        let file = fs::openat(&self.dir, number.to_string(), flags, mode).doing("create")?;
+        fs::ftruncate(&file, len).doing("create")?;
         Ok(file.into())
     }
 
@@ -276,7 +276,7 @@ impl Memory {
                 (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), *offset, root)
             }
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         };
         let mut next = Next::Wait;
@@ -304,7 +304,7 @@ impl Memory {
 
     /// All of a file has come, and it is not what the sender has read.
     fn differs(&self, number: u64, cut: &Cut) -> Result<(), Error> {
-        let what = "not copied: what has come is not what was read";
+        let what = "not copied: the data that arrived differs from the data that was read";
         let mut said = self.said.lock();
         said.failed += 1;
         if said.problems.len() < super::PROBLEMS {
@@ -398,7 +398,7 @@ impl Sink for Memory {
         // The sender has said why, if it knows.
         if walked.failed == 0 {
             said.failed += left.len() as u64;
-            let what = "not copied: parts of it have not come";
+            let what = "not copied: parts of it did not arrive";
             said.problems.extend(left.iter().map(|cut| Problem::new(&cut.entry.path, what, true)));
         }
         Ok(Written {

@@ -353,7 +353,7 @@ impl Directory {
         match &self.place.rename {
             None => Ok(path),
             Some((from, to)) if from == path => Ok(to),
-            Some(_) => Err(Error::Damaged("an entry that was not announced".into())),
+            Some(_) => Err(Error::Damaged("entry was not announced".into())),
         }
     }
 }
@@ -435,7 +435,7 @@ fn check(block: &Block, data: &[u8], part: &Part) -> Result<(), Error> {
         return Ok(());
     }
     let path = escaped_bytes(&part.entry.path);
-    Err(Error::Damaged(format!("a part of {path} does not have its digest")))
+    Err(Error::Damaged(format!("digest mismatch in a part of {path}")))
 }
 
 /// tmpfs and ramfs, where reserving room means zeroing pages now.

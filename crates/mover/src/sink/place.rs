@@ -112,7 +112,7 @@ impl Place {
                 Self::directory(way, path, spec, absent)
             }
             (Some(false), None) => Err(Error::Usage(format!(
-                "the destination {} is a file: a directory, or several sources, cannot be copied to it",
+                "the destination {} is a file; copying a directory or several sources needs a directory",
                 escaped(&spec.dest)
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
@@ -195,7 +195,7 @@ fn special(dest: &OsStr, kind: FileType) -> Error {
     };
     let dest = escaped(dest);
     Error::Usage(format!(
-        "the destination {dest} is a {kind}: only one regular file can be written to it, and nothing replaces it; name a file or directory"
+        "the destination {dest} is a {kind}, which is never replaced and accepts only one regular file; name a file or directory"
     ))
 }
 

@@ -157,7 +157,7 @@ impl Directory {
         let mut goes = true;
         if is_dir {
             let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
-            let stat = fs::fstat(&dir).doing("look at")?;
+            let stat = fs::fstat(&dir).doing("stat")?;
             if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
                 return Ok(false);
             }

@@ -36,7 +36,7 @@ impl Private {
             let made = match fs::mkdirat(base, tried.as_str(), Mode::from_raw_mode(0o700)) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
-                Err(e) => return Err(e).doing("make the directory"),
+                Err(e) => return Err(e).doing("create the directory"),
             };
             match fs::openat(base, tried.as_str(), DIRECTORY, Mode::empty()) {
                 Ok(dir) if is_own(&dir, made, is_known)? => {
@@ -51,7 +51,7 @@ impl Private {
             }
             tried = format!("{name}-{:016x}", rand::random::<u64>());
         }
-        Err(Trouble::because("make the directory", "others take or remove each of its names"))
+        Err(Trouble::because("create the directory", "other users take or remove every name tried"))
     }
 
     /// The directory of that name, if it is there and this user's own.
@@ -85,7 +85,7 @@ pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
 
 /// Whether a name still is that of an open file or directory.
 pub(super) fn names(at: &OwnedFd, name: &str, fd: &OwnedFd) -> Tried<bool> {
-    let open = fs::fstat(fd).doing("look at")?;
+    let open = fs::fstat(fd).doing("stat")?;
     let there = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino)))
 }
@@ -97,7 +97,7 @@ pub(super) fn is_own_file(dir: &OwnedFd, file: impl AsFd) -> Result<bool, Errno>
 }
 
 fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<bool> {
-    let stat = fs::fstat(dir).doing("look at")?;
+    let stat = fs::fstat(dir).doing("stat")?;
     if !is_of_this_user(dir, &stat)? {
         return Ok(false);
     }
@@ -129,7 +129,7 @@ fn is_of_this_user(dir: &OwnedFd, stat: &Stat) -> Tried<bool> {
     let Ok(probe) = fs::openat(dir, name.as_str(), flags, Mode::from_raw_mode(0o600)) else {
         return Ok(false);
     };
-    let owner = fs::fstat(&probe).doing("look at")?.st_uid;
+    let owner = fs::fstat(&probe).doing("stat")?.st_uid;
     fs::unlinkat(dir, name.as_str(), AtFlags::empty()).doing("remove")?;
     Ok(owner == stat.st_uid)
 }

@@ -77,14 +77,14 @@ impl Removal<'_> {
     /// Removes a directory, unless something in it stays; how many names were removed.
     pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
         let found = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
-        let stat = fs::fstat(&found).doing("look at")?;
+        let stat = fs::fstat(&found).doing("stat")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("remove", "it is a source of this copy"));
         }
         if self.stays.contains(&(stat.st_dev, stat.st_ino)) {
             return Ok(0);
         }
-        let mount = |fd: &OwnedFd| mount_of(fd).doing("look at");
+        let mount = |fd: &OwnedFd| mount_of(fd).doing("stat");
         if mount(at)? != mount(&found)? {
             return Err(Trouble::because("remove", "a file system is mounted there; unmount it"));
         }

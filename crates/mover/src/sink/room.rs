@@ -36,9 +36,9 @@ pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<
             continue;
         }
         let what = match (own == Some(name), dir.is_ok_and(|dir| is_locked(&dir))) {
-            (true, _) => "what has come, for when the command is given again",
-            (false, true) => "files of a copy that is running",
-            (false, false) => "what a copy that did not end has left: give that command again, or remove it",
+            (true, _) => "the data copied so far, kept for the next run of this command",
+            (false, true) => "files of another running copy",
+            (false, false) => "left by an unfinished copy; run that command again, or remove the directory",
         };
         let megabytes = bytes as f64 / 1e6;
         held.push(format!("{} holds {megabytes:.1} MB, {what}", escaped(&shown.join(name))));
@@ -98,7 +98,9 @@ mod tests {
         for errno in [Errno::NOSPC, Errno::DQUOT] {
             let said = said(errno);
             assert!(said.starts_with("cannot write /d/f: "), "{said}");
-            for (name, what) in [("own", "given again"), ("left", "did not end"), ("runs", "is running")] {
+            for (name, what) in
+                [("own", "kept for the next run"), ("left", "unfinished copy"), ("runs", "running copy")]
+            {
                 let line =
                     said.split("; ").find(|line| line.contains(&format!("/d/{PREFIX}{name} holds 1.")));
                 assert!(line.is_some_and(|line| line.contains(what)), "{said}");

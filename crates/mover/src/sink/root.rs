@@ -156,15 +156,15 @@ impl Stage {
             set_mode(&root, 0o777 & !umask).doing("set the mode of")?;
             return reopen(&root);
         }
-        fs::mkdirat(&self.dir, ROOT, Mode::from_raw_mode(0o777)).doing("make the directory")?;
+        fs::mkdirat(&self.dir, ROOT, Mode::from_raw_mode(0o777)).doing("create the directory")?;
         fs::openat(&self.dir, ROOT, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).doing("open")
     }
 
     /// That which an earlier copy of this user's has left; what else has its name is removed.
     fn old_root(&self) -> Tried<Option<OwnedFd>> {
-        let owner = fs::fstat(&self.dir).doing("look at")?.st_uid;
+        let owner = fs::fstat(&self.dir).doing("stat")?.st_uid;
         match fs::openat(&self.dir, ROOT, STEP, Mode::empty()) {
-            Ok(root) if fs::fstat(&root).doing("look at")?.st_uid == owner => return Ok(Some(root)),
+            Ok(root) if fs::fstat(&root).doing("stat")?.st_uid == owner => return Ok(Some(root)),
             Ok(_) => remove_tree(&self.dir, ROOT.as_bytes())?,
             Err(Errno::NOENT) => {}
             Err(_) => fs::unlinkat(&self.dir, ROOT, AtFlags::empty()).doing("remove")?,
@@ -197,7 +197,7 @@ impl Directory {
             Target::Absent(_) | Target::Itself => return Ok(false),
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mark = fs::openat(&staging.stage.dir, WHOLE, flags, Mode::from_raw_mode(0o600)).doing("make");
+        let mark = fs::openat(&staging.stage.dir, WHOLE, flags, Mode::from_raw_mode(0o600)).doing("create");
         mark.map_err(|t| self.fatal(t, b""))?;
         self.move_all(&staging.root, staging.filled.get_or_init(|| dest))?;
         Ok(true)

@@ -71,7 +71,7 @@ impl Stage {
                 return Ok(stage);
             }
         }
-        Err(Trouble::because("make the directory", "another program removes it all the time"))
+        Err(Trouble::because("create the directory", "another program removes it repeatedly"))
     }
 
     /// What an earlier copy of this user's has left, if it is there.
@@ -86,14 +86,14 @@ impl Stage {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
             Err(Errno::NOENT) => return Ok(None),
-            other => other.doing("open the lock of")?,
+            other => other.doing("open the lock file in")?,
         };
         match flock(&lock) {
             // A file system without locks: going on unlocked beats refusing to work there.
             Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(Errno::WOULDBLOCK) => {
-                let why = "another copy of the same to the same place is running";
-                return Err(Trouble::because("begin in", why));
+                let why = "another copy of the same sources to the same destination is running";
+                return Err(Trouble::because("start in", why));
             }
             Err(e) => return Err(e).doing("lock"),
         }
@@ -122,7 +122,7 @@ impl Stage {
     /// A directory of its own for a writer.
     pub(super) fn writer(&self, number: usize) -> Tried<OwnedFd> {
         let name = format!("w{number}");
-        fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("make the directory")?;
+        fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("create the directory")?;
         let dir = fs::openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty()).doing("open")?;
         plain(&dir).doing("set the mode of")?;
         Ok(dir)
@@ -166,7 +166,7 @@ pub(super) struct Spool(Mutex<BufWriter<File>>);
 impl Spool {
     pub(super) fn new(dir: impl AsFd, name: &str) -> Tried<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("make")?;
+        let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("create")?;
         Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
     }
 

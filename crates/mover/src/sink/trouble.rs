@@ -42,7 +42,7 @@ impl Trouble {
     pub(super) fn why(&self) -> String {
         match self.errno() {
             Some(Errno::FBIG) => {
-                "it is larger than the limit on file sizes (ulimit -f), or than the file system allows".into()
+                "file too large for the file size limit (ulimit -f) or the file system".into()
             }
             _ => self.error.to_string(),
         }

@@ -57,10 +57,10 @@ pub(super) fn find(
                 add_name(&mut starts, base.as_bytes(), name, relative.recursive);
             }
         }
-        (Some(_), _) => return Err(Error::Usage("--files-from: its names are below one source".into())),
+        (Some(_), _) => return Err(Error::Usage("--files-from needs exactly one source".into())),
     }
     if starts.len() > STARTS {
-        return Err(Error::Usage(format!("paths begin at more than {STARTS} directories (/./)")));
+        return Err(Error::Usage(format!("more than {STARTS} directories are marked by /./ in paths")));
     }
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
     for (start, mut names) in starts {
@@ -121,7 +121,9 @@ fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
     };
     if rest.split(|b| *b == b'/').any(|name| name == b"..") {
         let path = escaped_bytes(path);
-        return Err(Error::Usage(format!("{path}: a path that is kept (-R) has no ..; write /./ behind it")));
+        return Err(Error::Usage(format!(
+            "{path}: a path kept by -R must not contain ..; write /./ after it"
+        )));
     }
     let (name, _) = cleaned(rest);
     starts.entry(start.to_vec()).or_default().insert(name, WHOLE);
@@ -217,7 +219,7 @@ fn open_linked(
 
 fn room(linked: &[Linked]) -> std::io::Result<()> {
     let full = linked.len() >= LINKED;
-    if full { Err(std::io::Error::other("too many names lie behind symbolic links")) } else { Ok(()) }
+    if full { Err(std::io::Error::other("too many names behind symbolic links")) } else { Ok(()) }
 }
 
 /// What was sent already, where paths may come twice.
@@ -323,7 +325,7 @@ impl Walk<'_> {
         self.implied(top, parent);
         if !is_dir(&stat) {
             if self.is_directory_elsewhere(top, name) {
-                let what = "left out: another source has a directory of this name";
+                let what = "skipped: another source has a directory of this name";
                 self.tree().trouble(&above, last, what, false);
                 return Ok(());
             }

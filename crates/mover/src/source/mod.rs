@@ -188,7 +188,9 @@ impl Tree {
             && let Some(top) = tops.iter().find(|top| top.is_at(dest))
         {
             let (top, dest) = (escaped_bytes(&top.shown), escaped_bytes(dest.shown()));
-            return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
+            return Err(Error::Usage(format!(
+                "{top} and {dest} are the same: a source cannot be copied onto itself"
+            )));
         }
         let single = match tops.as_slice() {
             [top] if spec.relative.is_none() => top.single.clone(),

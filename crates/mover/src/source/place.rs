@@ -72,7 +72,7 @@ pub(super) fn find(
                 Err(e) => {
                     let what = match e.raw_os_error().map(Errno::from_raw_os_error) {
                         Some(Errno::XDEV) if root.is_some() => {
-                            "not copied: it is outside of the served directory".to_owned()
+                            "not copied: outside of the served directory".to_owned()
                         }
                         _ => format!("not copied: {e}"),
                     };
@@ -93,7 +93,7 @@ pub(super) fn find(
         let name = top.single.as_ref().unwrap_or(&top.inside);
         if !name.is_empty() && !names.insert(name.clone()) && top.single.is_some() {
             let path = [top.shown.as_slice(), name].join(&b'/');
-            problems.push(Problem::new(&path, "left out: an earlier source has this name", false));
+            problems.push(Problem::new(&path, "skipped: an earlier source has this name", false));
         }
     }
     Ok((tops, problems))
@@ -236,7 +236,7 @@ fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8
             }
         }
         if found.len() > MAX_MATCHES {
-            return Err(refused(&format!("it stands for more than {MAX_MATCHES} names")));
+            return Err(refused(&format!("pattern matches more than {MAX_MATCHES} names")));
         }
     }
     Ok(found)

@@ -126,7 +126,7 @@ impl Tree {
             }
             // It was there a moment ago; that it has gone is no fault of the copy, but it should be known.
             Miss::System(Errno::NOENT) => {
-                self.trouble(&item.dir, &item.name, "not copied: it vanished", true)
+                self.trouble(&item.dir, &item.name, "not copied: it was removed during the copy", true)
             }
             Miss::System(e) => {
                 self.trouble(&item.dir, &item.name, format!("not copied: {}", std::io::Error::from(*e)), true)

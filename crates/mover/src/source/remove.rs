@@ -147,12 +147,12 @@ impl Tree {
         });
         let root = Dir { top: 0, path: Vec::new(), inside: Vec::new() };
         match tried {
-            Err(e) => self.trouble(&root, b"", format!("not all sources are removed: {e}"), true),
+            Err(e) => self.trouble(&root, b"", format!("some sources were not removed: {e}"), true),
             Ok(()) if log.failed => {
                 self.trouble(
                     &root,
                     b"",
-                    "not all sources are removed: no room for their list in TMPDIR",
+                    "some sources were not removed: no space for their list in TMPDIR",
                     true,
                 );
             }
@@ -188,7 +188,7 @@ impl Tree {
         }
         let there = self.dest.as_ref().and_then(|dest| dest.inode_in(&super::join(&sent.inside, &sent.name)));
         if there == Some(inode) {
-            return Ok(Some("the destination has this very file"));
+            return Ok(Some("source and destination are the same file"));
         }
         match rfs::unlinkat(at, sent.name.as_slice(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

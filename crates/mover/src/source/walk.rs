@@ -147,7 +147,7 @@ impl<'w> Walk<'w> {
     /// A directory, and so many levels of what is in it. The stack is on the heap, so that no depth overflows the thread's own.
     pub(super) fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd, depth: usize) -> Result<(), Error> {
         let stat = rfs::fstat(&fd)
-            .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
+            .map_err(|e| Error::io("stat", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
         self.device = (self.tree.one_file_system > 0).then_some(stat.st_dev);
         if !self.directory(&dir, &stat, depth) || depth == 0 {
             return Ok(());
@@ -290,7 +290,7 @@ impl<'w> Walk<'w> {
             self.tree.trouble(
                 &sub.dir,
                 b"",
-                "not copied: this link leads to a directory in which it lies",
+                "not copied: this link points to a directory above itself",
                 true,
             );
         }
@@ -300,7 +300,7 @@ impl<'w> Walk<'w> {
     /// A directory of whose contents so many levels are sent; whether it is to be gone through.
     pub(super) fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat, depth: usize) -> bool {
         if self.dest == Some((stat.st_dev, stat.st_ino)) {
-            self.tree.trouble(dir, b"", "left out: it is the destination", false);
+            self.tree.trouble(dir, b"", "skipped: this is the destination", false);
             return false;
         }
         if self.tree.others(dir, b"", true) != Others::Directory {
@@ -317,7 +317,7 @@ impl<'w> Walk<'w> {
             Others::Nothing => {}
             Others::File => return Ok(()),
             Others::Directory | Others::LaterDirectory => {
-                self.tree.trouble(dir, name, "left out: another source has a directory of this name", false);
+                self.tree.trouble(dir, name, "skipped: another source has a directory of this name", false);
                 return Ok(());
             }
         }
@@ -333,7 +333,7 @@ impl<'w> Walk<'w> {
             FileType::CharacterDevice => Is::Device { character: true, number: stat.st_rdev },
             FileType::BlockDevice => Is::Device { character: false, number: stat.st_rdev },
             _ => {
-                self.tree.trouble(dir, name, "not copied: it is of no known kind", true);
+                self.tree.trouble(dir, name, "not copied: unknown kind of file", true);
                 return Ok(());
             }
         };
@@ -342,7 +342,7 @@ impl<'w> Walk<'w> {
             match first {
                 Ok(First::This) => {}
                 Ok(First::Other(path)) => item.kind = Is::HardLink(path),
-                Err(e) => return Err(Error::io("keep hard links in", std::env::temp_dir())(e)),
+                Err(e) => return Err(Error::io("store the list of hard links in", std::env::temp_dir())(e)),
             }
         }
         self.add(item);
