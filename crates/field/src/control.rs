@@ -92,7 +92,7 @@ impl Hello {
             self.shape.slab(stream, self.streams).map_err(|_| Error::Field("shape"))?;
         }
         if self.steps == 0 {
-            return Err(Error::Field("count of steps"));
+            return Err(Error::Field("number of steps"));
         }
         let parity = self.parity.is_none_or(|rate| rate.is_possible(self.values as usize * VALUE));
         parity.then_some(()).ok_or(Error::Field("parity"))

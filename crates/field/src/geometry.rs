@@ -11,10 +11,10 @@ pub const MAX_SIDE: u32 = 1 << 16;
 #[non_exhaustive]
 pub enum Error {
     /// An axis without values, or with too many.
-    #[error("a volume of {0} x {1} x {2}: each side must be from 1 to {MAX_SIDE}")]
+    #[error("invalid volume {0} x {1} x {2}: each side must be from 1 to {MAX_SIDE}")]
     Side(u32, u32, u32),
     /// Fewer planes than streams, or no stream.
-    #[error("{planes} planes cannot be cut into {streams} slabs")]
+    #[error("cannot cut {planes} planes into {streams} slabs; use fewer streams")]
     Streams {
         /// Planes along z.
         planes: u32,
@@ -22,13 +22,13 @@ pub enum Error {
         streams: u32,
     },
     /// A slab with more values than a rank can count.
-    #[error("a slab of {0} values is too large: with more streams it would be smaller")]
+    #[error("a slab of {0} values is too large; use more streams")]
     Slab(u64),
     /// A word that names no order.
-    #[error("{0:?} is no order of values: zslab or morton")]
+    #[error("unknown order of values {0:?}; use zslab or morton")]
     Order(String),
     /// Text that is no shape.
-    #[error("{0:?} is no shape: three numbers as 256,256,256")]
+    #[error("invalid shape {0:?}; write three numbers, e.g. 256,256,256")]
     Shape(String),
 }
 

@@ -20,7 +20,7 @@ pub const TAG: usize = 16;
 
 /// A secret that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no key of a field: 52 letters and digits, as `tidecast field recv` prints them")]
+#[error("invalid field key: a key has 52 letters and digits, as `tidecast field recv` prints it")]
 pub struct BadSecret;
 
 /// What sender and receiver share: 32 bytes, written as 52 letters and digits (base32).
@@ -51,7 +51,7 @@ impl Secret {
         StreamKey(Seal::Tags(Box::new(Aes256Gcm::new(&key.into()))))
     }
 
-    #[expect(clippy::expect_used, reason = "16 bytes are what the algorithm's keys have")]
+    #[expect(clippy::expect_used, reason = "an AES-128 key has 16 bytes")]
     fn cipher(&self, session: u64, stream: u32) -> StreamKey {
         let mut key = [0; 32];
         self.expand(&[b"tidecast field values", &session.to_le_bytes(), &stream.to_le_bytes()], &mut key);

@@ -28,10 +28,10 @@ pub enum Error {
     #[error("the datagram is cut short")]
     Short,
     /// Its length is not what its words say.
-    #[error("the datagram's length is not that of its contents")]
+    #[error("the length of the datagram does not match its contents")]
     Length,
     /// A field has a value that it cannot have.
-    #[error("the datagram's {0} cannot be")]
+    #[error("invalid {0} in the datagram")]
     Field(&'static str),
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Packing {
         match text {
             "xyz" => Ok(Self::Xyz),
             "run" => Ok(Self::Run),
-            _ => Err(format!("{text:?} is no packing of values: xyz or run")),
+            _ => Err(format!("unknown packing {text:?}; use xyz or run")),
         }
     }
 }

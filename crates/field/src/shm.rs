@@ -33,13 +33,13 @@ const ALIGN: usize = 2 << 20;
 #[non_exhaustive]
 pub enum Error {
     /// A name that is no name of a file.
-    #[error("{0:?} cannot name a field: letters, digits, '-', '_' and '.', at most 64")]
+    #[error("invalid field name {0:?}; use at most 64 letters, digits, '-', '_' and '.'")]
     Name(String),
     /// Another receiver has it.
-    #[error("{path} belongs to a receiver that runs; give this one another --name", path = .0.display())]
+    #[error("{path} belongs to a running receiver; give this one another --name", path = .0.display())]
     Taken(PathBuf),
     /// There is not as much memory.
-    #[error("{DIR} has no room for {0} bytes more; a smaller volume, or `--volume live`, needs less")]
+    #[error("{DIR} has no space for {0} more bytes; use a smaller volume or `--volume live`")]
     Full(u64),
     /// The system says no.
     #[error("cannot {doing} {path}: {error}", path = path.display())]
@@ -160,7 +160,7 @@ impl Shared {
         let size = first_map + volumes * map_size;
         let (begin, end) = span(slabs);
         let needed = (first_volume + volumes * ((end - begin) * VALUE + (end - begin) / 8 + PAGE)) as u64;
-        let room = rustix::fs::statvfs(DIR).map_err(|e| io("look at")(e.into()))?;
+        let room = rustix::fs::statvfs(DIR).map_err(|e| io("stat")(e.into()))?;
         if room.f_bavail.saturating_mul(room.f_frsize) < needed {
             return Err(Error::Full(needed));
         }
@@ -171,7 +171,7 @@ impl Shared {
         );
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| io("lock")(e.into()))?;
-        file.set_len(size as u64).map_err(io("make room for"))?;
+        file.set_len(size as u64).map_err(io("set the size of"))?;
         let reserve = |offset: usize, len: usize| {
             // Taken now, for to write into memory that is not there is a fault later on.
             let taken = rustix::fs::fallocate(&file, FallocateFlags::empty(), offset as u64, len as u64);

@@ -170,7 +170,7 @@ pub(super) fn work(hub: &Hub, jobs: &Receiver<Job>) {
         }
         let Some((_, decoder)) = &mut decoder else { continue };
         if let Err(error) = recover(hub, &job, fec, decoder, &mut buffer) {
-            tracing::debug!(%error, batch = job.batch, block = job.block, "not recovered");
+            tracing::debug!(%error, batch = job.batch, block = job.block, "cannot recover a block from parity");
         }
         let _ = hub.kick.try_send(());
     }

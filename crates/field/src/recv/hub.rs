@@ -79,7 +79,7 @@ impl Refusals {
         self.told.push_front(refusal.clone());
         Some(match std::mem::take(&mut self.untold) {
             0 => refusal,
-            untold => format!("{refusal}; {untold} refusals before were not told"),
+            untold => format!("{refusal}; {untold} earlier refusals were not reported"),
         })
     }
 }
@@ -182,7 +182,7 @@ impl Hub {
         if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
             // Without the stream's number: of all streams it is told once.
             let refusal = format!(
-                "refused {:?}: {} streams for here, and this end has {} (--streams), or they come in by other ports than they should",
+                "refused {:?}: the sender uses {} streams and this receiver has {} (--streams), or the streams arrive at the wrong ports",
                 hello.name,
                 hello.here,
                 self.counts.len()
@@ -371,7 +371,7 @@ mod tests {
         let told: Vec<_> = (0..100_000).filter_map(|n| tell(n.to_string(), 61 + n / 5000)).collect();
         // 20 s.
         assert_eq!(told.len(), 2 * TOLD, "{told:?}");
-        assert!(told[TOLD].ends_with("; 54996 refusals before were not told"), "{told:?}");
+        assert!(told[TOLD].ends_with("; 54996 earlier refusals were not reported"), "{told:?}");
         assert!(refusals.told.len() <= TOLD);
     }
 }

@@ -59,7 +59,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[non_exhaustive]
 pub enum Error {
     /// A port is taken, or none.
-    #[error("cannot listen at {address}: {error}")]
+    #[error("cannot listen on {address}: {error}")]
     Listen {
         /// Where.
         address: String,
@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// The system's choices of a first port have had no free ones behind them.
     #[error(
-        "cannot find {streams} neighbouring UDP ports that are free at {address}; name the first of them, or use fewer --streams"
+        "cannot find {streams} consecutive free UDP ports on {address}; name the first port, or use fewer --streams"
     )]
     Neighbours {
         /// Where.
@@ -93,7 +93,7 @@ pub enum Error {
         received: Box<Received>,
     },
     /// A volume that is always changing has no whole steps.
-    #[error("{0} needs --volume steps: one that is always changing is never a step")]
+    #[error("{0} needs --volume steps: a live volume has no complete steps")]
     Live(&'static str),
     /// Threads.
     #[error("cannot start a thread: {0}")]
@@ -284,7 +284,7 @@ impl Receiver {
             let hub = hub.clone();
             receiver.thread(&format!("stream {index}"), move || {
                 if let Err(error) = Stream::new(hub.clone(), index).work(inlet) {
-                    hub.tell(Event::Note(format!("stream {index} is lost: its socket fails: {error}")));
+                    hub.tell(Event::Note(format!("stream {index} stopped: its socket failed: {error}")));
                 }
             })?;
         }
@@ -383,8 +383,8 @@ fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
 fn neighbours(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, (String, io::Error)> {
     let last = u32::from(first.port()) + streams.saturating_sub(1);
     if u16::try_from(last).is_err() {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no port above 65535");
-        return Err((format!("{first} and the {} ports behind it", streams - 1), error));
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "ports end at 65535");
+        return Err((format!("{first} and the {} ports after it", streams - 1), error));
     }
     (first.port()..=last as u16)
         .map(|port| {
@@ -415,6 +415,6 @@ mod tests {
         let error = listen(first, 3).err().unwrap().to_string();
         assert!(error.contains(&taken.to_string()), "{error}");
         let error = listen("127.0.0.1:65530".parse().unwrap(), 8).err().unwrap().to_string();
-        assert!(error.contains("above 65535"), "{error}");
+        assert!(error.contains("65535"), "{error}");
     }
 }

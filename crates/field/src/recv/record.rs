@@ -70,9 +70,10 @@ pub(super) fn prepare(dir: &Path) -> io::Result<()> {
 
 /// The shape and the steps of the recording that a directory has, if it has one; what else is there is not written over.
 fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
-    let foreign = |what: &str| Err(io::Error::other(format!("it has {what}; name another directory")));
+    let foreign =
+        |what: &str| Err(io::Error::other(format!("the directory contains {what}; name another directory")));
     if [".zgroup", ".zarray"].iter().any(|name| dir.join(name).exists()) {
-        return foreign("Zarr data of version 2, which is no recording");
+        return foreign("Zarr data of version 2");
     }
     let text = match fs::read(dir.join("zarr.json")) {
         Ok(text) => text,
@@ -80,17 +81,17 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
         Err(error) => return Err(error),
     };
     let Ok(had) = serde_json::from_slice::<Value>(&text) else {
-        return foreign("a zarr.json that is damaged");
+        return foreign("a damaged zarr.json");
     };
     if had["node_type"] == "group" {
-        return foreign("a Zarr group, which is no recording");
+        return foreign("a Zarr group");
     }
     let numbers = |value: &Value| serde_json::from_value::<Vec<u64>>(value.clone()).ok();
     match (numbers(&had["shape"]), numbers(&had["attributes"]["steps"])) {
         (Some(shape), Some(steps)) if shape.first() == Some(&(steps.len() as u64)) => {
             Ok(Some((shape, steps)))
         }
-        _ => foreign("a Zarr array that is no recording"),
+        _ => foreign("a Zarr array that is not a recording"),
     }
 }
 
@@ -137,8 +138,8 @@ fn write(
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
-                let why = format!("recording into {} has ended", dir.display());
-                hub.tell(Event::Note(format!("{why}, receiving goes on: {error}")));
+                let why = format!("recording into {} stopped", dir.display());
+                hub.tell(Event::Note(format!("{why}, receiving continues: {error}")));
                 hub.unrecorded.lock().get_or_insert(format!("{why}: {error}"));
                 break;
             }
@@ -206,7 +207,9 @@ impl Recording {
             None => Vec::new(),
             Some((shape, steps)) if shape.get(1..) == Some(&sides.map(u64::from)) => steps,
             Some(_) => {
-                return Err(io::Error::other("it has a recording of another shape; name another directory"));
+                return Err(io::Error::other(
+                    "the directory contains a recording of another shape; name another directory",
+                ));
             }
         };
         let log = OpenOptions::new().create(true).append(true).open(dir.join("steps.jsonl"))?;
@@ -217,7 +220,7 @@ impl Recording {
     fn add(&mut self, take: &Take, values: &[u8]) -> io::Result<()> {
         let (nx, ny, _) = take.shape.sides();
         if [take.planes.1 - take.planes.0, ny, nx] != self.sides {
-            return Err(io::Error::other("the shape has changed; name another directory and begin again"));
+            return Err(io::Error::other("the shape changed; start again with another directory"));
         }
         let index = self.steps.len();
         let chunk = self.dir.join(format!("c/{index}/0/0"));
@@ -393,8 +396,8 @@ mod tests {
         let write = |text: &str| fs::write(new.join("zarr.json"), text).unwrap();
         for (text, said) in [
             (r#"{"zarr_format":3,"node_type":"group"}"#, "a Zarr group"),
-            (r#"{"zarr_format":3,"node_type":"array","shape":[2,3]}"#, "no recording"),
-            (r#"{"shape":[3,4,4,4],"attributes":{"steps":[1,2]}}"#, "no recording"),
+            (r#"{"zarr_format":3,"node_type":"array","shape":[2,3]}"#, "not a recording"),
+            (r#"{"shape":[3,4,4,4],"attributes":{"steps":[1,2]}}"#, "not a recording"),
             ("{", "damaged"),
         ] {
             write(text);

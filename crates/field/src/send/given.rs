@@ -10,7 +10,7 @@ use tidecast_text::Rate;
 #[non_exhaustive]
 pub enum NoAddress {
     /// Not `HOST:PORT`, or an unknown host.
-    #[error("cannot find {name} (HOST:PORT is meant): {error}")]
+    #[error("cannot resolve {name} (expected HOST:PORT): {error}")]
     Unknown {
         /// What was given.
         name: String,
@@ -21,7 +21,7 @@ pub enum NoAddress {
     #[error("{0} has no address")]
     None(String),
     /// Port 0.
-    #[error("{0}: nobody can be reached at port 0; name the port that the other side has printed")]
+    #[error("{0}: port 0 is not valid; use the port that the receiver or controller printed")]
     Port(String),
 }
 
@@ -55,7 +55,9 @@ impl Steps {
     /// They are none.
     pub fn count(self) -> Result<Option<u64>, String> {
         match self.end.map(|end| end.saturating_sub(self.begin)) {
-            Some(0) => Err(format!("--steps {}:{} are none", self.begin, self.end.unwrap_or_default())),
+            Some(0) => {
+                Err(format!("--steps {}:{} is an empty range", self.begin, self.end.unwrap_or_default()))
+            }
             count => Ok(count),
         }
     }
@@ -65,7 +67,8 @@ impl FromStr for Steps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a range of steps: write A:B, which ends before B");
+        let bad =
+            || format!("invalid range of steps {text:?}; write A:B (from A up to, but not including, B)");
         let (begin, end) = text.split_once(':').ok_or_else(bad)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
         let begin = if begin.is_empty() { 0 } else { number(begin)? };
@@ -85,7 +88,7 @@ impl FromStr for Pace {
         match text {
             "auto" => Ok(Self(None)),
             _ => match text.parse()? {
-                Rate(0) => Err("nothing is sent at that rate".into()),
+                Rate(0) => Err("the rate must be above 0".into()),
                 Rate(rate) => Ok(Self(Some(rate))),
             },
         }
@@ -101,7 +104,7 @@ pub fn share(text: &str) -> Result<f64, String> {
         Ok(percent) if (0.0..=100.0).contains(&percent) && (text.ends_with('%') || percent == 0.0) => {
             Ok(percent / 100.0)
         }
-        _ => Err(format!("{text:?} is not a share: write 5%, or 0 for none")),
+        _ => Err(format!("invalid share {text:?}; write for example 5%, or 0 for none")),
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// The socket for goes.
-    #[error("cannot listen for a controller at {at}: {error}")]
+    #[error("cannot listen for a controller on {at}: {error}")]
     Sync {
         /// Where.
         at: SocketAddr,
@@ -64,16 +64,16 @@ pub enum Error {
         error: std::io::Error,
     },
     /// Ports beyond the last.
-    #[error("{0} has no room for {1} streams: each takes one port, from this one on")]
+    #[error("{0} is too high for {1} streams: each stream uses one port, starting at this one")]
     Ports(SocketAddr, u32),
     /// The ports of two receivers overlap.
     #[error(
-        "two streams would go to {0}: each receiver has a port for each of its streams, from the one that is named on"
+        "two streams have the same destination {0}: each receiver uses one port per stream, starting at the named one"
     )]
     Overlap(SocketAddr),
     /// More receivers than streams.
     #[error(
-        "{receivers} receivers share {streams} streams (--streams, or the planes of the field): each needs one at least"
+        "{receivers} receivers share {streams} streams (--streams, or the planes of the field); each needs at least one"
     )]
     Receivers {
         /// Receivers.
@@ -82,12 +82,12 @@ pub enum Error {
         streams: u32,
     },
     /// Datagrams that hold nothing.
-    #[error("the way to the receiver lets only {0} bytes through at once")]
+    #[error("the path to the receiver allows datagrams of only {0} bytes")]
     Way(usize),
     /// Nothing arrives, of whatever size.
     #[error(
-        "nothing arrives at {to} of datagrams of {size} bytes, although it answers small ones: a link on the path has a smaller MTU than this \
-         host's and the ICMP messages that say so are dropped, or a firewall drops larger datagrams; set the MTU of the route (ip route change \
+        "datagrams of {size} bytes do not arrive at {to}, although it answers smaller ones: a link on the path has a smaller MTU than this \
+         host and the ICMP messages about it are dropped, or a firewall drops larger datagrams; set the MTU of the route (ip route change \
          DEST via GATEWAY mtu N), or let both pass"
     )]
     BlackHole {
@@ -97,10 +97,10 @@ pub enum Error {
         size: usize,
     },
     /// Parity that cannot be.
-    #[error("there cannot be so much parity: 5% to 20% are usual")]
+    #[error("too much parity; 5% to 20% are usual")]
     Parity,
     /// Steps that the source does not have.
-    #[error("{name} has {steps}, and --steps begins at {first}")]
+    #[error("{name} has {steps}, but --steps starts at {first}")]
     First {
         /// The source.
         name: String,

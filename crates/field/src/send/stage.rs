@@ -157,7 +157,7 @@ impl Stage {
             let step = plan.first + place;
             let Some(open) = source.open(step, &|| !self.is_stopped())? else {
                 if batch == 0 && plan.first > 0 && !source.is_live() {
-                    let what = format!("it ends before step {step}, where --steps begins");
+                    let what = format!("the source ends before step {step}, the start of --steps");
                     return Err(SourceError::wrong(source.name(), what));
                 }
                 // A source whose end nobody knew: the steps before were all, and come round if they should.
@@ -237,7 +237,7 @@ impl Stage {
             let parity = team.encode(&slabs).map(Arc::new);
             let mut state = self.state.lock();
             if parity.is_none() && team.has_parity() {
-                state.error.get_or_insert(SourceError::wrong("parity", "it cannot be made for these slabs"));
+                state.error.get_or_insert(SourceError::wrong("parity", "cannot be computed for these slabs"));
                 state.stop = true;
             }
             let frame = state.frames.iter_mut().find(|frame| frame.batch == batch);

@@ -32,9 +32,7 @@ fn of(name: &[u8]) -> Result<PathBuf, Error> {
     let user = User::from_name(&name).map_err(unknown)?;
     let none = || {
         let name = escaped(&*name);
-        Error::Usage(format!(
-            "cannot expand ~{name}: there is no user {name}; for a file of that name write ./~{name}"
-        ))
+        Error::Usage(format!("cannot expand ~{name}: unknown user; for a file of that name write ./~{name}"))
     };
     user.map(|user| user.dir).ok_or_else(none)
 }

@@ -87,7 +87,7 @@ pub const REFUSED: [(&str, Option<char>, &str); 25] = [
     ("atimes", Some('U'), "access times are not copied"),
     ("crtimes", Some('N'), "creation times are not copied"),
     ("prune-empty-dirs", Some('m'), "empty directories are copied, too; leave them out with --exclude"),
-    ("cvs-exclude", Some('C'), "there is no built-in list of excluded names; name one with --exclude-from"),
+    ("cvs-exclude", Some('C'), "no names are excluded by default; name a list with --exclude-from"),
     ("dir-filters", Some('F'), "filter files in directories are not read; name one with --exclude-from"),
     ("ipv4", Some('4'), "give an address with --address"),
     ("ipv6", Some('6'), "give an address with --address"),

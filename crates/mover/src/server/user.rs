@@ -46,7 +46,7 @@ impl FromStr for User {
             None if who.is_empty() => return Err("missing user".into()),
             None => {
                 let found = nix::unistd::User::from_name(who).map_err(|e| e.to_string())?;
-                Some(found.ok_or_else(|| format!("there is no user {who:?} on this host"))?)
+                Some(found.ok_or_else(|| format!("user {who:?} does not exist on this host"))?)
             }
         };
         let uid =

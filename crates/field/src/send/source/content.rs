@@ -61,12 +61,12 @@ pub(super) fn foreign(path: &Path) -> Option<&'static str> {
     let mut head = [0; 6];
     let read = File::open(path).and_then(|file| file.read_at(&mut head, 0)).ok()?;
     match head.get(..read)? {
-        [0x1f, 0x8b, ..] => Some("it is packed by gzip: unpack it first (gunzip -k)"),
-        [b'B', b'Z', b'h', ..] => Some("it is packed by bzip2: unpack it first (bunzip2 -k)"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("it is packed by xz: unpack it first (unxz -k)"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it is packed by zstd: unpack it first (unzstd)"),
+        [0x1f, 0x8b, ..] => Some("compressed with gzip; decompress it first (gunzip -k)"),
+        [b'B', b'Z', b'h', ..] => Some("compressed with bzip2; decompress it first (bunzip2 -k)"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("compressed with xz; decompress it first (unxz -k)"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("compressed with zstd; decompress it first (unzstd)"),
         [b'G', b'R', b'I', b'B', ..] => {
-            Some("it is GRIB, which is not read here: make it NetCDF first (cdo -f nc copy, grib_to_netcdf)")
+            Some("GRIB is not supported; convert it to NetCDF first (cdo -f nc copy, grib_to_netcdf)")
         }
         _ => None,
     }

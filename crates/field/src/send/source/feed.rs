@@ -56,7 +56,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
     let fail = |what: String| SourceError::Feed { name: name.into(), what };
     // In memory and without a name, so that nothing is left behind whatever becomes of both.
     let memory = rustix::fs::memfd_create("tidecast-feed", rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(|error| fail(format!("no memory to share: {error}")))?;
+        .map_err(|error| fail(format!("cannot create shared memory: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
         .args(["-m", "tidecast.field", "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
@@ -69,7 +69,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
         .map_err(|error| fail(format!("cannot start {}: {error}; set TIDECAST_PYTHON", python.display())))?;
     let (say, hear) = (child.stdin.take(), child.stdout.take());
     let child = Ending(Some(child));
-    let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("it has no pipes".into())) };
+    let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("missing pipes".into())) };
     Ok(Box::new(Feed::greet(name.into(), memory.into(), Box::new(say), Box::new(hear), Some(child))?))
 }
 
@@ -77,7 +77,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
 pub(super) fn join(ends: &str) -> Result<Box<dyn Source>, SourceError> {
     let parts: Vec<&str> = ends.split(',').collect();
     let [memory, hear, say] = parts[..] else {
-        return Err(SourceError::wrong(ends, "a feed is MEMORY,IN,OUT: a file and two pipes"));
+        return Err(SourceError::wrong(ends, "invalid feed; expected MEMORY,IN,OUT (a file and two pipes)"));
     };
     let open = |path: &str, write: bool| {
         OpenOptions::new().read(!write).write(write).open(path).map_err(SourceError::io(Path::new(path)))
@@ -136,7 +136,9 @@ impl Feed {
         let fail = |what: String| SourceError::Feed { name: name.clone(), what };
         let line = match lines.recv_timeout(START) {
             Ok(line) => line.map_err(&fail)?,
-            Err(RecvTimeoutError::Timeout) => return Err(fail(format!("it said nothing within {START:?}"))),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(fail(format!("the reader sent nothing within {START:?}")));
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(fail("python3 -m tidecast.field has failed, see above (PYTHONPATH must lead to Tidecast's package, or TIDECAST_PYTHON to a Python that has it)".into()));
             }
@@ -144,11 +146,13 @@ impl Feed {
         let hello = heard(&line).map_err(&fail)?;
         let sides: Vec<u64> =
             hello["shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-        let [z, y, x] = sides[..] else { return Err(fail(format!("it said no shape: {line}"))) };
+        let [z, y, x] = sides[..] else { return Err(fail(format!("the reader sent no shape: {line}"))) };
         let shape = check(&name, [x, y, z])?;
         let size = memory.metadata().map_err(|e| fail(e.to_string()))?.len();
         if size < shape.values() * 4 * SLOTS as u64 {
-            return Err(fail(format!("its memory has {size} bytes, too few for {SLOTS} volumes of {shape}")));
+            return Err(fail(format!(
+                "the shared memory has {size} bytes, too few for {SLOTS} volumes of {shape}"
+            )));
         }
         let free = bounded(SLOTS);
         // There is room for all.
@@ -205,12 +209,12 @@ impl Source for Feed {
                 // A simulation that has ended says so by closing; a reader that does is broken.
                 Err(RecvTimeoutError::Disconnected) if self.live => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.fail("what reads it has ended, see above"));
+                    return Err(self.fail("the reader has ended, see above"));
                 }
             };
             let said = heard(&line).map_err(|what| self.fail(what))?;
             let Some((asked, slot)) = self.asked.pop_front() else {
-                return Err(self.fail(format!("it answered what nobody has asked: {line}")));
+                return Err(self.fail(format!("the reader sent an unexpected answer: {line}")));
             };
             // Free again when this is dropped: here, or with the step.
             let lease = Lease { slot, free: self.free.0.clone() };
@@ -223,7 +227,9 @@ impl Source for Feed {
                 return Ok(None);
             }
             if said["filled"].as_u64() != Some(slot as u64) {
-                return Err(self.fail(format!("it was asked to fill {slot} and said {line}")));
+                return Err(
+                    self.fail(format!("the reader was asked to fill slot {slot} and answered {line}"))
+                );
             }
             let (memory, shape, name) = (Arc::clone(&self.memory), self.shape, self.name.clone());
             return Ok(Some(Arc::new(Filled { number, memory, shape, name, lease })));
@@ -275,7 +281,7 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
             let said = match hear.by_ref().take(LINE).read_line(&mut line) {
                 Ok(0) => return,
                 Ok(_) if line.ends_with('\n') => Ok(line),
-                Ok(_) => Err("it broke off in a line, or said one that is too long".to_owned()),
+                Ok(_) => Err("the reader sent a line that is incomplete or too long".to_owned()),
                 Err(error) => Err(error.to_string()),
             };
             let over = said.is_err();
@@ -289,7 +295,8 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
 
 /// What a line says; an error that it tells of is one.
 fn heard(line: &str) -> Result<Value, String> {
-    let said: Value = serde_json::from_str(line).map_err(|_| format!("it said {:?}", line.trim_end()))?;
+    let said: Value = serde_json::from_str(line)
+        .map_err(|_| format!("the reader sent invalid JSON: {:?}", line.trim_end()))?;
     match said["error"].as_str() {
         Some(error) => Err(error.to_owned()),
         None => Ok(said),

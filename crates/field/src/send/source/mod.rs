@@ -115,8 +115,8 @@ pub fn open(
     };
     let alone = |source: Box<dyn Source>| match (names.len(), shape) {
         (1, None) => Ok(source),
-        (1, Some(_)) => Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out")),
-        _ => Err(SourceError::wrong(first, "a source of this kind must be the only one")),
+        (1, Some(_)) => Err(SourceError::wrong(first, "this source has its own shape; leave out --shape")),
+        _ => Err(SourceError::wrong(first, "this source must be the only one")),
     };
     if let Some(demo) = first.strip_prefix("demo:") {
         return alone(demo::open(demo)?);
@@ -127,16 +127,16 @@ pub fn open(
     let fortran = is_npy(first) && files::is_fortran(first);
     if fortran || feed::is_fed(first) || axes.is_some() && is_npy(first) {
         if shape.is_some() {
-            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+            return Err(SourceError::wrong(first, "this source has its own shape; leave out --shape"));
         }
         return feed::start(names, axes);
     }
     if axes.is_some() {
-        return Err(SourceError::wrong(first, "it has no named axes: leave --axes out"));
+        return Err(SourceError::wrong(first, "this source has no named axes; leave out --axes"));
     }
     if names.iter().all(|name| is_npy(name)) {
         if shape.is_some() {
-            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+            return Err(SourceError::wrong(first, "this source has its own shape; leave out --shape"));
         }
         return files::npy(names);
     }

@@ -30,15 +30,13 @@ pub(super) fn open(name: &str) -> Result<Box<dyn Source>, SourceError> {
         "gray-scott" => |side| Box::new(gray_scott::GrayScott::new(side)),
         "nbody" => |side| Box::new(nbody::Galaxies::new(side)),
         _ => {
-            return Err(wrong(
-                "there is no such demo; there are demo:gray-scott[:N] and demo:nbody[:N]".into(),
-            ));
+            return Err(wrong("unknown demo; use demo:gray-scott[:N] or demo:nbody[:N]".into()));
         }
     };
     let side = match side.map(str::parse) {
         None => SIDE,
         Some(Ok(side @ 8..=1024)) => side,
-        _ => return Err(wrong("N is a side of 8 to 1024 values".into())),
+        _ => return Err(wrong("N must be from 8 to 1024 values a side".into())),
     };
     let shape = check(name, [side; 3])?;
     let model = model(side as usize);
@@ -101,7 +99,7 @@ impl Source for Demo {
                 Err(RecvTimeoutError::Timeout) if wait() => {}
                 Err(RecvTimeoutError::Timeout) => return Err(SourceError::Stopped),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(SourceError::wrong(&self.name, "what computes it has failed"));
+                    return Err(SourceError::wrong(&self.name, "the computation has failed"));
                 }
             }
         }
@@ -125,7 +123,7 @@ impl Step for Computed {
         let from = self.volume.get(planes.start * self.plane..planes.end * self.plane);
         match from {
             Some(from) if from.len() == into.len() => into.copy_from_slice(from),
-            _ => return Err(SourceError::wrong("demo", "no such planes")),
+            _ => return Err(SourceError::wrong("demo", "planes out of range")),
         }
         Ok(())
     }
