@@ -112,7 +112,7 @@ impl Confinement {
     #[must_use]
     pub fn apply(self) -> String {
         if threads() != Some(1) {
-            return "not confined: other threads run already".into();
+            return "not confined: other threads are already running".into();
         }
         match self.restrict() {
             Ok(said) => said,
@@ -135,7 +135,7 @@ impl Confinement {
         Ok(match (status.landlock, status.ruleset) {
             (LandlockStatus::NotImplemented, _) => "not confined: kernel has no Landlock".into(),
             (LandlockStatus::NotEnabled, _) => "not confined: Landlock is not enabled in the kernel".into(),
-            (_, RulesetStatus::NotEnforced) => "not confined: the kernel enforces no rule".into(),
+            (_, RulesetStatus::NotEnforced) => "not confined: the kernel enforces none of the rules".into(),
             (LandlockStatus::Available { effective_abi, kernel_abi }, _) => {
                 format!("confined: landlock ABI {}", kernel_abi.unwrap_or(effective_abi as i32))
             }
@@ -174,7 +174,7 @@ mod tests {
         std::thread::scope(|scope| {
             let (end, wait) = std::sync::mpsc::channel::<()>();
             scope.spawn(move || wait.recv());
-            assert_eq!(Confinement::new().apply(), "not confined: other threads run already");
+            assert_eq!(Confinement::new().apply(), "not confined: other threads are already running");
             drop(end);
         });
     }

@@ -85,7 +85,7 @@ impl Builder {
         if !piece_length.is_power_of_two() || (piece_length as usize) < LEAF {
             return Err(Error::PieceLength {
                 value: piece_length.into(),
-                why: "a power of two of at least 16384 is needed",
+                why: "it must be a power of two of at least 16384",
             });
         }
         let is_dir = |e: &Entry| e.content == Content::Directory;
@@ -94,7 +94,7 @@ impl Builder {
         files.sort_by(|a, b| path_order(&a.path, &b.path));
         let single = files.iter().any(|f| f.path.is_empty());
         if single && files.len() + dirs.len() > 1 {
-            let why = "the entry with the empty path is a file, but there are others";
+            let why = "the entry with the empty path is a file, but there are other entries";
             return Err(Error::Build(why.into()));
         }
         dirs.iter().chain(&files).try_for_each(check_entry)?;
@@ -200,7 +200,7 @@ impl Builder {
             let find = |e: &Entry| path_order(&e.path, target);
             let Ok(at) = self.files.binary_search_by(find) else {
                 let (path, target) = (printable(&entry.path), printable(target));
-                let why = format!("`{path}` is a hard link to `{target}`, which is not there");
+                let why = format!("`{path}` is a hard link to `{target}`, which does not exist");
                 return Err(Error::Build(why));
             };
             links.push((index, at as u32));
@@ -269,20 +269,20 @@ fn check_entry(entry: &Entry) -> Result<(), Error> {
         });
     }
     if entry.mode.is_some_and(|m| m > 0o7777) {
-        return fail("its mode has more than the twelve permission bits");
+        return fail("mode has bits beyond the twelve permission bits");
     }
     if entry.mtime.is_some_and(|t| t.nanos >= 1_000_000_000) {
-        return fail("its modification time has more than 10^9 nanoseconds");
+        return fail("modification time has 10^9 nanoseconds or more");
     }
     let mut names: Vec<&[u8]> = entry.xattrs.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();
     if names.windows(2).any(|w| w[0] == w[1]) {
-        return fail("it has an extended attribute twice");
+        return fail("duplicate extended attribute");
     }
     let (len, holes) = match &entry.content {
         Content::File { len, holes, .. } => (len, holes),
         Content::Symlink(_) if root => {
-            return fail("a symbolic link cannot be published alone; publish what it points to");
+            return fail("a symbolic link cannot be published alone; publish its target");
         }
         _ => return Ok(()),
     };
@@ -290,7 +290,7 @@ fn check_entry(entry: &Entry) -> Result<(), Error> {
     for (i, hole) in holes.iter().enumerate() {
         let apart = hole.start > end || (i == 0 && hole.start == 0);
         if !apart || hole.end <= hole.start || hole.end > *len {
-            return fail("its holes are not in order, or reach beyond its end");
+            return fail("holes are not in order, or extend beyond the end of the file");
         }
         end = hole.end;
     }

@@ -40,7 +40,7 @@ impl Builder {
     /// As [`Builder::build`]; [`Error::Draft`] for a version with v1 in it, whose hashes cannot come later.
     pub fn draft(mut self) -> Result<Manifest, Error> {
         if self.version != Version::V2 {
-            return Err(Error::Draft("only v2 can be drafted"));
+            return Err(Error::Draft("only a v2 manifest can be a draft"));
         }
         for (index, slot) in (0..).zip(&mut self.hashes) {
             let pieces = self.layout.file_pieces(index).len();
@@ -103,8 +103,8 @@ impl Manifest {
     /// # Errors
     /// [`Error::Draft`] while a root is unknown, or if this is no draft.
     pub fn seal(&self) -> Result<Manifest, Error> {
-        let roots = self.roots.as_ref().ok_or(Error::Draft("it is none"))?;
-        let info = self.sealed_info().ok_or(Error::Draft("not all of it has been hashed"))?;
+        let roots = self.roots.as_ref().ok_or(Error::Draft("it is not a draft"))?;
+        let info = self.sealed_info().ok_or(Error::Draft("some of its data is not hashed yet"))?;
         let mut sealed = Manifest::from_info(&info, Vec::new())?;
         sealed.outer = self.outer.clone();
         for file in 0..sealed.file_count() {

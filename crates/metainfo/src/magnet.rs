@@ -56,11 +56,11 @@ pub enum MagnetError {
     #[error("the magnet link has {0} bytes; the limit is {MAX_LEN}")]
     TooLong(usize),
     /// No `xt` that BitTorrent knows.
-    #[error("the magnet link names no torrent: it needs xt=urn:btih:… or xt=urn:btmh:1220…")]
+    #[error("the magnet link names no torrent; it needs xt=urn:btih:… or xt=urn:btmh:1220…")]
     NoHash,
     /// An info-hash that is none.
     #[error(
-        "the info-hash `{0}` in the magnet link is wrong: btih needs 40 hexadecimal or 32 base32 \
+        "invalid info-hash `{0}` in the magnet link: btih needs 40 hexadecimal or 32 base32 \
          digits, btmh 1220 and 64 hexadecimal digits"
     )]
     Hash(String),
@@ -68,7 +68,9 @@ pub enum MagnetError {
     #[error("the magnet link has a malformed escape in `{0}`")]
     Escape(String),
     /// A selection of files that is none.
-    #[error("the magnet link selects files by `so={0}`: write numbers and ranges with commas (so=0,2,4-6)")]
+    #[error(
+        "invalid file selection `so={0}` in the magnet link; write numbers and ranges with commas (so=0,2,4-6)"
+    )]
     Select(String),
     /// Two different hashes of one kind.
     #[error("the magnet link names two different torrents")]

@@ -88,22 +88,22 @@ pub enum Warning {
     ManyPieces(u32),
     /// Tidecast's key is of a version not known here; modes, times and the like are not restored.
     #[error(
-        "the `tidecast` key has version {0}, unknown here: modes, times, links and attributes will not be restored"
+        "unknown version {0} of the `tidecast` key; modes, times, links and attributes will not be restored"
     )]
     UnknownExtra(i64),
     /// The halves of a hybrid list the same files in different orders.
     #[error(
-        "the v1 and v2 halves of this hybrid manifest list files in different orders: only the v1 half is used"
+        "the v1 and v2 halves of this hybrid manifest list files in different orders; only the v1 half is used"
     )]
     OtherOrder,
     /// Piece layers are not in the file and must come from peers.
     #[error(
-        "{0} files have no piece layer in the manifest: peers give it, or in a hybrid the v1 hashes verify them"
+        "{0} files have no piece layer in the manifest; peers supply it, or in a hybrid the v1 hashes verify the files"
     )]
     MissingLayers(u32),
     /// Symbolic links lead out of the tree.
     #[error(
-        "{links} symbolic link{s} lead{verb} out of the tree ({first}`{path}` -> `{target}`): the target must exist on each node",
+        "{links} symbolic link{s} lead{verb} out of the tree ({first}`{path}` -> `{target}`); the target must exist on each node",
         s = if *links == 1 { "" } else { "s" },
         verb = if *links == 1 { "s" } else { "" },
         first = if *links == 1 { "" } else { "first " },
@@ -118,7 +118,7 @@ pub enum Warning {
     },
     /// Symbolic links name the place that the tree was built for, as a Conda environment's do.
     #[error(
-        "{links} symbolic link{s} lead{verb} to the place that the tree was built for ({first}`{path}` -> `{target}`): put the tree there, or use `run`, which shows it there",
+        "{links} symbolic link{s} lead{verb} to the location that the tree was built for ({first}`{path}` -> `{target}`); put the tree there, or use `run`, which mounts it there",
         s = if *links == 1 { "" } else { "s" },
         verb = if *links == 1 { "s" } else { "" },
         first = if *links == 1 { "" } else { "first " },
@@ -132,10 +132,14 @@ pub enum Warning {
         target: String,
     },
     /// Web seeds of another scheme.
-    #[error("{0} web seeds are not used: only URLs that start with http:// or https:// are, and at most 64")]
+    #[error(
+        "{0} web seeds are ignored; only URLs that start with http:// or https:// are used, and at most 64"
+    )]
     OtherSeeds(u32),
     /// HTTP seeds of BEP 17.
-    #[error("{0} HTTP seeds of BEP 17 (`httpseeds`) are not used: only web seeds of BEP 19 (`url-list`) are")]
+    #[error(
+        "{0} HTTP seeds of BEP 17 (`httpseeds`) are ignored; only web seeds of BEP 19 (`url-list`) are used"
+    )]
     HttpSeeds(u32),
 }
 
@@ -436,11 +440,11 @@ impl Manifest {
             let path = f.path().to_string();
             Some((path, f.pieces_root()?, f.pieces().len()))
         }) else {
-            let (path, why) = (format!("file {file}"), "there is no such file with a root");
+            let (path, why) = (format!("file {file}"), "no file of this number has a pieces root");
             return Err(Error::Layer { path, why });
         };
         let why = if layer.len() != pieces {
-            "it has not one hash for each piece"
+            "the number of hashes differs from the number of pieces"
         } else if merkle::root_of_layer(layer, self.piece_length()) != root {
             "it does not hash to the pieces root"
         } else {

@@ -45,9 +45,9 @@ pub(crate) fn relative(link: Vec<&[u8]>, target: &[&[u8]]) -> Vec<u8> {
 /// Why no link can have this text, wherever it leads.
 pub(crate) fn no_text(text: &[u8]) -> Option<&'static str> {
     match text {
-        [] => Some("it is empty"),
-        _ if text.len() > MAX_TEXT => Some("its text is longer than 4095 bytes"),
-        _ if text.contains(&0) => Some("its text has a NUL"),
+        [] => Some("the target is empty"),
+        _ if text.len() > MAX_TEXT => Some("the target is longer than 4095 bytes"),
+        _ if text.contains(&0) => Some("the target contains a NUL"),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn check(
         })
     };
     if tree.is_single() {
-        return fail("a link published alone leads out of the published tree");
+        return fail("a link published alone points outside of the published tree");
     }
     if let Some(why) = target.iter().find_map(|part| name_fault(part)) {
         return fail(why);
@@ -128,7 +128,7 @@ pub(crate) fn check(
     from.reverse();
     let inside = resolve(&from, text);
     if inside.as_ref().map_or(&[][..], Vec::as_slice) != target {
-        return fail("its text and its `symlink path` name different files");
+        return fail("its text and its `symlink path` differ");
     }
     Ok(inside.is_none() || climbs_through_link(tree, index, info, link_dir, text))
 }

@@ -109,7 +109,10 @@ pub(crate) fn send(mut file: &File, mut bytes: &[u8], is_over: &dyn Fn() -> bool
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 if is_over() {
-                    return Err(io::Error::new(io::ErrorKind::Interrupted, "the reader takes no more"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::Interrupted,
+                        "the reader of the pipe stopped reading",
+                    ));
                 }
                 poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&pause))?;
             }

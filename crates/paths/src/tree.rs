@@ -62,7 +62,7 @@ impl Descent {
         if let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) {
             let dir = openat(left.dir()?, "..", LISTED | OFlags::CLOEXEC, Mode::empty())?;
             if Meta::of(&fstat(&dir)?).id != above.id {
-                return Err(io::Error::other("a directory was moved while its tree was walked"));
+                return Err(io::Error::other("a directory was moved while the tree was being read"));
             }
             above.dir = Some(dir);
         }

@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file is no longer what it was when the tree was scanned.
-    #[error("{} changed while it was being hashed ({what}); publish again when nobody writes to it", path.display())]
+    #[error("{} changed while it was being hashed ({what}); publish again when no process writes to it", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -26,13 +26,13 @@ pub enum Error {
         what: &'static str,
     },
     /// What is to be published is neither a file nor a directory.
-    #[error("{} is neither a regular file nor a directory: nothing that can be published", .0.display())]
+    #[error("cannot publish {}: it is neither a regular file nor a directory", .0.display())]
     Kind(PathBuf),
     /// There is no file name to publish under.
-    #[error("{} has no name of its own; give one (--name)", .0.display())]
+    #[error("{} has no file name to publish under; give one with --name", .0.display())]
     NoName(PathBuf),
     /// A pattern of files to leave out cannot be understood.
-    #[error("cannot understand the pattern `{glob}`: {why}")]
+    #[error("invalid pattern `{glob}`: {why}")]
     Glob {
         /// The pattern.
         glob: String,
@@ -40,10 +40,10 @@ pub enum Error {
         why: String,
     },
     /// A piece length that no format allows.
-    #[error("a piece length of {0} bytes is refused: it must be a power of two from 16 KiB to 1 GiB")]
+    #[error("invalid piece length of {0} bytes: it must be a power of two from 16 KiB to 1 GiB")]
     PieceLength(u32),
     /// The names, sizes or links of the tree make no valid manifest.
-    #[error("{} makes no valid manifest: {source}", path.display())]
+    #[error("cannot make a manifest of {}: {source}", path.display())]
     Manifest {
         /// What was to be published.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum Error {
         source: tidecast_metainfo::Error,
     },
     /// The caller asked to stop.
-    #[error("stopped before it was done")]
+    #[error("cancelled")]
     Cancelled,
 }
 

@@ -51,7 +51,10 @@ impl Exclude {
             if anchored { &mut paths } else { &mut names }.add(compiled);
         }
         let build = |set: GlobSetBuilder| {
-            set.build().map_err(|e| Error::Glob { glob: "all together".into(), why: e.kind().to_string() })
+            set.build().map_err(|e| Error::Glob {
+                glob: "(all patterns together)".into(),
+                why: e.kind().to_string(),
+            })
         };
         Ok(Patterns { names: build(names)?, paths: build(paths)? })
     }

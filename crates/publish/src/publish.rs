@@ -126,7 +126,7 @@ fn choose(tree: &Tree, options: &HashOptions) -> Result<(u32, Version, String), 
         None => choose_piece_length(tree.total_len(), sizes.clone()),
     };
     let (version, why) = match options.format {
-        Format::Exactly(version) => (version, format!("{version}: as asked for")),
+        Format::Exactly(version) => (version, format!("{version}: as requested")),
         Format::Auto => {
             let layout = Layout::aligned(length, sizes)
                 .map_err(|source| Error::Manifest { path: tree.root.clone(), source })?;
@@ -434,7 +434,7 @@ impl Target for Hasher<'_> {
         let handle = match self.base.open(&path) {
             // What is neither file nor directory by now: it was a file when it was scanned.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                return Err(Error::Changed { path, what: "its kind" });
+                return Err(Error::Changed { path, what: "file type" });
             }
             other => other?,
         };
@@ -444,7 +444,7 @@ impl Target for Hasher<'_> {
 
     fn settle(&self, file: u32, handle: &File) -> Result<(), Error> {
         let path = self.path(file);
-        let meta = fstat(handle).map_err(|e| Error::io("look at", &path)(e.into()))?;
+        let meta = fstat(handle).map_err(|e| Error::io("stat", &path)(e.into()))?;
         let scanned = self.source(file).map(|s| s.identity);
         match scanned.and_then(|scanned| scanned.difference(&identity(&Meta::of(&meta)))) {
             Some(what) => Err(Error::Changed { path, what }),
@@ -455,7 +455,7 @@ impl Target for Hasher<'_> {
     fn read_error(&self, file: u32, error: io::Error) -> Error {
         let path = self.path(file);
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            let what = "its size";
+            let what = "size";
             return Error::Changed { path, what };
         }
         Error::io("read", &path)(error)

@@ -138,12 +138,12 @@ impl fmt::Display for Problem {
         // A name may hold anything, even what a terminal would obey: quoted as Rust does.
         write!(f, "{}: {path:?}: ", self.what.word())?;
         match &self.what {
-            What::Missing => write!(f, "in the manifest but not there"),
-            What::Extra => write!(f, "there but not in the manifest"),
-            What::Kind { expected, found } => write!(f, "{found} where {expected} should be"),
+            What::Missing => write!(f, "in the manifest but not on disk"),
+            What::Extra => write!(f, "on disk but not in the manifest"),
+            What::Kind { expected, found } => write!(f, "{found} instead of {expected}"),
             What::Size { expected, found } => write!(f, "{found} bytes instead of {expected}"),
             What::Content { pieces, of } => write!(f, "{pieces} of {of} pieces differ"),
-            What::Target { expected, found } => write!(f, "leads to {found:?}, not {expected:?}"),
+            What::Target { expected, found } => write!(f, "points to {found:?} instead of {expected:?}"),
             What::Mode { expected, found } => write!(f, "mode {found:03o} instead of {expected:03o}"),
             What::Unreadable(why) => write!(f, "{why}"),
             What::Unchecked { pieces, of } => write!(

@@ -53,7 +53,7 @@ pub struct ScanOptions {
 pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<Tree, Error> {
     let root = path.canonicalize().map_err(Error::io("find", path))?;
     let base = Base::of(&root).map_err(Error::io("open", &root))?;
-    let meta = base.look(&root).map_err(Error::io("look at", &root))?;
+    let meta = base.look(&root).map_err(Error::io("stat", &root))?;
     let own_name = || path.file_name().or(root.file_name()).map(OsStr::to_owned);
     let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
     let mut walk = Walk {
@@ -161,7 +161,7 @@ impl Walk<'_> {
         }
         self.progress.add_file();
         let full = self.tree.root.join(&path);
-        let meta = dir.stat(name).map_err(Error::io("look at", &full))?;
+        let meta = dir.stat(name).map_err(Error::io("stat", &full))?;
         if meta.is_dir() && self.exclude.matches(&path, true) {
             return Ok(None);
         }
@@ -214,7 +214,7 @@ impl Walk<'_> {
 
     /// Records a regular file.
     fn file(&mut self, path: PathBuf, full: &Path, handle: &File) -> Result<(), Error> {
-        let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("look at", full)(e.into()))?);
+        let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("stat", full)(e.into()))?);
         let index = self.tree.files.len();
         self.place.look(path.file_name().unwrap_or_default(), meta.mode, handle, meta.len);
         let identity = identity(meta);

@@ -90,7 +90,7 @@ impl State {
         let limit = HEADER.len() as u64;
         (&self.file).take(limit).read_to_end(&mut start)?;
         if !HEADER.starts_with(&start) {
-            let why = "it is not one of Tidecast's; remove it or name another";
+            let why = "not a state file of Tidecast; remove it or name another";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         self.file.write_all_at(HEADER, 0)?;

@@ -127,11 +127,11 @@ impl Identity {
     /// The change time alone does not: links made to a file and modes set move it too.
     pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
         if (self.dev, self.ino) != (now.dev, now.ino) {
-            Some("another file has its name")
+            Some("replaced by another file")
         } else if self.len != now.len {
-            Some("its size")
+            Some("size")
         } else if self.mtime != now.mtime {
-            Some("its time")
+            Some("modification time")
         } else {
             None
         }
@@ -169,15 +169,15 @@ impl fmt::Display for Warning {
         let show = |path: &Path| path.display().to_string();
         match self {
             Self::Special(path) => {
-                write!(f, "{} is a socket, device or pipe and is left out", show(path))
+                write!(f, "skipped {}: it is a socket, device or pipe", show(path))
             }
             Self::OutsideLink { path, target } => {
                 let (path, target) = (show(path), show(target));
-                write!(f, "{path} -> {target} leads out of the tree and is left out")
+                write!(f, "skipped {path} -> {target}: the link leads out of the tree")
             }
             Self::Attributes { path, name, files } => write!(
                 f,
-                "attributes outside `user.` are not published ({files} files; first {} on {})",
+                "extended attributes outside `user.` are not published ({files} files; first {} on {})",
                 name.display(),
                 show(path)
             ),

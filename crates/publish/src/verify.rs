@@ -174,7 +174,7 @@ impl<'a> Check<'a> {
                 self.problem(path, What::Kind { expected, found });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
-            Err(e) => self.unreadable(path, "look at", e),
+            Err(e) => self.unreadable(path, "stat", e),
         }
         None
     }
@@ -421,7 +421,7 @@ impl Target for Check<'_> {
     fn read_error(&self, file: u32, error: io::Error) -> Error {
         let path = self.path(file);
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            let what = "its size";
+            let what = "size";
             return Error::Changed { path, what };
         }
         Error::io("read", &path)(error)

@@ -52,7 +52,7 @@ pub fn hide() {
     if !found.is_empty()
         && let Err(error) = again(words, &found)
     {
-        super::warn(&format!("the secret stays on the command line: {error}"));
+        super::warn(&format!("cannot remove the secret from the command line: {error}"));
     }
 }
 
@@ -241,7 +241,7 @@ fn again(mut words: Vec<OsString>, found: &[Secret]) -> std::io::Result<()> {
     let words = words.into_iter().map(text).collect::<std::io::Result<Vec<_>>>()?;
     let error = nix::unistd::execv(&text(program().into_os_string())?, &words).err();
     drop(kept);
-    Err(error.map_or_else(|| std::io::Error::other("exec came back"), Into::into))
+    Err(error.map_or_else(|| std::io::Error::other("exec returned"), Into::into))
 }
 
 /// This program: by its name, which then is that of the process, unless another file has it now.

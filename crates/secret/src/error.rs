@@ -28,7 +28,7 @@ pub enum Error {
         name: &'static str,
     },
     /// A file that others may read.
-    #[error("{path} may be read by other users (mode {mode:04o}); run: chmod 600 {path}", path = path.display())]
+    #[error("{path} is readable by other users (mode {mode:04o}); run: chmod 600 {path}", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -48,10 +48,10 @@ pub enum Error {
         why: Box<Self>,
     },
     /// The system gives no memory or descriptor for another process.
-    #[error("cannot hand over a secret")]
+    #[error("cannot pass a secret to another process")]
     HandOver(#[source] io::Error),
     /// What another process has handed over cannot be read.
-    #[error("cannot take over a secret")]
+    #[error("cannot read a secret passed by another process")]
     TakeOver(#[source] io::Error),
 }
 
@@ -63,15 +63,15 @@ pub enum Unreadable {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A directory or a disk.
-    #[error("it is no file")]
+    #[error("not a regular file")]
     NoFile,
     /// More than any secret has, in bytes.
-    #[error("it is too long (limit {0} bytes)")]
+    #[error("too long (limit {0} bytes)")]
     TooLong(usize),
     /// No UTF-8.
-    #[error("it is not text")]
+    #[error("not text")]
     NoText,
     /// A pipe or a terminal that gives nothing.
-    #[error("nothing came within {} s", .0.as_secs())]
+    #[error("no data within {} s", .0.as_secs())]
     Silent(Duration),
 }

@@ -56,7 +56,7 @@ pub const COPY_KEY: Kind = Kind { name: "key", variable: "TIDECAST_COPY_KEY" };
 pub const FIELD_KEY: Kind = Kind { name: "key", variable: "TIDECAST_FIELD_KEY" };
 
 /// The URL of a tracker, which may have a user's passkey.
-pub const TRACKER: Kind = Kind { name: "URL of a tracker", variable: "TIDECAST_TRACKER" };
+pub const TRACKER: Kind = Kind { name: "tracker URL", variable: "TIDECAST_TRACKER" };
 /// A magnet link, of which a tracker's URL may have one.
 const MAGNET: Kind = Kind { name: "magnet link", variable: TICKET.variable };
 
@@ -126,7 +126,7 @@ impl Kind {
         let (text, mode) = self.read(path)?;
         if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
             warn(&format!(
-                "{shown} has a {} and may be read by other users (mode {mode:04o}); run: chmod 600 {shown}",
+                "{shown} contains a {} and is readable by other users (mode {mode:04o}); run: chmod 600 {shown}",
                 self.name,
                 shown = path.display()
             ));
@@ -211,6 +211,6 @@ mod tests {
         let none = with_causes(&COPY_KEY.resolve("@/nowhere").unwrap_err());
         assert!(none.contains("cannot read the key /nowhere"), "{none}");
         let folder = format!("@{}", dir.path().display());
-        assert!(with_causes(&TICKET.resolve(&folder).unwrap_err()).contains("no file"));
+        assert!(with_causes(&TICKET.resolve(&folder).unwrap_err()).contains("not a regular file"));
     }
 }

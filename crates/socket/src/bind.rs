@@ -30,16 +30,16 @@ const TRIES: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Something else has the name.
-    #[error("there is {0}, not a socket; it is left as it is: name another path")]
+    #[error("the path is {0}, not a socket, and was left unchanged; name another path")]
     NotASocket(&'static str),
     /// A socket of another user has the name.
-    #[error("the socket there belongs to user {0}; name another path")]
+    #[error("the socket at this path belongs to user {0}; name another path")]
     Foreign(u32),
     /// A process listens there.
-    #[error("another process listens there")]
+    #[error("another process is listening on it")]
     InUse,
     /// Another user could replace the socket by one of his own.
-    #[error("other users may write to {}: name a path in a directory of your own", .0.display())]
+    #[error("other users can write to {}; name a path in a directory of your own", .0.display())]
     Shared(PathBuf),
     /// The system refused.
     #[error(transparent)]

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing of this name.
-    #[error("there is no field {0}: `tidecast field recv --name {0}` makes it")]
+    #[error("unknown field {0}; `tidecast field recv --name {0}` creates it")]
     Absent(String),
     /// A name that is no name of a field.
-    #[error("{0:?} cannot name a field: letters, digits, '-', '_' and '.', at most 64")]
+    #[error("invalid field name {0:?}; use at most 64 letters, digits, '-', '_' and '.'")]
     Name(String),
     /// A file that is not what it should be.
     #[error("{path} is not {what}: {why}", path = .path.display())]
@@ -35,13 +35,13 @@ pub enum Error {
     #[error("{0}")]
     Request(String),
     /// A step that is not there.
-    #[error("step {0} is not there")]
+    #[error("step {0} is not available")]
     Step(u64),
     /// It was changing each time that it was looked at.
-    #[error("the step changes faster than it can be read; how=point reads less")]
+    #[error("the step changes faster than it can be read; use how=point, which reads less")]
     Changing,
     /// It takes too long.
-    #[error("reading took more than {0} s; a larger factor with how=point reads less")]
+    #[error("reading took more than {0} s; use a larger factor with how=point, which reads less")]
     Slow(u64),
     /// Another viewer does not answer as one.
     #[error("{address}: {why}")]
@@ -52,18 +52,18 @@ pub enum Error {
         why: String,
     },
     /// A token that could be guessed, or fits into no URL.
-    #[error("a token has {0} to {1} letters, digits, '-', '_', '.' or '~'")]
+    #[error("invalid token; use {0} to {1} letters, digits, '-', '_', '.' or '~'")]
     Token(usize, usize),
     /// A token that cannot be read.
     #[error(transparent)]
     Secret(#[from] tidecast_secret::Error),
     /// Where proxies see the page.
     #[error(
-        "{0:?} is no base path: write it as /node/x/8765, of letters, digits, '-', '_', '.', '~', '%' and '/'"
+        "invalid base path {0:?}; write for example /node/x/8765, with letters, digits, '-', '_', '.', '~', '%' and '/'"
     )]
     Base(String),
     /// Cannot listen at a path.
-    #[error("cannot listen at {path}: {error}", path = .path.display())]
+    #[error("cannot listen on {path}: {error}", path = .path.display())]
     Socket {
         /// Where.
         path: PathBuf,

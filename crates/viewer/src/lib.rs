@@ -87,7 +87,7 @@ impl FromStr for Place {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: needs a path".into()),
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| "write ADDR:PORT or unix:/PATH".into()),
+            None => text.parse().map(Self::Tcp).map_err(|_| "expected ADDR:PORT or unix:/PATH".into()),
         }
     }
 }

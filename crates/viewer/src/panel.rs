@@ -158,7 +158,7 @@ fn keep(kept: &mut VecDeque<(Front, Wish, Level)>, entry: (Front, Wish, Level)) 
 /// the mean of the two, or the greater.
 fn join(mut all: Level, more: &Level, how: How) -> Result<Level, Error> {
     if all.size != more.size {
-        return Err(Error::Request("the volumes that are to be one have different shapes".into()));
+        return Err(Error::Request("the volumes to combine have different shapes".into()));
     }
     let cells = Arc::make_mut(&mut all.cells);
     for (a, b) in cells.values.iter_mut().zip(&more.cells.values) {

@@ -40,26 +40,23 @@ impl Array {
         let list = |value: &Value| {
             value.as_array().and_then(|v| v.iter().map(Value::as_u64).collect::<Option<Vec<_>>>())
         };
-        let expect = |good: bool, what: &str| if good { Ok(()) } else { Err(format!("{what} expected")) };
-        expect(all["zarr_format"] == 3 && all["node_type"] == "array", "an array of Zarr's version 3")?;
+        let expect = |good: bool, what: &str| if good { Ok(()) } else { Err(format!("expected {what}")) };
+        expect(all["zarr_format"] == 3 && all["node_type"] == "array", "a Zarr version 3 array")?;
         expect(all["data_type"] == "float32", "data_type float32")?;
         let Some([count, nz, ny, nx]) = list(&all["shape"]).and_then(|v| v.first_chunk().copied()) else {
-            return Err("a shape of step, z, y, x expected".into());
+            return Err("expected a shape of step, z, y, x".into());
         };
         let shape = [nx, ny, nz];
         expect(shape.iter().all(|side| (1..=65_536).contains(side)), "sides of 1 to 65536")?;
         let chunk = list(&all["chunk_grid"]["configuration"]["chunk_shape"]);
         expect(count <= STEPS, "fewer steps")?;
-        expect(chunk == Some(vec![1, nz, ny, nx]), "one chunk a step")?;
+        expect(chunk == Some(vec![1, nz, ny, nx]), "one chunk per step")?;
         let key = &all["chunk_key_encoding"];
         let slashes = matches!(key["configuration"]["separator"].as_str(), None | Some("/"));
         expect(key["name"] == "default" && slashes, "chunk keys as c/0/0/0/0")?;
         let codecs = all["codecs"].as_array().map(Vec::as_slice);
         let little = |codec: &Value| codec["name"] == "bytes" && codec["configuration"]["endian"] == "little";
-        expect(
-            matches!(codecs, Some([codec]) if little(codec)),
-            "the codec bytes, little endian, and no other",
-        )?;
+        expect(matches!(codecs, Some([codec]) if little(codec)), "only the codec bytes, little endian")?;
         let told = list(&all["attributes"]["steps"]).filter(|told| told.len() as u64 == count);
         Ok(Self { steps: told.unwrap_or_else(|| (0..count).collect()), shape })
     }

@@ -44,20 +44,22 @@ impl Region {
     /// When it is not within the volume, or has too many cells.
     pub fn new(shape: [u64; 3], factor: u64, part: Option<[u64; 6]>) -> Result<Self, Error> {
         if !(1..=65_536).contains(&factor) {
-            return Err(Error::Request(format!("a factor is 1 to 65536, and not {factor}")));
+            return Err(Error::Request(format!("invalid factor {factor}; use 1 to 65536")));
         }
         let all = shape.map(|side| side.div_ceil(factor));
         let [x, y, z, nx, ny, nz] = part.unwrap_or([0, 0, 0, all[0], all[1], all[2]]);
         let (first, size) = ([x, y, z], [nx, ny, nz]);
         let within = |i: usize| size[i] > 0 && first[i].checked_add(size[i]).is_some_and(|end| end <= all[i]);
         if !(0..3).all(within) {
-            return Err(Error::Request(format!("the box {first:?} + {size:?} is not within {all:?} cells")));
+            return Err(Error::Request(format!(
+                "the box {first:?} + {size:?} is not within the volume of {all:?} cells"
+            )));
         }
         // Sides are 2^16 at most.
         let cells: u64 = size.iter().product();
         if cells > CELLS {
             return Err(Error::Request(format!(
-                "{cells} cells are more than {CELLS}: a larger factor, or a box"
+                "{cells} cells, more than the limit of {CELLS}; use a larger factor, or a box"
             )));
         }
         Ok(Self { factor, first, size })
@@ -135,7 +137,7 @@ pub fn reduce(source: &impl Values, region: &Region, how: How) -> Result<Cells, 
             scope.spawn(move || layers(source, region, how, (n * share) as u64, part, layer, began))
         };
         let running: Vec<_> = values.chunks_mut(share * layer).enumerate().map(work).collect();
-        let lost = |_| Err(Error::Request("a thread that reads has failed".into()));
+        let lost = |_| Err(Error::Request("a reading thread failed".into()));
         running.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect::<Result<Vec<_>, _>>()
     })?;
     let (mut range, mut missing) = (None::<(f32, f32)>, 0);

@@ -40,18 +40,18 @@ impl Layout {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(head: &[u8], len: u64) -> Result<Self, String> {
-        let word = |offset| word(head, offset).ok_or_else(|| "it is too short".to_owned());
+        let word = |offset| word(head, offset).ok_or_else(|| "file too short".to_owned());
         if head.get(..8) != Some(&MAGIC) {
-            return Err("it does not begin with TCFIELD1".into());
+            return Err("does not start with TCFIELD1".into());
         }
         let three = |first| Ok::<_, String>([word(first)?, word(first + 8)?, word(first + 16)?]);
         let version = word(at::VERSION)?;
         if version != VERSION {
-            return Err(format!("its layout is version {version}, and this program reads {VERSION}"));
+            return Err(format!("layout version {version} is not supported (only {VERSION} is)"));
         }
         let shape = three(at::SHAPE)?;
         if shape.iter().any(|side| !(1..=65_536).contains(side)) {
-            return Err(format!("its shape is {shape:?}"));
+            return Err(format!("invalid shape {shape:?}"));
         }
         let layout = Self {
             shape,
@@ -69,24 +69,24 @@ impl Layout {
             let end = each.checked_mul(count.saturating_sub(1)).and_then(|n| n.checked_add(first));
             match end.and_then(|n| n.checked_add(size)) {
                 Some(end) if end <= len => Ok(()),
-                _ => Err(format!("its {what} would end behind its {len} bytes")),
+                _ => Err(format!("{what} beyond the end of the file ({len} bytes)")),
             }
         };
         let [slabs, first, each] = self.slabs;
         if !(1..=65_536).contains(&slabs) || each < WORDS as u64 || !first.is_multiple_of(8) {
-            return Err(format!("it has {slabs} headers of slabs, of {each} bytes"));
+            return Err(format!("invalid slab headers: {slabs} of {each} bytes"));
         }
-        within("headers of slabs", first, each, slabs, each)?;
+        within("slab headers", first, each, slabs, each)?;
         let [volumes, first, each] = self.volumes;
         // Sides are 2^16 at most: no overflow.
         let size = self.shape.iter().product::<u64>() * 4;
         if !(1..=VOLUMES).contains(&volumes) || (volumes > 1 && each < size) {
-            return Err(format!("it has {volumes} volumes, {each} bytes apart"));
+            return Err(format!("invalid volumes: {volumes}, {each} bytes apart"));
         }
         within("volumes", first, each, volumes, size)?;
         let [first, entries] = self.history;
         if !(1..=1 << 20).contains(&entries) {
-            return Err(format!("its history has {entries} entries"));
+            return Err(format!("invalid history of {entries} entries"));
         }
         within("history", first, ENTRY as u64, entries, ENTRY as u64)?;
         let ([first, each], bytes) = (self.maps, (size / 4).div_ceil(8));
@@ -94,7 +94,7 @@ impl Layout {
             return Ok(());
         }
         if volumes > 1 && each < bytes {
-            return Err(format!("its maps are {each} bytes apart"));
+            return Err(format!("invalid maps, {each} bytes apart"));
         }
         within("maps", first, each, volumes, bytes)
     }
@@ -198,13 +198,13 @@ impl Open {
         let meta = file.metadata().map_err(io)?;
         let bad = |why| Error::Format { path: path.into(), what: "a field's shared memory", why };
         if !meta.is_file() {
-            return Err(bad("it is no file".into()));
+            return Err(bad("not a regular file".into()));
         }
         if !is_trusted(meta.uid()) {
-            return Err(bad(format!("it belongs to user {}", meta.uid())));
+            return Err(bad(format!("belongs to user {}", meta.uid())));
         }
         let mut head = [0; HEAD];
-        file.read_exact_at(&mut head, 0).map_err(|_| bad("it is too short".into()))?;
+        file.read_exact_at(&mut head, 0).map_err(|_| bad("file too short".into()))?;
         let layout = Layout::parse(&head, meta.len()).map_err(bad)?;
         Ok(Self { file, path: path.into(), layout })
     }

@@ -52,7 +52,10 @@ struct Args {
 }
 
 fn chance(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|p| (0.0..1.0).contains(p)).ok_or_else(|| "wanted 0 or more and below 1".into())
+    text.parse()
+        .ok()
+        .filter(|p| (0.0..1.0).contains(p))
+        .ok_or_else(|| "expected a value from 0 to below 1".into())
 }
 
 fn main() -> ExitCode {
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let [left, right] = args.ends.as_slice() else { return Err("wanted two ends".into()) };
+    let [left, right] = args.ends.as_slice() else { return Err("expected two ends".into()) };
     let (a, b) = (tun::open(left, args.tap)?, tun::open(right, args.tap)?);
     let config = Config {
         rate: args.rate,
@@ -111,7 +114,7 @@ fn obey(pumps: &[Pump], mut config: Config) {
 }
 
 fn set(config: &mut Config, word: &str) -> Result<(), String> {
-    let not = |what: &str| format!("{word}: wanted {what}");
+    let not = |what: &str| format!("{word}: expected {what}");
     let (name, value) = word.split_once('=').ok_or_else(|| not("NAME=VALUE"))?;
     let number = || value.parse::<u64>().map_err(|_| not("a number"));
     match name {

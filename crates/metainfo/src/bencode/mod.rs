@@ -35,7 +35,7 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The input stops in the middle of a value.
-    #[error("the input ends too early (truncated file?)")]
+    #[error("the input ends too early; the file may be truncated")]
     Truncated,
     /// A byte that starts no value.
     #[error("unexpected byte 0x{0:02x}")]
@@ -52,7 +52,7 @@ pub enum Fault {
     #[error("malformed integer")]
     Integer,
     /// A string length that is not canonical or longer than the rest of the input.
-    #[error("a string claims {0} bytes, more than the input has")]
+    #[error("string length of {0} bytes exceeds the input")]
     Length(u64),
     /// A string length that is no number.
     #[error("malformed string length")]
@@ -64,9 +64,9 @@ pub enum Fault {
     #[error("more than {0} values")]
     Count(usize),
     /// A dictionary key that occurs twice.
-    #[error("the same dictionary key twice")]
+    #[error("duplicate dictionary key")]
     DuplicateKey,
     /// Bytes after the end of the value.
-    #[error("more bytes after the end of the value")]
+    #[error("extra bytes after the end of the value")]
     Trailing,
 }

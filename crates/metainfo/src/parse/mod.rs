@@ -121,7 +121,7 @@ impl Manifest {
         c.enter_dict()?;
         while let Some(key) = c.next_key()? {
             let Ok(root) = Digest::try_from(key) else {
-                return Err(Error::value("piece layers", "a key is no 32-byte hash"));
+                return Err(Error::value("piece layers", "a key is not a 32-byte hash"));
             };
             let bytes = c.bytes()?;
             let Some(file) = self.tree.find_root(&self.info, &root) else {
@@ -133,7 +133,7 @@ impl Manifest {
             }
             let (layer, rest) = bytes.as_chunks::<32>();
             if !rest.is_empty() {
-                let why = "its length is no multiple of 32";
+                let why = "its length is not a multiple of 32";
                 let path = self.tree.describe_file(&self.info, file);
                 return Err(Error::Layer { path, why });
             }
@@ -247,7 +247,7 @@ impl Fields {
             return Err(missing("files"));
         }
         if version.has_v1() && files.is_some() && length.is_some() {
-            return Err(Error::value("length", "it stands beside `files`; one must go"));
+            return Err(Error::value("length", "`length` and `files` cannot both be present"));
         }
         Ok(Fields {
             file_tree,
@@ -358,7 +358,7 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
     match (draft, drafts, version) {
         (false, ..) | (true, true, Version::V2) => {}
         (true, false, _) => return Err(Error::Draft("it has no hashes")),
-        (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
+        (true, true, _) => return Err(Error::Draft("only a v2 manifest can be a draft")),
     }
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
     let prefix = extra.prefix.clone().and_then(|r| info.get(r));
@@ -434,11 +434,11 @@ fn file_props(
     let refuse = |why| Err(Error::Symlink { path: path(), target: String::new(), why });
     let symlink_at = match symlink.filter(|_| is_link) {
         Some(at) if Cursor::at(info, at).peek()? == Kind::List => at as u32,
-        _ if is_link => return refuse("it has no `symlink path`"),
+        _ if is_link => return refuse("missing `symlink path`"),
         _ => 0,
     };
     if is_link && len != 0 {
-        return refuse("a link has no content of its own, but this one has a length");
+        return refuse("a link must not have a length");
     }
     Ok(Props { len, flags, root_at: 0, symlink_at })
 }

@@ -109,7 +109,7 @@ pub(super) fn pieces(info: &[u8], keys: &Fields, layout: &Layout) -> Result<Rang
     let at = keys.pieces.ok_or(Error::Missing { key: "pieces", place: "info dictionary" })?;
     let range = Cursor::at(info, at).range()?;
     if range.len() % 20 != 0 {
-        return Err(Error::value("pieces", "its length is no multiple of 20"));
+        return Err(Error::value("pieces", "its length is not a multiple of 20"));
     }
     let found = range.len() as u64 / 20;
     let expected = u64::from(layout.piece_count());
@@ -185,7 +185,7 @@ fn compare_in_order(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout
             return fail(format!("`{path}` has {len} bytes in v1 and {other} in v2"));
         }
         if len > 0 && layout.file_start(file) != start {
-            return fail(format!("`{path}` is not padded to the start of a piece in v1"));
+            return fail(format!("`{path}` does not start at a piece boundary in v1"));
         }
         if !same_link(info, tree, file, &item)? {
             return fail(format!("`{path}` is not the same symbolic link in v1 and v2"));
