@@ -40,7 +40,7 @@ pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32,
     let rate = |node: NodeId| topology.nodes[node.0 as usize].rate;
     let receivers = || receivers.iter().copied().filter(|node| node.0 != 0);
     let Some(slowest) = receivers().min_by_key(|node| rate(*node)) else {
-        let limit = "nobody receives".to_owned();
+        let limit = "no receivers".to_owned();
         return Bound { time: Time(0), limit, simple: Time(0), cut: Some(Time(0)) };
     };
     let (least, origin) = (rate(slowest), rate(NodeId(0)));
@@ -105,7 +105,8 @@ pub fn bound_with(
         if time > least.time {
             let whose =
                 if node.0 == 0 { "the origin's link".into() } else { format!("the link of n{}", node.0) };
-            least = Bound { time, limit: format!("{whose} at {}, by a fault", in_words(rate)), ..least };
+            least =
+                Bound { time, limit: format!("{whose} at {}, because of a fault", in_words(rate)), ..least };
         }
     }
     least

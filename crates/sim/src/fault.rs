@@ -17,7 +17,7 @@ pub use text::help;
 
 /// One thing that happens to the cluster. Rates are bytes per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Fault {
     /// The program dies: its kernel resets every connection, and refuses new ones.
     Crash { node: NodeId },

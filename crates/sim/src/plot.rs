@@ -123,7 +123,7 @@ impl Page {
                     let last = seconds(*last);
                     format!("{} {}", run.algorithm, in_words(last, last))
                 }
-                _ => format!("{} not all", run.algorithm),
+                _ => format!("{} incomplete", run.algorithm),
             };
             if x > LEFT && x + 40.0 + 6.6 * name.chars().count() as f64 > RIGHT {
                 (x, self.y) = (LEFT, self.y + 19.0);
@@ -209,10 +209,10 @@ impl Page {
             return;
         }
         self.y += 24.0;
-        self.text(LEFT, self.y, "head", "Use of the busiest wires");
+        self.text(LEFT, self.y, "head", "Utilization of the busiest links");
         let mut x = LEFT + 190.0;
         for (link, dash) in links.iter().zip(DASHES) {
-            let shown = if link == "n0 out" { "the origin's, outward" } else { link };
+            let shown = if link == "n0 out" { "origin, outbound" } else { link };
             x = self.key(x, "#555", dash, shown);
         }
         for (i, run) in runs.iter().enumerate() {

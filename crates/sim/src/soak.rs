@@ -48,7 +48,7 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} names no seeds; write 1..1000, 1000.. (without end), 17 or random");
+        let bad = || format!("invalid seeds {text:?}; write 1..1000, 1000.. (endless), 17 or random");
         let number = |digits: &str| digits.parse::<u64>().map_err(|_| bad());
         let seeds = match text.split_once("..") {
             Some((from, "")) => number(from)?..u64::MAX,
@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
         let seed = self.violation.seed;
         writeln!(f, "{}", self.violation)?;
         writeln!(f, "  {}", self.scenario)?;
-        write!(f, "  again: tidecast sim --seeds {seed}..{}", seed + 1)
+        write!(f, "  reproduce: tidecast sim --seeds {seed}..{}", seed + 1)
     }
 }
 
@@ -137,9 +137,9 @@ impl fmt::Display for Summary {
         let sound = (runs - failures.len() as u64).max(1);
         let shares =
             met.iter().map(|(kind, n)| format!("{kind} {}.{}%", n * 100 / sound, n * 1000 / sound % 10));
-        writeln!(f, "runs that met: {}", shares.collect::<Vec<_>>().join(", "))?;
+        writeln!(f, "runs with: {}", shares.collect::<Vec<_>>().join(", "))?;
         failures.values().try_for_each(|failure| writeln!(f, "{failure}"))?;
-        write!(f, "{} broke a rule", failures.len())
+        write!(f, "{} violated an invariant", failures.len())
     }
 }
 
@@ -187,7 +187,7 @@ pub fn same(again: &Job, first: &Outcome) -> Result<(), Violation> {
 /// What a panic said.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
 /// What a run met, faults and ways to be.

@@ -178,7 +178,7 @@ impl Default for Limits {
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Event {
     /// Time has passed: a wake-up that was asked for is due.
     Tick,
@@ -291,7 +291,7 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Action {
     /// Connect to this address; answered by `PeerUp`, `DialFailed` or `DialRefused`.
     Dial { candidate: Candidate },

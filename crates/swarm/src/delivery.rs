@@ -20,7 +20,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.hear(now);
         if !self.pieces.sound(block) {
-            return self.disconnect(id, Reason::Protocol("sent a block that cannot be asked for"));
+            return self.disconnect(id, Reason::Protocol("sent an invalid block"));
         }
         let cells = self.pieces.cells(block);
         let asked = self.with_piece(block.piece, |p| p.receive(id, block.piece, cells));
@@ -30,7 +30,7 @@ impl Engine {
         peer.window.received(now, block.len);
         let unasked = u64::from(block.len).saturating_sub(mine);
         if !peer.strays(unasked, UNASKED_MOST) {
-            return self.disconnect(id, Reason::Protocol("sent what was not asked for"));
+            return self.disconnect(id, Reason::Protocol("sent data that was not requested"));
         }
         self.rounds.add(id);
         self.note_moved(id, block);

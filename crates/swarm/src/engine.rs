@@ -33,7 +33,7 @@ pub enum SetupError {
     #[error("piece {0} has length 0; every piece needs at least one byte")]
     EmptyPiece(u32),
     /// More pieces than can be numbered.
-    #[error("{0} pieces are more than {max}; use larger pieces", max = MOST_PIECES)]
+    #[error("{0} pieces, more than the limit of {max}; use larger pieces", max = MOST_PIECES)]
     TooManyPieces(usize),
     /// A range that is empty, out of order, or beyond the last piece.
     #[error("pieces {0}..{1} are not a sorted, non-empty range of existing pieces")]

@@ -105,7 +105,7 @@ impl Engine {
     pub(crate) fn on_offered(&mut self, id: PeerId, piece: u32, stripe: u16) {
         let now = self.env.now();
         if piece >= self.pieces.count() {
-            return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
+            return self.disconnect(id, Reason::Protocol("offered an invalid piece"));
         }
         let from = self.peers.get(&id).and_then(|p| p.place.member());
         let room = self.has_room(id);

@@ -177,7 +177,8 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.have.is_all() {
             if peer.have.relapse() > RELAPSES {
-                return self.disconnect(id, Reason::Protocol("has all and loses some in turn"));
+                return self
+                    .disconnect(id, Reason::Protocol("repeatedly claims all pieces and then retracts some"));
             }
             peer.have.spell_out(count, self.pieces.left());
             self.selection.remove_seed();

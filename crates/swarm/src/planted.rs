@@ -6,7 +6,7 @@
 
 /// One bug; it is what its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(debug_assertions), allow(unreachable_pub, reason = "only the tester names a bug"))]
+#[cfg_attr(not(debug_assertions), allow(unreachable_pub, reason = "only the simulator uses bugs"))]
 pub enum Bug {
     /// A piece that fails its check counts as verified.
     AcceptBadPiece,

@@ -44,7 +44,7 @@ impl Engine {
     /// A member below us in the tree of this stripe lacks pieces that somebody there has touched.
     pub(crate) fn on_wished(&mut self, id: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
         if pieces.is_empty() || pieces.end > self.pieces.count() {
-            return self.disconnect(id, Reason::Protocol("wished for pieces that cannot be"));
+            return self.disconnect(id, Reason::Protocol("wished for invalid pieces"));
         }
         let member = self.peers.get(&id).and_then(|p| p.place.member());
         let on_demand = self.env.policy().on_demand;

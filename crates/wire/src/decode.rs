@@ -304,7 +304,7 @@ impl Codec {
             _ => Caps::default(),
         };
         if !self.offer.caps.has(needed) {
-            let rule = "Tidecast extension: only to who says that it takes them";
+            let rule = "Tidecast extension: only to a peer that offered to accept them";
             return Err(Error::NotAgreed { message: name, rule });
         }
         let Some(body) = body(buf, 7, len) else { return Ok(need(len)) };
@@ -324,7 +324,7 @@ impl Codec {
         let block = BlockHeader { channel, piece, begin, len: len - HEAD, pushed: flags & 1 != 0 };
         place("Block", begin, block.len, session.max_block)?;
         if block.pushed && !self.offer.caps.has(Caps::PUSH) {
-            let rule = "Tidecast extension: only to who offers to take pushes";
+            let rule = "Tidecast extension: only to a peer that offered to accept pushes";
             return Err(Error::NotAgreed { message: "pushed Block", rule });
         }
         Ok(Decoded::Frame { frame: Frame::Block(block), consumed: BLOCK_HEADER_LEN })

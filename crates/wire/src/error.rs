@@ -74,10 +74,10 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The peer's extension handshake names no id for this extension: do without it.
-    #[error("the peer does not speak {0}: do without it")]
+    #[error("the peer does not support {0}")]
     NotSpoken(&'static str),
     /// A list or a byte field above its bound: send it in parts.
-    #[error("{message} message with {len} in {field}, at most {max}: send it in parts")]
+    #[error("{message} message with {len} in {field}, more than {max}; send it in parts")]
     TooLarge {
         /// The message.
         message: &'static str,
@@ -89,6 +89,6 @@ pub enum EncodeError {
         max: usize,
     },
     /// `Message::Unknown` stands for something received and cannot be sent.
-    #[error("an unknown message cannot be sent: send only messages of this crate")]
+    #[error("an unknown message cannot be sent")]
     Unknown,
 }

@@ -36,7 +36,7 @@ pub enum Item {
 
 /// What happens to nodes and takes no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named as the faults they make")]
+#[expect(missing_docs, reason = "the variants have the names of the faults")]
 pub enum Verb {
     Crash,
     Die,

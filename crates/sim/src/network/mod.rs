@@ -49,7 +49,7 @@ pub struct Stream(pub u32);
 
 /// What the network has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Delivery<M> {
     /// The last byte of a bulk message has left its sender.
     Sent { stream: Stream, message: M },

@@ -117,7 +117,7 @@ impl Plan {
         let size = ask.size;
         let receivers = u64::from(topology.len()).saturating_sub(1);
         if size == 0 || receivers == 0 {
-            return refused("a broadcast needs a byte and two nodes at least");
+            return refused("a broadcast needs at least one byte and two nodes");
         }
         let piece = match ask.piece_size {
             Some(asked) => piece(asked)?,
@@ -188,7 +188,7 @@ impl Plan {
             if needs > there {
                 let (needs, there) = (Size(needs), Size(there));
                 return refused(format!(
-                    "{name} would take about {needs} of memory, and {there} is free; take fewer nodes or larger pieces"
+                    "{name} would need about {needs} of memory, but {there} is free; take fewer nodes or larger pieces"
                 ));
             }
         }
@@ -331,7 +331,7 @@ impl Plan {
         let ours = self.ways.iter().any(|(_, how)| ours(how));
         if let Some(begun) = self.beginning(Speech::Tidecast).filter(|_| ours) {
             notes.push(format!(
-                "simulated are the first {} and half of that; the rest is taken to go on as between the two (--piece-size {} simulates all of it, in hours)",
+                "only the first {} and half of that are simulated, the rest is extrapolated from the two (--piece-size {} simulates everything, which takes hours)",
                 Size(begun),
                 Size(self.piece.into())
             ));
@@ -339,7 +339,8 @@ impl Plan {
         let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. } | How::Mount { .. }));
         if !self.faults.is_empty() && rivals {
             notes.push(
-                "faults strike Tidecast and BitTorrent only: other ways have no answer to them".to_owned(),
+                "faults apply to Tidecast and BitTorrent only; the other algorithms do not handle them"
+                    .to_owned(),
             );
         }
         notes
@@ -367,7 +368,7 @@ impl Plan {
 fn piece(size: u64) -> Result<u32, PlanError> {
     match u32::try_from(size) {
         Ok(bytes) if bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => refused(format!("--piece-size: {} is no power of two from 16 KiB to 1 GiB", Size(size))),
+        _ => refused(format!("--piece-size: {} is not a power of two from 16 KiB to 1 GiB", Size(size))),
     }
 }
 
@@ -484,8 +485,8 @@ mod tests {
             ("single:4 --size 1GB --segment 1", "--segment"),
             ("single:1 --size 1GB", "two nodes"),
             ("single:4 --size 1GB --fault crash:17", "17"),
-            ("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=4@1s", "no piece 4"),
-            ("single:4 --size 1GB --algorithm ,", "no algorithm"),
+            ("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=4@1s", "unknown piece 4"),
+            ("single:4 --size 1GB --algorithm ,", "unknown algorithm"),
             ("single:4 --size 1GB --nodes 0", "--nodes"),
         ] {
             let error = plan(line).unwrap_err();

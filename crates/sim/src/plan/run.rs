@@ -20,7 +20,7 @@ pub enum RunError {
     #[error("{0}")]
     Refused(String),
     /// A bug.
-    #[error("a rule was broken, which is a bug of this program: {0}")]
+    #[error("an invariant was violated, which is a bug of this program: {0}")]
     Broken(Box<Violation>),
 }
 
@@ -37,7 +37,7 @@ impl Plan {
     /// It cannot be simulated; a rule was broken.
     pub fn run(&self, way: usize, progress: &Progress) -> Result<Outcome, RunError> {
         let Some((name, how)) = self.ways.get(way) else {
-            return Err(RunError::Refused("there is no such way".into()));
+            return Err(RunError::Refused("unknown run".into()));
         };
         let mut outcome = self.simulate(how, progress)?;
         outcome.algorithm.clone_from(name);

@@ -23,7 +23,7 @@ pub fn topology(ask: &Ask) -> Result<Topology, PlanError> {
     let path = Path::new(named);
     let is_file = path.exists() && !path.is_dir();
     let card = ask.rate.map(|rate| usable(rate, "--rate")).transpose()?;
-    let advice = if is_file || named.contains(':') { "" } else { ", and no file of that name" };
+    let advice = if is_file || named.contains(':') { "" } else { ", and no file has that name" };
     let read = match is_file {
         true => of_file(&text(path)?, card).map_err(|why| format!("{}: {why}", path.display())),
         false => Topology::parse(named).map_err(|e| format!("{e}{advice}")),
@@ -72,7 +72,7 @@ fn text(path: &Path) -> Result<String, PlanError> {
     let read = file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(cannot)?;
     if read as u64 > MAX_FILE {
         let most = Size(MAX_FILE);
-        return Err(PlanError::Refused(format!("{shown} is too long to be a topology (limit {most})")));
+        return Err(PlanError::Refused(format!("{shown} is too large for a topology (limit {most})")));
     }
     Ok(text)
 }

@@ -52,7 +52,7 @@ pub enum Rival {
 
 /// No such algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no algorithm {0:?}; there are {names}, and each from flat on also with -shuffled", names = Algorithm::NAMES.join(", "))]
+#[error("unknown algorithm {0:?}; use one of {names}; from flat on, -shuffled may follow", names = Algorithm::NAMES.join(", "))]
 pub struct UnknownAlgorithm(pub String);
 
 impl Algorithm {

@@ -74,10 +74,10 @@ pub struct Broadcast<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RivalError {
     /// Nothing to send, or segments of nothing.
-    #[error("a size and a segment of at least one byte are needed")]
+    #[error("size and segment must be at least one byte")]
     Empty,
     /// It would take too long.
-    #[error("{0} messages are too many to simulate (at most {MOST}): take fewer nodes")]
+    #[error("{0} messages are too many to simulate (at most {MOST}); take fewer nodes")]
     TooMany(u64),
 }
 

@@ -90,11 +90,11 @@ pub struct Topology {
 
 /// The text names no topology; the message says which part and what was wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says it")]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TopologyError {
-    #[error("it names no host by itself; patterns and subnets are not enough to simulate")]
+    #[error("the topology names no single hosts; patterns and subnets are not enough to simulate")]
     NoHosts,
-    #[error("{0:?} is no short form: wanted for example single:16@100mbit ({known})", known = short::KINDS)]
+    #[error("unknown short form {0:?}: wanted for example single:16@100mbit ({known})", known = short::KINDS)]
     Unknown(String),
     #[error("{form:?}: {wanted}")]
     Form { form: String, wanted: &'static str },
@@ -124,11 +124,11 @@ pub enum TopologyError {
          with at most {MAX_LINKS}"
     )]
     Count { nodes: u64, switches: u64, links: u64 },
-    #[error("not every switch is linked to the others")]
+    #[error("the switches are not all connected")]
     Apart,
     #[error("link {0}: a NAT link has a rate and no delay or loss; put them on a link behind it")]
     NatDelay(String),
-    #[error("link {0}: there is another way around this NAT")]
+    #[error("link {0}: another path bypasses this NAT")]
     NatAround(String),
     #[error("a subnet may have only one NAT in front of it")]
     NatTwice,

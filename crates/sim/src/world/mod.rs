@@ -52,13 +52,13 @@ const TELL: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The engine refuses it.
-    #[error("the engine refuses the job: {0}")]
+    #[error("the engine rejected the job: {0}")]
     Setup(#[from] SetupError),
     /// A fault or a join names a node that the topology has not.
-    #[error("node {0} is not in the topology, which has nodes 0 to {1}")]
+    #[error("unknown node {0}; the topology has nodes 0 to {1}")]
     NoSuchNode(u32, usize),
     /// There is no plan for it.
-    #[error("no plan can be made: {0}")]
+    #[error("cannot make a plan: {0}")]
     Plan(#[from] tidecast_swarm::plan::PlanError),
 }
 

@@ -108,16 +108,16 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// More than [`MAX_MEMBERS`].
-    #[error("{0} members are more than {MAX_MEMBERS}")]
+    #[error("{0} members, more than the limit of {MAX_MEMBERS}")]
     Members(usize),
     /// More than [`MAX_PLACES`].
-    #[error("{0} places are more than {MAX_PLACES}")]
+    #[error("{0} places, more than the limit of {MAX_PLACES}")]
     Places(usize),
     /// None, or more than [`MAX_STRIPES`].
-    #[error("{0} stripes: it must be 1 to {MAX_STRIPES}")]
+    #[error("invalid number of stripes {0}: must be 1 to {MAX_STRIPES}")]
     Stripes(u16),
     /// More than [`MAX_EDGES`].
-    #[error("{members} members times {stripes} stripes are more than {MAX_EDGES}")]
+    #[error("{members} members times {stripes} stripes exceed the limit of {MAX_EDGES}")]
     Edges {
         /// Members there are.
         members: usize,
@@ -125,7 +125,7 @@ pub enum PlanError {
         stripes: u16,
     },
     /// The source is no member, or is out.
-    #[error("the source, number {0}, is not among the members that are there")]
+    #[error("the source, member {0}, is not a present member")]
     Source(u32),
     /// A member is at a place that does not exist.
     #[error("member {member} is at place {place}, which does not exist")]
@@ -136,9 +136,9 @@ pub enum PlanError {
         place: u32,
     },
     /// A place hangs on one that does not exist.
-    #[error("place {0} hangs on a place that does not exist")]
+    #[error("place {0} has a parent that does not exist")]
     Loose(u32),
     /// A place hangs on itself, perhaps by way of others, or is more than [`MAX_LEVELS`] deep.
-    #[error("place {0} hangs on itself, or more than {MAX_LEVELS} places deep")]
+    #[error("place {0} is its own ancestor, or is nested more than {MAX_LEVELS} levels deep")]
     Deep(u32),
 }

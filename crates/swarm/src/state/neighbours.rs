@@ -317,11 +317,11 @@ impl Neighbours {
             return Err("counts of dials are wrong".into());
         }
         if n(&due) != self.due_told.len() + self.due_random.len() {
-            return Err("an address that is due is not queued, or twice".into());
+            return Err("a due address is not queued, or is queued twice".into());
         }
         let first = |due: &BTreeSet<(Time, Candidate)>| due.first().map(|d| d.0);
         if (first(&self.due_told), first(&self.due_random)) != (self.first_told, self.first_random) {
-            return Err("what is due first is wrong".into());
+            return Err("the first due address is wrong".into());
         }
         if self.random_busy > self.random_most || self.dialing > DIALING {
             return Err("too many dials".into());

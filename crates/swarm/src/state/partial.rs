@@ -295,7 +295,7 @@ impl Partial {
             return Err("counts of cells are wrong".into());
         }
         if self.more.iter().any(|&(_, at)| self.get(at).0 != Cell::Asked) {
-            return Err("a cell is asked of a second peer but not of a first".into());
+            return Err("a cell is requested from a second peer but not from a first".into());
         }
         Ok(())
     }
