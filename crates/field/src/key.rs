@@ -1,4 +1,4 @@
-//! Who may send, and who may read: keys that come from one secret.
+//! Authentication of senders and readers: keys derived from one secret.
 //!
 //! Runs of values and parity are encrypted by AES-128-GCM, which costs less than the tag alone of bytes that stay readable: ring has
 //! assembly for the whole and none for a part. Values in the paper's packing stay readable, as its packets are, with the tag of

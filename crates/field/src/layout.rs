@@ -1,5 +1,5 @@
-//! The layout of a field's shared memory, defined here and nowhere else: "Shared memory" in `docs/field-format.md` says what
-//! each word means.
+//! The layout of a field's shared memory, defined only here; "Shared memory" in `docs/field-format.md`
+//! explains each word.
 //!
 //! The receiver writes by it and the viewer reads by it; `python/tidecast/_field_layout.py` is generated from it, and
 //! `tests/layout.rs` holds that file and the document to it. Offsets stay as they are: programs of two versions share memory.

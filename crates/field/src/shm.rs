@@ -1,8 +1,9 @@
 //! The shared memory that a receiver writes and others read: see "Shared memory" in `docs/field-format.md`.
 //!
-//! The one module with `unsafe`. The file is mapped by [`MmapRaw`], which hands out no references, because what is mapped is shared with other
-//! processes. Words are atomics. Volumes are plain memory, copied to and from by bytes; whoever reads a volume that is being written may
-//! see values of two steps, and knows it by the volume's sequence.
+//! The one module with `unsafe`. The file is mapped by [`MmapRaw`], which hands out no references, because
+//! the memory is shared with other processes. Words are atomics. Volumes are plain memory, copied to and from
+//! by bytes; a reader of a volume that is being written may see values of two steps, and detects it by the
+//! volume's sequence number.
 
 #![allow(unsafe_code)]
 

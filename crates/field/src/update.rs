@@ -1,4 +1,4 @@
-//! What an end of a field tells while it runs.
+//! Events of an end of a field while it runs.
 
 /// One thing that is told: `S` once, when the work begins, then news `N`.
 #[derive(Debug, Clone)]

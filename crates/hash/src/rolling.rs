@@ -1,8 +1,9 @@
 //! Finding leaves of one version of a file in another, wherever they lie there (as zsync does).
 //!
-//! Who has the new version says for each leaf a [`Fingerprint`]; who has an old one moves a window of a leaf's length over
-//! it, byte by byte, and keeps the window's sum, a polynomial modulo 2^64. Where a sum is known, the SHA-256 of the window
-//! decides, by its first 64 bits: enough to look no further, for the caller verifies what it puts together.
+//! The holder of the new version sends a [`Fingerprint`] for each leaf; the holder of an old one moves a
+//! window of a leaf's length over it, byte by byte, and keeps the window's sum, a polynomial modulo 2^64.
+//! Where a sum matches, the first 64 bits of the window's SHA-256 decide: enough for a candidate, because the
+//! caller verifies the result.
 
 use std::collections::HashMap;
 

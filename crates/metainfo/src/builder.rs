@@ -1,9 +1,8 @@
 //! Making a manifest from a scanned and hashed tree.
 //!
-//! The publisher gives the entries; the builder sorts them, says by its [`Layout`] which bytes
-//! make which piece, takes the hashes, and writes the manifest. Promise: the same entries and
-//! settings give the same bytes, and what it returns has passed the same checks as any manifest
-//! that is read.
+//! The publisher passes the entries; the builder sorts them, tells by its [`Layout`] which bytes make which
+//! piece, takes the hashes, and writes the manifest. Promise: the same entries and settings give the same
+//! bytes, and the result has passed the same checks as any manifest that is read.
 
 use crate::error::printable;
 use crate::extra::Mtime;

@@ -1,10 +1,10 @@
-//! Drafts: the manifest of data that nobody has hashed yet.
+//! Drafts: manifests of data that is not hashed yet.
 //!
-//! Names, sizes and modes are known, so is where every piece lies; the roots are not. A draft is a v2
+//! Names, sizes and modes are known, so is the position of every piece; the roots are not. A draft is a v2
 //! info dictionary in which every `pieces root` is 32 zero bytes, which no content hashes to. The roots
 //! become known piece by piece ([`Manifest::learn_root`]), each once; with the last of them the draft is
-//! *sealed*: the manifest that the same tree has when it is hashed first. The same tree gives the same
-//! draft, so that what was begun with one is found again.
+//! *sealed*: it becomes the manifest that the same tree has when it is hashed first. The same tree gives the
+//! same draft, so an interrupted transfer of a draft can be resumed.
 
 use std::sync::{Arc, OnceLock};
 

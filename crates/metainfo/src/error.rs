@@ -1,4 +1,4 @@
-//! What can be wrong with a manifest, said so that its reader knows what to do.
+//! Errors of manifests, worded so that the reader knows what to do.
 
 use crate::bencode;
 

@@ -1,9 +1,9 @@
 //! Where the bytes of pieces lie in files, for v1, v2 and hybrid alike.
 //!
-//! All three are one picture: files are placed in a *torrent space* in which piece `p` begins at
-//! `p * piece_length`. In v1 they are packed and pad files are gaps; in v2 (and hybrid) every
-//! file starts at a piece boundary and what lies between two files is a gap. A gap reads as zeros
-//! and is never written to disk.
+//! All three are one picture: files are placed in a *torrent space* in which piece `p` begins at `p *
+//! piece_length`. In v1 they are packed and pad files are gaps; in v2 (and hybrid) every file starts at a
+//! piece boundary and the space between two files is a gap. A gap reads as zeros and is never written to
+//! disk.
 //!
 //! Promise: 24 bytes a file, lookups by binary search, no arithmetic that overflows for any
 //! layout that the constructors accept.

@@ -1,4 +1,5 @@
-//! What the publisher left out of a tree: outside of the info dictionary, so that it changes no hash.
+//! The record of files that the publisher excluded: outside of the info dictionary, so that it changes no
+//! hash.
 
 use crate::Error;
 use crate::bencode::{Cursor, Writer};

@@ -1,6 +1,6 @@
 //! Magnet links of BitTorrent (BEP 9, BEP 52's `btmh`, and the files that BEP 53's `so` selects).
 //!
-//! Promise: reading is bounded and never panics; what [`Magnet`] writes, it reads back the same.
+//! Promise: reading is bounded and never panics; a link written by [`Magnet`] reads back the same.
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::fmt::{self, Write};

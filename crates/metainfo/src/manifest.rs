@@ -1,9 +1,9 @@
-//! The manifest: a metainfo file in memory, validated, immutable and compact. (What a draft says never changes either; as time
-//! goes on it says more.)
+//! The manifest: a metainfo file in memory, validated, immutable and compact. (The fields of a draft never
+//! change either; hashes are added over time.)
 //!
-//! Names and v1 hashes stay where they are in the info dictionary and are pointed to; a file
-//! costs about 60 bytes beyond its share of that. Promise: whatever a `Manifest` says about
-//! paths, sizes and hashes has been checked when it was made.
+//! Names and v1 hashes stay in place in the info dictionary and are pointed to; a file costs about 60 bytes
+//! beyond its share of that. Promise: all paths, sizes and hashes of a `Manifest` have been checked when it
+//! was made.
 
 use crate::bencode::Writer;
 use crate::draft::Roots;

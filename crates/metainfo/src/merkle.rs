@@ -1,8 +1,8 @@
 //! Merkle trees of BEP 52: roots, piece layers, and proofs for hash requests.
 //!
-//! Levels are counted from the bottom: level 0 holds the SHA-256 of each 16 KiB leaf, level `l`
-//! has one node for `2^l` leaves. A tree is padded to a power of two; padding leaves have the
-//! all-zero digest, and padding above them is what those hash to (see [`pad`]).
+//! Levels are counted from the bottom: level 0 holds the SHA-256 of each 16 KiB leaf, level `l` has one node
+//! for `2^l` leaves. A tree is padded to a power of two; padding leaves have the all-zero digest, and padding
+//! above them is the hash of those (see [`pad`]).
 //!
 //! Promise: no I/O, no allocation beyond the nodes of one level (`root`) or of the tree (`Tree`).
 

@@ -1,9 +1,9 @@
-//! Symbolic links: what a link may say, and how BEP 47's form and the text of a link relate.
+//! Symbolic links: valid targets, and the relation between BEP 47's form and the text of a link.
 //!
-//! BEP 47 stores the target as components from the root of the torrent; Linux wants a text
-//! relative to the link. A text may lead out of the tree, as a virtual environment's `bin/python` does: [`check`] tells
-//! such links apart, and to other clients their target is empty. Whatever a link says, no reader goes by way of one
-//! (crate `paths`), and no entry of a manifest lies below one: a name is a link or a directory, never both.
+//! BEP 47 stores the target as components from the root of the torrent; Linux wants a text relative to the
+//! link. A text may lead out of the tree, as a virtual environment's `bin/python` does: [`check`] detects
+//! such links, and to other clients their target is empty. No reader follows a link (crate `paths`), and no
+//! entry of a manifest lies below one: a name is a link or a directory, never both.
 
 use crate::Error;
 use crate::bencode::Cursor;

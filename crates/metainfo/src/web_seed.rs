@@ -1,8 +1,9 @@
 //! Web seeds (BEP 19): the URLs of a manifest, and the URL of each file below them.
 //!
-//! The rules are those that libtorrent and aria2 follow: a URL that ends in `/` names the directory that holds what was
-//! published, one that does not names the file itself; of a directory it is always the former. Promise: a URL kept here is
-//! printable ASCII of at most 2,048 bytes that starts with `http://` or `https://`.
+//! The rules are those of libtorrent and aria2: a URL that ends in `/` names the directory that holds the
+//! published file or tree, a URL without it names the file itself; for a published directory it is always the
+//! former. Promise: a URL kept here is printable ASCII of at most 2,048 bytes that starts with `http://` or
+//! `https://`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! On which cores work is done. Memory that a thread touches first is of its own NUMA node, so the blocks follow.
+//! CPU affinity. Memory is allocated on the NUMA node of the thread that first writes to it, so pinned
+//! threads keep their blocks on their node.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
-//! Digests: of parts on their way and on the disk, by which what broke is found; and of contents that are compared.
+//! Digests: of parts in transit and on disk, which detect corruption; and of contents that are compared.
 //!
-//! Who sends is believed, and on TLS nobody else is heard. So it is accidents that parts are checked for, and XXH3 of 128 bits does
-//! that at the speed of memory. Contents that are compared (`--checksum`) may be anybody's: those have the Merkle trees of BEP 52.
+//! The sender is trusted, and TLS admits no other. So the digests of parts only guard against accidents, and
+//! XXH3 with 128 bits does that at memory speed. Contents compared by `--checksum` may come from an attacker:
+//! they use the Merkle trees of BEP 52.
 
 use std::fs::File;
 use std::io;

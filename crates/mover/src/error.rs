@@ -1,4 +1,4 @@
-//! What ends a copy.
+//! Errors that end a copy.
 
 use std::io;
 use std::path::PathBuf;

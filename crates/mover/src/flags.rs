@@ -1,4 +1,5 @@
-//! What a copy keeps of an entry beside its name and content, and which files it is about: what rsync's flags of these names say.
+//! The attributes that a copy keeps beside names and contents, and the files that it selects: the meaning of
+//! rsync's flags of these names.
 
 use serde::{Deserialize, Serialize};
 

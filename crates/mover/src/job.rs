@@ -1,4 +1,4 @@
-//! What the two fronts, files or anything in their place, do for the streams between them.
+//! The interface of the two fronts (files, or their substitutes) to the streams between them.
 
 use serde::{Deserialize, Serialize};
 pub use tidecast_event::copy::{Change, Problem};

@@ -10,8 +10,9 @@
 //! blocks go on any stream, in any order, and once more after a stream broke. The two fronts ([`job::Source`], [`job::Sink`]: directories, or nothing
 //! at all) and the streams between them are apart; bounded pools of blocks tie them together, so each side has as many threads as it needs.
 //!
-//! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is written, each file
-//! as a whole before it gets its name; what was acknowledged is never sent again, also by the next run.
+//! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is
+//! written, each file as a whole before it gets its name; an acknowledged block is never sent again, not even
+//! by the next run.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

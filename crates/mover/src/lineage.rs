@@ -1,5 +1,6 @@
-//! Where sources lie, for a receiver that may be on the same host under whatever name: so that a copy neither deletes its own source
-//! nor is made onto or into itself. Directories are known by device and inode, to which all links and mounts of a host lead.
+//! The location of sources, for a receiver that may be on the same host under another name: a copy must not
+//! delete its own source, nor copy a source onto or into itself. Directories are identified by device and
+//! inode, which are the same through all links and mounts of a host.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fstat, openat};

@@ -1,10 +1,12 @@
 //! A part: the tag of a stretch of a block's payload, or of an entry that has none, and the codec of the table of parts.
 //!
-//! Each part says all that is needed to write it, so that any block can be written alone. In a table a part says only in
-//! what it differs from the one before: the rest of its path, and its owner if that is another. Numbers are LEB128.
+//! Each part contains all that is needed to write it, so any block can be written alone. In the table a part
+//! is stored as the difference to the part before: the rest of its path, and its owner if it differs. Numbers
+//! are LEB128.
 //!
-//! Promise: what [`Parts`] gives is safe to act upon: paths are relative, without `.`, `..`, empty components or NUL;
-//! stretches lie within their file and their block. Everything else is an error, without panic or great allocation.
+//! Promise: parts returned by [`Parts`] are safe to apply: paths are relative, without `.`, `..`, empty
+//! components or NUL; stretches lie within their file and their block. Everything else is an error, without
+//! panic or large allocation.
 
 use std::sync::Arc;
 

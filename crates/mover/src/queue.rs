@@ -1,4 +1,5 @@
-//! A bounded queue between threads. Who pushes waits for room, who pops for something to do; both end when it is closed.
+//! A bounded queue between threads. A push waits for space, a pop for an item; both end when the queue is
+//! closed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

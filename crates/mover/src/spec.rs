@@ -1,4 +1,4 @@
-//! What the two ends of a copy are asked to do. It travels to the host on which an end runs, as JSON.
+//! The requests to the two ends of a copy, sent as JSON to the hosts on which they run.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! What both ends have agreed on, and how keys and methods are derived.
+//! The negotiated session, and the derivation of keys and methods.
 
 use tidecast_hash::Sha1;
 

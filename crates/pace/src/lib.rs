@@ -1,5 +1,5 @@
-//! How fast the kernel may send on a socket (`SO_MAX_PACING_RATE`, socket(7)): it spreads what it is given over time, so that
-//! nothing of it comes in bursts that a narrow link further on must drop.
+//! Limits the rate at which the kernel sends on a socket (`SO_MAX_PACING_RATE`, socket(7)): it spreads data
+//! over time, so that no bursts are dropped at a narrow link further on.
 //!
 //! A crate of its own because no library offers the option without `unsafe`: one call, whose argument outlives it.
 

@@ -1,4 +1,4 @@
-//! What is in an open directory.
+//! The entries of an open directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,4 @@
-//! Regular files: opening, making, replacing, copying, locking, and what makes them durable.
+//! Regular files: opening, creating, replacing, copying, locking, and durability.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

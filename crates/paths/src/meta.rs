@@ -1,4 +1,4 @@
-//! What a name stands for.
+//! The type and metadata of a name.
 
 use rustix::fs::{FileType, Stat};
 

@@ -1,8 +1,9 @@
 //! Writing to a path that the user names for output (`-o FILE`).
 //!
-//! A regular file, or a name that is free, gets the content whole or not at all, by a new file and a rename. A link, a pipe or
-//! a device is never replaced: the content is written to what the name leads to, as `cp` and a shell's `>` do. So are files
-//! whose directory takes no new file (a bind mount of one file, a directory of another user).
+//! A regular file, or a free name, gets the content completely or not at all, by a new file and a rename. A
+//! link, a pipe or a device is never replaced: the content is written to its target, as `cp` and a shell's
+//! `>` do. So are files whose directory accepts no new file (a bind mount of one file, a directory of another
+//! user).
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What can go wrong between a tree on disk and its manifest.
+//! Errors of scanning, hashing and verifying a tree.
 
 use std::io;
 use std::path::{Path, PathBuf};

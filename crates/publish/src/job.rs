@@ -1,4 +1,4 @@
-//! What to hash, and who takes the hashes: what publishing and verifying do differently.
+//! The files to hash and the consumer of the hashes: the part in which publishing and verifying differ.
 
 use std::fs::File;
 use std::io;

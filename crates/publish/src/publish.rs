@@ -480,7 +480,7 @@ impl Target for Hasher<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What cannot be brought about from outside: a change between two reads of an open file.
+    //! A change between two reads of an open file, which no test can cause from outside.
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What a verification found, for programs and, by `Display`, for people.
+//! The findings of a verification, for programs and, by `Display`, for people.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Walks a file or directory and records everything about it but the bytes, in the order of BEP 52.
 //!
-//! Promise: the same tree gives the same result; nothing is followed out of the tree; what cannot be read or
-//! published is an error or a warning that names it, before any hashing has begun.
+//! Promise: the same tree gives the same result; no link is followed out of the tree; an entry that cannot be
+//! read or published is an error or a warning that names it, before any hashing has begun.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

@@ -1,9 +1,9 @@
-//! What an interrupted run had hashed: a log beside the output, from which the next run goes on.
+//! The hashes of an interrupted run: a log beside the output, from which the next run resumes.
 //!
-//! The log is a header and batches, each with its own checksum, appended about once a second. A batch that was cut
-//! off by a crash ends the log and is overwritten. A record says what a piece hashed to, under a key made of all that
-//! this depends on: which stretches of which files (path, size, times, inode) it covers, and how it is padded. So a
-//! changed file costs just its own pieces, and nothing stale is ever believed.
+//! The log is a header and batches, each with its own checksum, appended about once a second. A batch
+//! truncated by a crash ends the log and is overwritten. A record holds the hash of a piece, under a key made
+//! of all its inputs: which stretches of which files (path, size, times, inode) it covers, and how it is
+//! padded. So a changed file costs just its own pieces, and no stale hash is ever used.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! What a scan found: a tree of files, links and directories with their metadata, in manifest order.
+//! The result of a scan: a tree of files, links and directories with their metadata, in manifest order.
 
 use std::ffi::OsString;
 use std::fmt;

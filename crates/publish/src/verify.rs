@@ -1,6 +1,6 @@
-//! Compares a tree on disk with a manifest and says what is damaged, missing or there without being in it.
+//! Compares a tree on disk with a manifest and reports damaged, missing and additional files.
 //!
-//! Promise: whatever is found on disk is reported, never a panic or an early end; every byte that the manifest
+//! Promise: every finding is reported, without a panic or an early end; every byte that the manifest
 //! describes is read and hashed, once, on all cores.
 
 use std::collections::{HashMap, HashSet};

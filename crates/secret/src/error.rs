@@ -1,4 +1,4 @@
-//! Why there is no secret.
+//! Errors of reading a secret.
 
 use std::io;
 use std::path::PathBuf;

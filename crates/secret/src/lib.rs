@@ -1,7 +1,7 @@
 //! Tickets and keys that a user gives: by `@FILE`, by `-` (the first line of standard input), by the
 //! environment, or as a plain argument, which [`hide`] takes off the command line before anything else happens.
 //!
-//! Promises: what is read is bounded, in length and in time; no message has any part of a secret.
+//! Promises: reading is bounded in length and in time; no message contains any part of a secret.
 
 mod command_line;
 mod error;

@@ -1,9 +1,9 @@
-//! The time that no broadcast can beat, and what in the network sets it.
+//! The lower bound on the time of a broadcast, and the part of the network that sets it.
 //!
-//! A receiver takes S bytes through its own link, the origin sends each byte at least once, and
-//! whatever separates a receiver from the origin is crossed at least once. Nodes have one rate for both
-//! ways, so the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its
-//! own. Delays, ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
+//! A receiver takes S bytes through its own link, the origin sends each byte at least once, and every cut
+//! between a receiver and the origin is crossed at least once. Nodes have one rate for both directions, so
+//! the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its own. Delays,
+//! ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
 //!
 //! The minimum cut is ForestColl's bound (Zhao and others, arXiv 2402.06787) for one root: trees that together carry as much
 //! as the narrowest cut between the root and any receiver exist in every such graph (Edmonds 1973), also through switches

@@ -1,5 +1,5 @@
-//! What can go wrong. A [`Fault`] strikes one node or link of a running world; a [`Spec`] is what a
-//! person writes (`die:5%@10s`), and becomes faults when it is applied to a job.
+//! Faults. A [`Fault`] strikes one node or link of a running world; a [`Spec`] is the form that a person
+//! writes (`die:5%@10s`), and becomes faults when it is applied to a job.
 
 mod apply;
 mod error;

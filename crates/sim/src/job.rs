@@ -1,4 +1,4 @@
-//! What is simulated: who broadcasts how much to whom, by which policy, with which faults.
+//! The job of a simulation: origin, receivers, size, policy and faults.
 
 use tidecast_swarm::{Limits, Policy, Time};
 

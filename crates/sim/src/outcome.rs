@@ -1,4 +1,4 @@
-//! What a simulated run came to.
+//! The outcome of a simulated run.
 
 pub use tidecast_event::sim::Port as PortUse;
 use tidecast_swarm::Time;

@@ -1,4 +1,4 @@
-//! The plan of a simulated broadcast: what the coordinator of a real one does.
+//! The plan of a simulated broadcast: the part of the coordinator of a real one.
 
 use tidecast_swarm::plan::{Epoch, Member, Part, Place, stripes_for};
 

@@ -1,8 +1,7 @@
-//! The figures of a run: what people ask of an [`Outcome`].
+//! The figures of a run, computed from an [`Outcome`].
 //!
-//! Times are those of receivers that somebody waits for: all but the ones that faults took away before
-//! they were complete. A time that was never reached is `None`, never a number. Floats begin here, where
-//! nothing decides any more.
+//! Times are those of receivers that count: all but those that faults removed before they were complete. A
+//! time that was never reached is `None`, never a number. Floats are used only here, after all decisions.
 
 use tidecast_event::sim::{Crossing, Figures, Run};
 use tidecast_swarm::Time;

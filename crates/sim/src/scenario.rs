@@ -1,6 +1,6 @@
 //! A random job from a seed: the same seed is the same job on any machine.
 //!
-//! What is drawn, independently unless it says otherwise ("log" is uniform over the octaves):
+//! The parameters are drawn independently unless noted ("log" is uniform over the octaves):
 //!
 //! | what | how |
 //! |---|---|

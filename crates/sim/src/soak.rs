@@ -1,7 +1,7 @@
 //! Many seeds on all cores: each is a scenario with every checker on, now and then twice, since the same
 //! seed must be the same run.
 //!
-//! What a summary says is integers and names; what fails is printed with the command that runs it again.
+//! A summary consists of integers and names; a failure is printed with the command that reproduces it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};

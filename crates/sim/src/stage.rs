@@ -1,5 +1,5 @@
-//! Where a run without engines plays: the modelled network, things that happen beside it, in the order
-//! of time, and what is reported of both.
+//! The setting of a run without engines: the modelled network, other events in the order of time, and the
+//! report of both.
 
 use tidecast_swarm::Time;
 

@@ -1,9 +1,9 @@
 //! File servers when a job starts: every node looks up and reads the same files at the same moment.
 //!
-//! Each client works as a dynamic loader does: it asks about names, one at a time, then reads the file,
-//! then the next one. The server of names answers one operation after the other; data comes over the
-//! modelled network from the server that has the file, out of its memory. What is left out: disks, the
-//! servers' own locks and retries, the bytes of requests. So this is the best that such a server can do.
+//! Each client works as a dynamic loader does: it asks about names, one at a time, then reads the file, then
+//! the next one. The name server answers one operation after the other; data comes over the modelled network
+//! from the server that has the file, out of its memory. Left out are disks, the servers' own locks and
+//! retries, and the bytes of requests. So this is the best case of such a server.
 
 use tidecast_swarm::Time;
 

@@ -1,4 +1,4 @@
-//! What runs came to, for people: a table of all ways, and what explains it.
+//! The results of runs, for people: a table of all algorithms, and its explanation.
 
 use std::time::Duration;
 

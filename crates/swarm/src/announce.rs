@@ -1,17 +1,16 @@
-//! Telling peers what we have.
+//! Announces our pieces to peers.
 //!
-//! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
-//! then of batches: after 20 ms, or when 64 pieces have gathered. Nobody waits to hear of pieces that
-//! several have already, and a message is a packet and its answer, to each neighbour: they are told with
-//! others, or after half a second. Tidecast peers do not hear of pieces that they are known to have,
-//! until we are complete: then they hear of everything, in a range or two, so that two who are complete
-//! know it of each other. Of a piece that is lost again, everyone who has heard of it hears at once.
+//! Stock peers are told of each piece at once. Tidecast peers are told of the first piece after a pause at
+//! once, and then of batches: after 20 ms, or when 64 pieces have gathered. Pieces that several peers have
+//! already are not urgent, and a message costs a packet and its acknowledgement for each peer: they are
+//! announced with others, or after half a second. Tidecast peers are not told of pieces that they are known
+//! to have, until we are complete: then they are told of all pieces, in a range or two, so that two complete
+//! peers know it of each other. If a piece is lost again, every peer that was told of it is told at once.
 //!
-//! Batches may cost a 512th of the payload that comes in, so that with requests and leaf hashes (32
-//! bytes for 16 KiB, another 512th) control traffic stays below half a percent. Small pieces and many
-//! neighbours would cost more in a fixed rhythm; then a batch waits until payload has paid for those
-//! before it, and is shorter for it: what has gathered makes longer ranges, or bits, and some of it the
-//! neighbours have got elsewhere.
+//! Batches may cost a 512th of the incoming payload, so that with requests and leaf hashes (32 bytes for 16
+//! KiB, another 512th) control traffic stays below half a percent. Small pieces and many peers would cost
+//! more at a fixed interval; then a batch waits until payload has paid for those before it, and is shorter
+//! for it: gathered pieces make longer ranges, or bits, and some of them the peers have got elsewhere.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out: the whole surface between decisions and I/O.
+//! The engine's inputs and outputs: the whole interface between decisions and I/O.
 //!
 //! The driver (tokio in `net`, the model in `sim`) feeds [`Event`]s with the time, then drains
 //! [`Action`]s. No payload passes here: a [`Block`] names bytes, the driver moves them.

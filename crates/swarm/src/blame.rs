@@ -1,10 +1,10 @@
-//! Who sent wrong bytes, and how to find out without harm to the honest.
+//! Finds the sender of wrong bytes, without harm to honest peers.
 //!
 //! * A block that does not match its leaf hashes is proof against its sender: banned at once.
 //! * A piece that does not match and came from one peer is proof too.
-//! * When several peers contributed, nobody is banned: the piece is fetched again from one peer
-//!   alone, one that was not in it if there is one. If it fails again, that peer is the culprit; if
-//!   it matches, the driver compares what it kept and names the culprit by `BlockBad`.
+//! * When several peers contributed, none is banned: the piece is fetched again from one peer alone, if
+//!   possible one that did not contribute. If it fails again, that peer is the culprit; if it matches, the
+//!   driver compares the bytes that it kept and names the culprit by `BlockBad`.
 
 use std::collections::BTreeMap;
 

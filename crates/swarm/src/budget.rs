@@ -1,10 +1,11 @@
 //! The origin's budget: when the source of a plan has sent so many copies of the data, members help one another.
 //!
-//! Beyond it the source lets a request for what others claim wait ([`WAIT`]), and does not push old pieces to
-//! newcomers. Who asks finds them elsewhere meanwhile and takes its request back; else it is served after all.
-//! Who got nothing new while it waited depends on us, and does not wait again for a while ([`NEEDY`]): so what the
-//! budget costs is bounded, whoever is out of reach for whom. What nobody else has is served at once, and what
-//! stock clients ask for, which get nothing by the plan.
+//! Beyond it the source delays a request for pieces that others claim ([`WAIT`]), and does not push old
+//! pieces to newcomers. If the requester finds them elsewhere meanwhile it cancels its request; else it is
+//! served after all. A peer that received nothing new while it waited depends on us, and does not wait again
+//! for a while ([`NEEDY`]): so the cost of the budget is bounded, whichever peers cannot reach each other.
+//! Pieces that no other peer has are served at once, and so are requests of stock clients, which get nothing
+//! by the plan.
 
 use std::time::Duration;
 

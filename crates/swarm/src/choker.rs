@@ -1,9 +1,8 @@
-//! Textbook choking, a switch for comparison: every 10 s the three interested peers that gave us most
-//! (or, when we seed, took most) are unchoked, and every 30 s one more by chance. A downloader unchokes
-//! nobody for nothing: who has given it nothing waits for chance (BitLib section V: "peers choke peers
-//! based on their upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it
-//! is snubbed: only chance unchokes it (anti-snub). Until the first 10 s are over, slots go to whoever
-//! comes first.
+//! Textbook choking, a switch for comparison: every 10 s the three interested peers that gave us most (or,
+//! when we seed, took most) are unchoked, and every 30 s one more at random. A downloader unchokes a peer
+//! that has given it nothing only at random (BitLib section V: "peers choke peers based on their
+//! upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it is snubbed: it is
+//! unchoked only at random (anti-snub). Until the first 10 s are over, slots go to the first peers that come.
 //!
 //! Off, everyone is unchoked.
 

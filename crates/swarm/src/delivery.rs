@@ -1,4 +1,4 @@
-//! What becomes of payload that peers send us.
+//! Handles payload that peers send us.
 
 use crate::api::{Block, PeerId, Reason};
 use crate::engine::Engine;

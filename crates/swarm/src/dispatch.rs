@@ -1,4 +1,5 @@
-//! The ways in and out: an event goes to the mechanism that it is for, then each has its turn at what is due.
+//! Entry and exit of the engine: an event goes to the mechanism responsible for it, then each mechanism does
+//! its due work.
 
 use crate::api::{Action, Event, PeerId, Time};
 use crate::engine::Engine;

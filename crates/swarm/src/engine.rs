@@ -1,9 +1,9 @@
-//! The engine: what its mechanisms keep, and the bookkeeping that keeps true what several of them share.
+//! The engine: the state of its mechanisms, and the invariants that several of them share.
 //!
-//! Each mechanism has its state in a file of `state`, private there, and its decisions in a file of its own beside this
-//! one, as methods of `Engine`: it may read everything, and changes the state of others by their methods only. What no
-//! one state can keep true alone is kept here: `with_piece` is the only way to change a piece, `with_place` the only way
-//! to change what decides where the picker keeps one.
+//! Each mechanism has its state in a file of `state`, private there, and its decisions in a file of its own
+//! beside this one, as methods of `Engine`: it may read everything, and changes the state of others by their
+//! methods only. Invariants across states are kept here: `with_piece` is the only way to change a piece,
+//! `with_place` the only way to change the inputs of the picker's order.
 
 use crate::api::{Setup, Time};
 use crate::rng::Rng;

@@ -1,5 +1,5 @@
-//! The plan, towards our parents: what they offer counts as asked for, and what will come of its own
-//! accord is not asked of anybody.
+//! The plan, towards our parents: pieces that they offer count as requested, and pieces that will be pushed
+//! are not requested.
 //!
 //! The source gives pieces out in order, and every stripe comes in order. So a piece below the front of
 //! every stripe that flows, and not offered, belongs to a stripe that does not flow: it is *released*,

@@ -1,4 +1,4 @@
-//! What peers say they have, and whether we want something of them.
+//! The pieces that peers claim, and whether we want any of them.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! The plan, towards our children: every piece of a stripe goes to each of them, in order, block by
 //! block as it gets here, whether they asked or not.
 //!
-//! Nothing waits for a child: who takes slowly has a longer list. A piece is offered first, and who has
-//! it, or gets it elsewhere, declines. The source gives each piece to the stripe that has got least,
-//! of those whose first member takes what it is sent; a stripe that gets far ahead waits (`balance`).
+//! Nothing waits for a child: a slow one has a longer list. A piece is offered first, and a child that has
+//! it, or gets it elsewhere, declines. The source gives each piece to the stripe that has got least, of those
+//! whose first member keeps up; a stripe that gets far ahead waits (`balance`).
 
 use crate::api::{Action, Block, PeerId};
 use crate::engine::Engine;

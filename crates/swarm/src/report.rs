@@ -1,4 +1,4 @@
-//! What the engine tells about itself: possession, numbers, and whether its invariants hold.
+//! The engine's report: its pieces, statistics, and a check of its invariants.
 
 use std::ops::Range;
 

@@ -1,13 +1,12 @@
-//! What to ask of whom, whenever a peer has room in its window.
+//! Chooses requests for a peer, whenever its window has space.
 //!
-//! In this order: a piece under suspicion that it shall deliver alone; the rest of the piece it is
-//! delivering in parts; the best missing pieces; blocks of pieces that others are delivering; in
-//! textbook endgame, what others were asked for already. Tidecast peers are asked for runs of whole
-//! pieces where pieces are small against the window, stock peers for 16 KiB blocks of one piece after
-//! the other.
+//! In this order: a suspect piece that it must deliver alone; the rest of the piece that it is delivering in
+//! parts; the best missing pieces; blocks of pieces that others are delivering; in textbook endgame, blocks
+//! that others were asked for already. Tidecast peers are asked for runs of whole pieces where pieces are
+//! small against the window, stock peers for 16 KiB blocks of one piece after the other.
 //!
-//! Near the end nobody is asked for more than its share of what is left, so that all finish together
-//! and little has to be taken back.
+//! Near the end no peer is asked for more than its share of the rest, so that all finish together and few
+//! requests have to be cancelled.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Ways off an island: connections are few, and all of them may be with nodes that have nothing more for
-//! us, nor we for them. Then one of these makes room for another, for whoever calls or is still to be tried.
+//! Escape from islands: connections are few, and all of them may be with nodes that have nothing more for us,
+//! nor we for them. Then one of these is replaced by an incoming connection or an untried address.
 //!
 //! Promises: only idle neighbours go, and those that have used up our patience (where all have been silent, one that
 //! was; for one that was told, any other); never one that was told; at most one in `PAUSE`, so that neither a stranger

@@ -1,15 +1,15 @@
 //! Peers that deliver late: their work goes to others, they themselves are not punished.
 //!
-//! * Idle hands take from the tail of whoever would take longest, when they would be at least twice
-//!   as fast (`steal`): only what would come last is asked for again, so little comes twice.
-//!   When everything together comes slowly, our own side is the limit: then nobody is late, and what
-//!   is taken from one would come twice. Duplicates have a budget beyond which only the silent lose.
-//! * A peer that delivers nothing for eight times what its rate explains (2 s at least) gives back
-//!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers. While a part of
-//!   a block comes now and then it is not silent: behind a crowded link the whole may take minutes, and taken
-//!   back it would come for nothing.
-//! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
-//!   banned: a slow peer may come back.
+//! * Idle peers take over the end of the queue of the peer that would take longest, when they would be at
+//!   least twice as fast (`steal`): only blocks that would come last are requested again, so little comes
+//!   twice. When all peers together are slow, our own link is the limit: then no peer is late, and stolen
+//!   requests would come twice. Duplicates have a budget; beyond it only silent peers lose requests.
+//! * A peer that delivers nothing for eight times the delay that its rate explains (2 s at least) loses the
+//!   requests that another peer can serve (`upkeep`), and is asked for one block at a time until it delivers.
+//!   While parts of a block arrive it is not silent: behind a congested link the whole may take minutes, and
+//!   cancelling it would waste them.
+//! * A peer that continues so, claiming pieces that it never sends, is disconnected after about a minute. It
+//!   is not banned: a slow peer may come back.
 
 use std::ops::Range;
 use std::time::Duration;

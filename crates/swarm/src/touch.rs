@@ -1,15 +1,16 @@
-//! A plan on demand: it brings what somebody in the group has touched, and nothing else.
+//! A plan on demand: it delivers the pieces that a member of the group has read, and no others.
 //!
-//! All nodes of a job open the same files in the same second. Who wants a piece says so to its parent in one tree of
-//! the plan, a *wish*, and a relay that lacks the piece passes it up the same tree, once: the source hears of each
-//! piece from its own children only, however many want it. It gives what was touched, each piece to one stripe and
-//! in the order of touch, what somebody waits for first. Everybody takes what is offered, wanted or not: it
-//! will be opened there in a moment.
+//! All nodes of a job open the same files in the same second. A member that wants a piece tells its parent in
+//! one tree of the plan, by a *wish*, and a relay that lacks the piece passes it up the same tree, once: the
+//! source is asked for each piece by its own children only, however many want it. It sends wished pieces,
+//! each by one stripe and in the order of the wishes, urgent ones first. Every member accepts the offered
+//! pieces, wanted or not: it will need them in a moment.
 //!
-//! A piece that somebody waits for and nobody has offered for long is *released*, and fetched as in a swarm from whoever
-//! has it. When nothing else comes either, every wish goes up again, by the next tree, and is released as well. (While
-//! others come it does not: the piece may be on its way, and would be given to a whole tree once more.) A relay that
-//! takes a wish on wants the piece itself, so that each wish is minded at each place it has come to.
+//! A piece that a member waits for and that is not offered for long is *released*, and fetched as in a swarm
+//! from any peer that has it. When no other pieces come either, every wish goes up again, by the next tree,
+//! and is released as well. (While others come it does not: the piece may be in transit, and would be sent to
+//! a whole tree once more.) A relay that forwards a wish wants the piece itself, so each wish is tracked at
+//! each node that it has reached.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! What is looked at a few times a second: the slow, parents, web seeds, and those who need nothing of one another.
+//! Checks done a few times a second: slow peers, parents, web seeds, and peers that need nothing of one
+//! another.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is wanted: priorities and deadlines, and whether all of it is here.
+//! The wanted pieces: priorities and deadlines, and whether all of them are here.
 
 use std::ops::Range;
 

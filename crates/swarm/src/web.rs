@@ -6,9 +6,10 @@
 //! hashing), on which all agree without a message. A node asks the web seed for its own chunks only; the others come
 //! from their owners.
 //!
-//! What the owner does not bring is fetched all the same: a node that has its own chunks, and is waiting for peers, takes
-//! over those of which it is the next owner after two seconds, then twice as many ranks each time. What a peer has already is
-//! not asked of a web seed while peers together give half of what the web seed does.
+//! Pieces that the owner does not bring are fetched all the same: a node that has its own chunks, and is
+//! waiting for peers, takes over those of which it is the next owner after two seconds, then twice as many
+//! ranks each time. Pieces that a peer has already are not requested from a web seed while peers together
+//! give half the rate of the web seed.
 //!
 //! A server that ignores ranges gives each file from its start: it is asked in order, by one node for all.
 

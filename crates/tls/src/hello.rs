@@ -1,4 +1,4 @@
-//! The first message of a client, before it is answered: a server that has several certificates chooses by what it says.
+//! The ClientHello, before it is answered: a server with several certificates chooses by its contents.
 //!
 //! rustls reads it in its own buffers; the bytes are kept beside, and are the first that the session receives.
 

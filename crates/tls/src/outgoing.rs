@@ -1,4 +1,4 @@
-//! What is encrypted and not sent yet.
+//! The buffer of encrypted data that is not sent yet.
 
 /// A buffer that is written at its end and sent from its front. Its memory is cleared once, when it grows, not at each use.
 #[derive(Default)]

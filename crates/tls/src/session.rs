@@ -1,7 +1,7 @@
 //! One connection as a state machine: received bytes in, plaintext out, plaintext in, bytes to be sent out.
 //!
-//! The states are rustls's, the buffers are ours. Reading never encrypts and writing never decrypts, so neither has to
-//! hold what the other is for.
+//! The state machines are rustls's, the buffers are ours. Reading never encrypts and writing never decrypts,
+//! so neither direction holds the buffers of the other.
 
 use std::fmt;
 use std::io::IoSlice;

@@ -1,4 +1,4 @@
-//! What does not work out.
+//! Errors of the viewer.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Shows a field while it comes: a page on this host, and the API that it draws from.
 //!
-//! [`Viewer`] listens. What it shows are volumes side by side ([`panel`]), each of shared memory ([`shm`]), of recorded steps ([`record`]),
-//! or of another viewer ([`remote`]), or joined of several. [`reduce`] makes a level of detail of them, [`api`] answers, and [`page`] has
-//! the files that were built from `web/`. The receiver is never waited for and never waits.
+//! [`Viewer`] listens. It shows volumes side by side ([`panel`]), each from shared memory ([`shm`]), from
+//! recorded steps ([`record`]), from another viewer ([`remote`]), or joined from several. [`reduce`] computes
+//! their levels of detail, [`api`] answers requests, and [`page`] has the files built from `web/`. The viewer
+//! never waits for the receiver, nor the receiver for the viewer.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,5 @@
-//! Where the viewer listens: TCP, or a unix socket of its user alone. What has not shown the token yet costs little.
+//! The listening socket: TCP, or a unix socket of one user. A connection that has not shown the token yet
+//! costs little.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What is shown side by side: each a volume, whose slabs may lie at several places.
+//! The panels, shown side by side: each is a volume, whose slabs may lie in several places.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Another viewer as the place where a volume lies: its API, asked as the page asks it, but for float32.
+//! Another viewer as the source of a volume: it uses the same API as the page, but for float32.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Reads the shared memory of a receiver: see "Shared memory" in `docs/field-format.md`.
 //!
-//! By `pread`, and not through a mapping: a mapped file that somebody truncates kills who reads it, to read a hole of it takes memory, and
-//! there would be `unsafe`. Here a short file is an error, and a copy of what is looked at next costs little.
+//! It uses `pread` instead of a mapping: if another process truncates a mapped file, its readers are killed;
+//! reading a hole of it allocates memory; and it would need `unsafe`. With `pread` a short file is an error,
+//! and copying the values to be reduced costs little.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt as _};

@@ -1,4 +1,4 @@
-//! What is said of a field besides its values: the JSON of the API, for the page and for other viewers.
+//! The metadata of a field: the JSON of the API, for the page and for other viewers.
 
 use serde::{Deserialize, Serialize};
 use tidecast_event::field::receive::Total;

@@ -1,4 +1,5 @@
-//! Who may see: whoever shows the viewer's token, as the `token` of a URL, in a header, or in the cookie that the URL has left.
+//! Access control: a request must show the viewer's token, as the `token` of a URL, in a header, or in the
+//! cookie that the URL has set.
 
 use std::fmt;
 use std::path::Path;

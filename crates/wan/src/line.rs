@@ -1,4 +1,5 @@
-//! One direction of the link, as a pure model: what arrives when, and so what leaves when, if at all.
+//! One direction of the link, as a pure model: given the arrivals, it decides when each packet leaves, if at
+//! all.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `tidecast-wan`: a long-distance link between two network namespaces. See the library for what it does.
+//! `tidecast-wan`: a long-distance link between two network namespaces. The library describes the model.
 
 use std::io::Write;
 use std::process::ExitCode;

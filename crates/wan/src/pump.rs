@@ -1,4 +1,5 @@
-//! The threads of one direction: one reads a device and asks the line for each packet's fate, one writes what is due.
+//! The threads of one direction: one reads a device and gets each packet's fate from the line, one writes the
+//! packets that are due.
 
 use std::collections::BinaryHeap;
 use std::fs::File;

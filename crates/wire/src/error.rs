@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a peer, or with a message handed to the encoder.
+//! Errors in the bytes of a peer, or in a message handed to the encoder.
 
 /// Why the bytes received are not the peer protocol. Whatever it is, the sender broke a rule or the stream is
 /// out of step: close the connection, nothing after the error can be read.

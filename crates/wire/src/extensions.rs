@@ -1,6 +1,6 @@
-//! The extension handshake (BEP 10): which extensions the sender takes, under which ids, and what it says of
-//! itself. Everything in it is optional and nothing in it is trusted: what makes no sense is left out, texts
-//! are cleaned.
+//! The extension handshake (BEP 10): which extensions the sender accepts, under which ids, and its own
+//! details. Everything in it is optional and nothing in it is trusted: invalid values are left out, texts are
+//! cleaned.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! The 68 bytes that open a connection (BEP 3), and the reserved bits that offer extensions (BEP 4 lists
-//! their owners). Decoding refuses at the first wrong byte, so that nobody waits for the rest of something
-//! else.
+//! their owners). Decoding rejects the first wrong byte, so that a connection of another protocol does not
+//! wait for 68 bytes.
 
 use bytes::BytesMut;
 

@@ -1,4 +1,4 @@
-//! Closing steps: what is missing is filled and counted, readers are given the step, listeners hear of it.
+//! Closes steps: fills and counts missing values, makes the step visible to readers, notifies listeners.
 
 use std::sync::atomic::Ordering;
 

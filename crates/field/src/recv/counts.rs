@@ -1,4 +1,4 @@
-//! What is counted of one stream, from the start of the receiver on.
+//! Counters of one stream, since the start of the receiver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! A receiver from its start to its end: when it ends, and what is told of it.
+//! A receiver from start to end: when it ends, and the events that it reports.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What the threads of a receiver share: which run is the present one, who may begin another, counts, what listeners hear.
+//! State shared by the threads of a receiver: the current run, the rule for starting another, counters,
+//! events for listeners.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf` and xarray by `series.zarr`. What has
-//! not come is NaN there, whatever readers see.
+//! Recording: every step that readers see becomes a chunk of a Zarr v3 array, which ParaView finds by
+//! `series.xdmf` and xarray by `series.zarr`. Missing values are NaN in the recording, whatever readers see.
 //!
 //! A step is copied out of the volume before it is written, so that a disk that is busy for a moment costs nothing, and one that is too slow
 //! costs steps of the recording and nothing else.

@@ -1,4 +1,4 @@
-//! A run: what follows one proven hello until another session or another shape takes over.
+//! A run: everything between one authenticated hello and the next session or shape.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

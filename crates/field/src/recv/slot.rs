@@ -1,4 +1,5 @@
-//! One stream's slab: which packets of the steps under way have come. Whoever writes values into the slab holds its lock.
+//! One stream's slab: which packets of the open steps have arrived. A thread that writes values into the slab
+//! holds its lock.
 
 use std::sync::Arc;
 

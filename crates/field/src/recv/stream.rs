@@ -1,4 +1,5 @@
-//! The thread of one stream: takes datagrams from its socket, believes those with the right tag, and puts values where they belong.
+//! The thread of one stream: reads datagrams from its socket, accepts those with a valid tag, and stores
+//! their values.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The rate that finds itself: it rises while what is sent arrives, and falls when it does not. Pure.
+//! Automatic rate control: the rate rises while packets arrive, and falls when they are lost. Pure.
 
 /// Bits a second to begin with.
 const START: u64 = 200_000_000;

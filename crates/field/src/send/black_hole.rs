@@ -1,6 +1,7 @@
-//! Datagrams that a path swallows for their size: a link on it has a smaller MTU than this host's, and the ICMP message that would say so is
-//! dropped (a black hole, RFC 2923). As in RFC 8899 what arrives is the judge: a receiver that answers small hellos and has none of
-//! many packets is tried with smaller ones. Pure.
+//! Detection of paths that drop datagrams because of their size: a link on the path has a smaller MTU than
+//! this host's, and the ICMP message about it is dropped (a black hole, RFC 2923). As in RFC 8899, arrival is
+//! the criterion: if a receiver answers small hellos and receives none of many packets, smaller ones are
+//! tried. Pure.
 
 use std::net::SocketAddr;
 

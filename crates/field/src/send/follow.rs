@@ -1,4 +1,4 @@
-//! A sending from its start to its end: what is told of it, and what it comes to that receivers do not take it.
+//! A sending from start to end: the events that it reports, and the result when receivers do not accept it.
 
 use tidecast_event::field::send::{News, Progress as Now, Sent, Started};
 use tidecast_text::count;

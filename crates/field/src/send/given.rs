@@ -1,4 +1,4 @@
-//! What a user gives on a command line: receivers, steps, a rate, a share of parity.
+//! Command-line values: receivers, steps, a rate, a share of parity.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;

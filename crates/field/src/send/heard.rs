@@ -1,7 +1,7 @@
-//! What the receiver of one stream has said of it.
+//! The reports of the receiver of one stream.
 //!
-//! A report answers a hello, and comes by the same way as the packets before it. So what had been sent when the hello went, less what had
-//! come when it was answered, is what was lost: no step need be over for that to be known.
+//! A report answers a hello, which follows the packets before it on the same path. So the packets sent before
+//! the hello, less the packets received when it was answered, are lost; this is known before a step is over.
 
 use super::Fate;
 use crate::control::{Accepted, Report};

@@ -1,4 +1,4 @@
-//! One stream's packets: of the slab under way, in order, each block's parity behind it.
+//! One stream's packets: those of the current slab, in order, each block followed by its parity.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Staging: steps are read ahead of sending, by threads of their own, into buffers that go round. How much is ahead is bounded by the
 //! number of buffers; a buffer has one slab of one step.
 //!
-//! A *frame* is a step on its way: opened by one thread, its slabs read by several, its parity made when the last slab of a receiver is
-//! there. Who sends takes slab after slab, and what is dropped is free again.
+//! A *frame* is a step in progress: opened by one thread, its slabs read by several, its parity made when the
+//! last slab of a receiver is read. The sending threads take slab after slab, and a dropped frame is free
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which code hashes a group of messages, and what becomes of the lanes that a group leaves empty.
+//! Selects the code that hashes a group of messages, and handles unused lanes of a group.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

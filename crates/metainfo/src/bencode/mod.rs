@@ -4,11 +4,11 @@
 //! million-file manifest at the size of the manifest; [`Value`] is a small tree for messages and
 //! tracker answers; [`Writer`] produces canonical bytes.
 //!
-//! Strictness. Integers must be canonical (no leading zero, no `-0`, 64-bit signed) and so must
-//! string lengths; a string longer than what is left of the input is refused before anything is
-//! allocated; nesting is bounded. Dictionary keys out of order are *tolerated* on reading, because
-//! real torrents have them and the info-hash is taken over the bytes as they are; keys that occur
-//! twice are refused by whoever interprets the dictionary ([`Value`] does so itself).
+//! Strictness. Integers must be canonical (no leading zero, no `-0`, 64-bit signed) and so must string
+//! lengths; a string longer than the rest of the input is rejected before anything is allocated; nesting is
+//! bounded. Dictionary keys out of order are *tolerated* on reading, because real torrents have them and the
+//! info-hash is taken over the bytes as they are; duplicate keys are rejected by the code that interprets the
+//! dictionary ([`Value`] does so itself).
 
 mod cursor;
 mod value;

@@ -1,6 +1,6 @@
 //! A small borrowed tree of bencoded values, for messages and tracker answers.
 //!
-//! Promise: no more than `Limits::values` nodes are ever built, whatever the input says.
+//! Promise: no more than `Limits::values` nodes are ever built, whatever the input contains.
 
 use super::{Cursor, Error, Fault, Kind};
 

@@ -1,4 +1,4 @@
-//! Reading metainfo: the outer dictionary, the info dictionary, and what v1 and v2 share.
+//! Reads metainfo: the outer dictionary, the info dictionary, and the parts that v1 and v2 share.
 //!
 //! The input is walked with a [`Cursor`], each part once after the dictionary that holds it has
 //! been skimmed for its keys. Promise: everything is checked here, so that no other module has

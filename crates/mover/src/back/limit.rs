@@ -1,4 +1,4 @@
-//! What is read of a peer that has proved nothing yet: so many bytes, within one time for all of them.
+//! The limit for peers that are not authenticated yet: a number of bytes, and one deadline for all of them.
 
 use std::io::{self, Read};
 use std::net::TcpStream;

@@ -1,7 +1,8 @@
 //! How the two ends of a session come to their connections: one dials, the other listens on one port.
 //!
-//! Either way an end hears of connections by [`Link::next`]. A dialer keeps up as many streams as are wanted and the return connection, each
-//! opened anew when it breaks; a listener's connections come as the dialer opens them.
+//! Either way an end receives its connections from [`Link::next`]. A dialer keeps the wanted number of
+//! streams and the return connection open and reopens each that breaks; a listener gets connections as the
+//! dialer opens them.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener};

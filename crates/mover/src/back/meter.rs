@@ -1,4 +1,4 @@
-//! Where the time goes: what the threads of one end do and wait for, summed up by kind.
+//! Time accounting: how long the threads of one end work and wait, summed up by kind.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

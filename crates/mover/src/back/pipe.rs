@@ -1,5 +1,5 @@
-//! The pipes of another program. Who waits on one can be told to stop, by time or from another thread: a program that stands still keeps
-//! its pipes open, and a plain read or write would wait for it for ever.
+//! The pipes to another program. A wait on one can be ended by a timeout or from another thread: a stopped
+//! program keeps its pipes open, so a plain read or write would block forever.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};

@@ -1,4 +1,4 @@
-//! A rate that is not to be passed, and whether it is what holds a copy up.
+//! A rate limit, and whether it is the limit that holds a copy up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

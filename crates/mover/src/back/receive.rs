@@ -1,4 +1,4 @@
-//! The receiving end: streams, writers, and what goes back.
+//! The receiving end: streams, writers, and the return connection.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The sending end: a walker, readers, streams, and what comes back.
+//! The sending end: a walker, readers, streams, and the return connection.
 //!
 //! A block is known by its number from the moment a reader has filled it until the receiver has written it. Only its job is kept
 //! meanwhile: if the stream breaks on which it went, it is read again and sent with the same number.

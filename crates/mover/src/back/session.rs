@@ -1,4 +1,5 @@
-//! What both ends of a session are told and tell: options, progress, the outcome, the wish to stop.
+//! State that both ends of a session share with their callers: options, progress, the outcome, the request to
+//! stop.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! What a sender knows of blocks that are not acknowledged.
+//! The sender's record of blocks that are not acknowledged yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;

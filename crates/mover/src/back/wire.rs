@@ -1,4 +1,5 @@
-//! What the kernel knows of the streams that send (TCP_INFO): what they waited for, and how much was acknowledged.
+//! Kernel statistics of the sending streams (TCP_INFO): the time they waited, by reason, and the bytes
+//! acknowledged.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;

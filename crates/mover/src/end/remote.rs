@@ -1,4 +1,4 @@
-//! What is said on a channel, and both sides of it.
+//! The messages of a channel, and both of its ends.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! A server: any number of copies below one directory, on one port, for whoever has its key.
+//! A server: any number of copies below one directory, on one port, for every client that has its key.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Flags of rsync that ask for what is done anyway, and such as are refused with what to do instead.
+//! Flags of rsync that are accepted because a copy does the same anyway, and flags that are rejected with a
+//! hint to the alternative.
 
 /// What is done anyway, or has no meaning here.
 pub const DONE: [(&str, Option<char>); 28] = [

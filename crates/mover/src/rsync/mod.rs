@@ -1,4 +1,4 @@
-//! What flags of rsync mean to a copy: tables for command lines, and what the flags that were given come to together.
+//! The meaning of rsync's flags for a copy: tables for command lines, and the combination of the given flags.
 //!
 //! Every flag of rsync is in [`table`] or in [`foreign`], so that no combination of them is read as something else. They count in the
 //! order in which they are given, so that `-a --no-perms` is all but modes.

@@ -1,5 +1,5 @@
-//! The flags: each is a line of a table, which says what it changes in what the two ends are asked to do. An empty help is that of
-//! a flag that is not shown.
+//! The flags: each is a line of a table with its effect on the requests to the two ends. A flag with an empty
+//! help is hidden.
 
 use std::ffi::OsStr;
 

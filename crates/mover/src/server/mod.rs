@@ -1,4 +1,4 @@
-//! A server of a directory: its keys, the user as whom it serves, and its URL.
+//! A server of a directory: its keys, its user, and its URL.
 
 mod keys;
 mod user;

@@ -1,4 +1,4 @@
-//! Another user, whom root becomes.
+//! The user to which a server that root starts changes.
 
 use std::ffi::CString;
 use std::str::FromStr;

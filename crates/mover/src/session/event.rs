@@ -1,4 +1,4 @@
-//! What is told of a copy while it runs.
+//! Events of a running copy.
 
 use crate::back::{Progress, Wire};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! One copy by one pair of ends, and who looks at it.
+//! One copy by one pair of ends, and the state that observers of it read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

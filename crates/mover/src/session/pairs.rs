@@ -1,7 +1,8 @@
 //! One tree by several pairs of hosts: each side's hosts see the same file system.
 //!
-//! First the pairs divide the files ([`crate::share`]), until no pair breaks; then one of them copies as if it were alone. That
-//! finds the files there, and settles directories, links, deletion and whatever was missed.
+//! First the pairs divide the files ([`crate::share`]), until no pair fails; then one of them copies
+//! everything again. It finds the files in place, and settles directories, links, deletion and all that was
+//! missed.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Directories in shared memory, and what killed processes have left of them.
+//! Directories in shared memory, and the removal of those that killed processes left.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;

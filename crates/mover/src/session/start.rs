@@ -1,4 +1,4 @@
-//! What a copy is asked to do, and the copy that runs.
+//! The request for a copy, and the running copy.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

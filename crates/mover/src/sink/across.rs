@@ -1,5 +1,5 @@
-//! Names below the destination that lie on another file system, where something is mounted: no rename reaches them. What is
-//! finished is copied to beside its place, and renamed there.
+//! Names below the destination that lie on another file system, at or below a mount point: no rename reaches
+//! them. A finished file is copied to a private directory beside its place and renamed there.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;

@@ -1,8 +1,10 @@
-//! `--link-dest`: what one of these directories has, as it is to be, is linked from there instead of being sent.
+//! `--link-dest`: a file that one of these directories has in the wanted state is linked from there instead
+//! of being sent.
 //!
-//! They are opened once, by the names that the user gives; below them no link is followed. Others may write there: what was
-//! linked is looked at again under its new name, in a private directory, before it gets its final one. What belongs to another
-//! user than it should is not linked, whatever the flags keep, as that user could change it later.
+//! The directories are opened once, by the names that the user gives; below them no link is followed. Other
+//! users may write there: a linked file is checked again under its new name, in a private directory, before
+//! it gets its final one. A file that belongs to another user than it should is not linked, whatever the
+//! flags keep, because that user could change it later.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Answering what the sender asks: is this file here already?
+//! Answers to the sender's question whether a file is already here.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Giving a name what belongs to it beside its bytes: owner, extended attributes, mode, time.
+//! Sets the attributes of an entry: owner, extended attributes, mode, time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
-//! `--backup`: what is replaced or deleted keeps a name, beside its own or in a directory of its own.
+//! `--backup`: replaced and deleted files keep a name, beside their own or in a separate directory.
 //!
-//! The backup is a further link to what is there, made in the staging directory and renamed from it, so the name is never without
-//! one of the two. Only where no link can be made is the thing itself renamed.
+//! The backup is another hard link to the file, made in the staging directory and renamed from it, so the
+//! name always has one of the two files. Only where no link can be made is the file itself renamed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

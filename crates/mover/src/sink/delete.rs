@@ -1,4 +1,4 @@
-//! `--delete`: what the sender does not have goes, but for names that the filter leaves out.
+//! `--delete`: removes names that the sender does not have, except those that the filter excludes.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a guest may leave at a server, beside names and bytes ([`Accept::Plain`]).
+//! The restrictions on entries that a client may store on a server ([`Accept::Plain`]).
 
 use super::attributes::Owners;
 use super::{Directory, Relaxed};

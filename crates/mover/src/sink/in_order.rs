@@ -1,4 +1,5 @@
-//! Into a stream (a pipe, a device, standard output): the blocks of one file, each when those before it are written.
+//! Writes to a stream (a pipe, a device, standard output): the blocks of one file, each after all blocks
+//! before it.
 //!
 //! The sender has at most [`WINDOW`] blocks under way that are not acknowledged ([`crate::spec::SendSpec::in_order`]), and a block is
 //! acknowledged when it is written. So there is a writer and a buffer for each of them: those that came early wait in

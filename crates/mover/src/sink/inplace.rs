@@ -1,8 +1,10 @@
-//! `--inplace`, `--append` and `--append-verify`: what a file has that is here is updated, and its other names with it.
+//! `--inplace`, `--append` and `--append-verify`: an existing file is updated, and its other hard links with
+//! it.
 //!
-//! Nothing that is not whole and verified is written to it: what differs is put together in the staging directory first, and what is
-//! the same is proved by digest where it is. Then the parts are written in order. Whoever is killed meanwhile leaves a file with a time
-//! of its own, so it is compared again; a file that grows holds a true beginning of the source's at any time.
+//! Only complete and verified data is written to it: differing parts are assembled in the staging directory
+//! first, and equal parts are proved by digest in place. Then the parts are written in order. A killed update
+//! leaves a file with another time, so the next copy compares it again; a growing file holds a correct prefix
+//! of the source at any time.
 //!
 //! A file that another user may have put there, or linked to something else, is not written to but replaced.
 

@@ -1,5 +1,5 @@
-//! What a dry run would do, or a copy does, in the letters of rsync's `--itemize-changes`: eleven for each name, as its manual says. rsync judges them
-//! (`tests/e2e/test_copy_flags.py`).
+//! The changes of a dry run or a copy in the format of rsync's `--itemize-changes`: eleven letters for each
+//! name, as its manual defines. A test compares them with rsync (`tests/e2e/test_copy_flags.py`).
 
 use std::collections::HashMap;
 

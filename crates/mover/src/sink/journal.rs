@@ -1,8 +1,8 @@
 //! The journal: which parts of which cut files are in the staging directory, so that another run need not have them sent again.
 //!
-//! Records of 32 bytes are appended, each after its part was written; nothing is ever rewritten. A record that was cut off by a
-//! crash has a wrong check and ends the journal. It says where to look and is never believed: what is there now is compared with what the
-//! source holds now, by digest, before it counts.
+//! Records of 32 bytes are appended, each after its part was written; nothing is ever rewritten. A record
+//! truncated by a crash has a wrong check and ends the journal. The journal is only a hint: the data on disk
+//! is compared by digest with the source before it counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

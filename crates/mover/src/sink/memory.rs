@@ -1,5 +1,6 @@
-//! Into memory: files become whole in a directory of shared memory, a consumer is told of each, and gives it back when it is
-//! through with it. What has come and was not given back is limited, so that a slow consumer slows the copy as a slow disk would.
+//! Writes to memory: files are completed in a directory of shared memory, a consumer is notified of each, and
+//! releases it when it has finished with it. Data that has arrived and is not released is limited, so a slow
+//! consumer slows the copy as a slow disk would.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! The receiving front: a directory of this host.
 //!
-//! Whatever a block says, nothing outside of the destination is touched and no link is followed ([`dirs`]). A small file is written
-//! in the staging directory and renamed, or below a root there that is moved as a whole ([`root`]); a cut one is put together there
-//! ([`cut`], [`journal`]). What must wait for the end
-//! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
+//! Whatever a block contains, nothing outside of the destination is changed and no link is followed
+//! ([`dirs`]). A small file is written in the staging directory and renamed, or below a root there that is
+//! moved as a whole ([`root`]); a large one is assembled there from parts ([`cut`], [`journal`]). Work that
+//! must wait for the end (attributes of directories, hard links, deletion) is stored on disk ([`stage`]).
 
 mod across;
 mod alternate;

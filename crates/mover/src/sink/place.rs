@@ -1,4 +1,4 @@
-//! Where a copy goes: the directory below which all lies, and what the destination's name means.
+//! The destination: the directory below which all entries lie, and the meaning of the destination's name.
 
 use std::ffi::OsStr;
 use std::io;

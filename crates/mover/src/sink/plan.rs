@@ -1,4 +1,4 @@
-//! A dry run: what would be done, without doing it.
+//! A dry run: determines the changes of a copy without making them.
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;

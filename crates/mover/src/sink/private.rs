@@ -1,8 +1,8 @@
 //! Directories of this process's own in places to which others may write too.
 //!
-//! What is put together in such a directory gets a final name afterwards, so nobody else may ever have had access to it. A
-//! name proves nothing: another user may have taken it first. The descriptor of the directory does: its owner, its mode, and
-//! what is in it.
+//! Files assembled in such a directory get a final name afterwards, so no other user may ever have had access
+//! to it. A name proves nothing: another user may have created it first. The descriptor of the directory
+//! does: its owner, its mode, and its contents.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};

@@ -1,4 +1,4 @@
-//! Removing what is at the destination, but for names that stay.
+//! Removes names at the destination, except those that must stay.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode};

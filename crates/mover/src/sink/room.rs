@@ -1,5 +1,5 @@
-//! Where the room is when there is none: what copies that did not end have left in their staging directories, which begin with a dot and
-//! are easily overlooked.
+//! The explanation of a full disk: it lists the staging directories of unfinished copies, which begin with a
+//! dot and are easily overlooked.
 
 use std::path::Path;
 

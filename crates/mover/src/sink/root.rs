@@ -1,10 +1,11 @@
-//! A destination in which nothing is yet. What is copied gets its final names below a root in the staging directory, so that no file is
-//! renamed by itself, and nothing of it is at the destination before all of it has come.
+//! An empty destination. Entries get their final names below a root in the staging directory, so no file is
+//! renamed alone, and the destination stays empty until everything has arrived.
 //!
-//! If the destination is not there, the staging directory lies beside it, and the root becomes the destination by one rename. If it is
-//! there and empty, what is in the root is moved into it, each name at the top by one rename; so it is where another program has made
-//! the destination meanwhile. A file that a killed copy has begun has neither the length nor the time of the sender's, so the next copy,
-//! which asks for what is below the root, replaces it.
+//! If the destination does not exist, the staging directory lies beside it, and one rename makes the root the
+//! destination. If it exists and is empty, the contents of the root are moved into it, each top-level name by
+//! one rename; the same happens when another program has created the destination meanwhile. A file that a
+//! killed copy has begun has neither the length nor the time of the sender's, so the next copy, which asks
+//! for everything below the root, replaces it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

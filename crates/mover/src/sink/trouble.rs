@@ -1,4 +1,4 @@
-//! What goes wrong with one name, and what ends all.
+//! Errors of a single name, and errors that end the copy.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Writing what a block carries.
+//! Writes the contents of blocks.
 
 use std::fs::File;
 

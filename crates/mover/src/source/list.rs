@@ -1,8 +1,8 @@
 //! `-R` and `--files-from`: sources by their paths, which they keep in the copy, with the directories above them.
 //!
-//! A path begins at a directory that is opened once: `/` or the one in which the command runs, what is in front of a `/./`, or the source
-//! of a list. As with rsync, directories above a name are copied as directories, whatever links lead to them: names behind such a link
-//! are sources of their own, opened by the way that the user has written.
+//! A path starts at a directory that is opened once: `/` or the current directory, the part before a `/./`,
+//! or the source of a list. As with rsync, directories above a name are copied as directories, whatever links
+//! lead to them: names below such a link are separate sources, opened by the path that the user wrote.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;

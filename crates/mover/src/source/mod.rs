@@ -1,7 +1,7 @@
 //! The sending front: files and directories of this host.
 //!
-//! One thread walks and makes jobs; readers open, read and hash. Nothing is kept of what was walked but the jobs under way, and of
-//! hard links where their first names are, in a file.
+//! One thread walks and makes jobs; readers open, read and hash. Only the jobs in progress are kept in
+//! memory; the first names of hard links are kept in a file.
 
 mod attributes;
 mod links;

@@ -1,4 +1,4 @@
-//! Noise from nowhere: what a copy costs without a disk to read from.
+//! Generated data: measures the cost of a copy without a disk to read from.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Several sources whose contents go to one place (`a/ b/`), with rsync's rules of who wins.
+//! Several sources whose contents are merged (`a/ b/`), with rsync's rules of precedence.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Where sources are: patterns, what a slash at the end means, and the directory handle below which all of a source is opened.
+//! The location of sources: patterns, the meaning of a trailing slash, and the directory handle below which
+//! all of a source is opened.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
-//! Readers: what a job names is opened, read and hashed into a block.
+//! Readers: open, read and hash the files of a job into a block.
 //!
-//! A file that is no more what the walk saw is not sent as if it were: a mixture of two states would be worse than none.
+//! A file that changed since the walk is not sent: a mixture of two states would be worse than no copy.
 
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;

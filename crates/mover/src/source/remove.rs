@@ -1,7 +1,9 @@
-//! `--remove-source-files`: what the receiver has proved to have is removed here, when all of it is finished there.
+//! `--remove-source-files`: removes the files that the receiver has proved to have, after it has finished all
+//! of them.
 //!
-//! What was sent is noted in a file without a name: a number, a path, and the state that was read. A name is removed only if the
-//! receiver names that number and the file is still in that state: a file that was changed or replaced since stays, and is told.
+//! Sent files are recorded in an unnamed file: a number, a path, and the state that was read. A name is
+//! removed only if the receiver names that number and the file is still in that state: a file that was
+//! changed or replaced since stays, and is reported.
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,8 +1,9 @@
-//! States of a file: what the system tells of one, and reading so that two are never mixed.
+//! States of a file: its identity by `stat`, and reading so that two states are never mixed.
 //!
-//! A file is in one state while nothing that `stat` tells of it differs. Its length and the time of its content can be set back by any
-//! program; the time of its last change of any kind (`ctime`) and its inode cannot. So what was read between two equal looks is of one
-//! state, if the first look was no earlier than a tick after the last change: two changes within a tick leave the same times.
+//! A file is in one state while its `stat` does not differ. Any program can set back its length and its
+//! modification time; it cannot set back `ctime` and the inode. So the data read between two equal `stat`
+//! results is of one state, if the first was taken at least one clock tick after the last change: two changes
+//! within a tick leave the same times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

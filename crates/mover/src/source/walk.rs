@@ -1,4 +1,5 @@
-//! The walk: depth first, a directory read piece by piece, so that a million names in one need no more memory than ten.
+//! The walk: depth first, reading each directory in chunks, so that a million names in one need no more
+//! memory than ten.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,7 @@
-//! Bounds on what one engine holds and says.
+//! Bounds on the state and the messages of one engine.
 //!
-//! Stated by its `Limits`, with what is in flight on top: a bound is looked at after a whole event, and
-//! requests that were within it when they went out may bring their bytes later.
+//! They come from its `Limits`, plus data in flight: a bound is checked after a whole event, and requests
+//! that were within it when they were sent may bring their bytes later.
 
 use tidecast_swarm::{Engine, Limits};
 

@@ -1,7 +1,8 @@
-//! What the whole run may cost: the origin's copies, messages other than payload, bytes received twice.
+//! Bounds on the cost of the whole run: the origin's copies, messages other than payload, bytes received
+//! twice.
 //!
-//! The bounds are those of Tidecast's own policy; the textbook's mechanisms are there to be measured, not
-//! to be held to them. A plan on demand is not either: what it costs is known of calm runs only (`tests/mount.rs`).
+//! The bounds are those of Tidecast's own policy; the textbook mechanisms are only measured. The same holds
+//! for a plan on demand: its costs are known for calm runs only (`tests/mount.rs`).
 
 use tidecast_swarm::Policy;
 

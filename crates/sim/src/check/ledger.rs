@@ -1,5 +1,5 @@
-//! What is true of one node, kept beside its engine: which pieces are good on its disk, whether it is
-//! honest and well, whom it has heard of, which of its dials failed.
+//! The true state of one node, kept beside its engine: which pieces are intact on its disk, whether it is
+//! honest and running, which peers it knows, which of its dials failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,10 @@
-//! Progress: everyone who can be complete is, in the end, and until then something new is verified
-//! somewhere within a bound of time and of events.
+//! Progress: every node that can complete does so in the end, and until then some node verifies a new piece
+//! within a bound of time and of events.
 //!
-//! Who can make progress: a node that the run waits for, that runs, and that lacks a piece which an
-//! honest running node has with whom it could be connected now, because one of the two knows the
-//! other's address and may call it. (Relays need no search: the first node on any way that lacks the
-//! piece is such a node itself.)
+//! A node can make progress if the run waits for it, it runs, and it lacks a piece that an honest running
+//! node has with which it could be connected now, because one of the two knows the other's address and may
+//! connect to it. (Relays need no search: the first node on any path that lacks the piece is such a node
+//! itself.)
 
 use tidecast_swarm::Time;
 

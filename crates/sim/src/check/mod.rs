@@ -1,8 +1,9 @@
-//! Checkers that know the whole cluster's truth: which bytes are good on whose disk, who is honest, who
-//! can reach whom. They see every event that goes into an engine and every action that comes out.
+//! Checkers that know the true state of the whole cluster: which bytes are intact on which disk, which nodes
+//! are honest, which can reach each other. They see every event that goes into an engine and every action
+//! that comes out.
 //!
-//! Promise: they change nothing, they cost O(1) an event (what costs more is done so seldom that it
-//! comes to that), and what they find is a value: the first rule that was broken.
+//! Promise: they change nothing, they cost O(1) an event (more expensive checks run rarely enough for that
+//! average), and their result is a value: the first rule that was broken.
 //!
 //! | rule | where |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A rule that was broken, as a value: enough to say what happened and to see it again.
+//! A broken rule, as a value: enough to describe the violation and to reproduce it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! From what is written to what happens: names and shares become nodes, lasting faults get their end.
+//! From specifications to faults: names and shares become nodes, lasting faults get their end.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a fault as it is written.
+//! Errors in the text of a fault.
 
 /// Why a text is no fault, or none of this cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

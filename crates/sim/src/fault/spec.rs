@@ -1,4 +1,4 @@
-//! A fault as a person writes it: what, whom, when. `text` reads it, `apply` makes faults of it.
+//! A fault as a person writes it: kind, nodes, time. `text` reads it, `apply` makes faults of it.
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -1,5 +1,5 @@
-//! The grammar of faults: `WHAT:WHOM[=VALUE][@WHEN[+HOW LONG]]`. Hostile input ends in an error that
-//! shows how it is written right.
+//! The grammar of faults: `FAULT:NODES[=VALUE][@TIME[+DURATION]]`. Invalid input ends in an error that shows
+//! the correct form.
 
 use std::str::FromStr;
 

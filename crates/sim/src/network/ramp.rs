@@ -1,8 +1,8 @@
 //! How fast TCP lets a stream be: a window that doubles each round trip, forgets when idle, and is held
 //! down by loss.
 //!
-//! The start is RFC 6928's window of 10 segments. The model leaves a stream uncapped once its window
-//! fills the path: congestion avoidance is what the fair shares stand for.
+//! The start is RFC 6928's window of 10 segments. The model leaves a stream uncapped once its window fills
+//! the path: the fair shares stand for congestion avoidance.
 
 /// Segments of the initial window (RFC 6928).
 const INITIAL: u64 = 10;

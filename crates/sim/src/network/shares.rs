@@ -1,17 +1,17 @@
 //! Max-min fair shares of ports among flows, kept up to date where they change and nowhere else.
 //!
-//! A flow crosses a list of ports and takes the same rate of each. Every port keeps a level: no flow
-//! in it is faster. The rate of a flow is the least of its own cap and the levels of its ports, always
-//! and exactly; a port whose flows do not fill it has its capacity as level. Rates are max-min fair
-//! when every full port's level is what water-filling gives it, with what its flows can take elsewhere
-//! as their limits: then each flow has a full port (or its cap) where nobody is faster.
+//! A flow crosses a list of ports and takes the same rate of each. Every port keeps a level: no flow in it is
+//! faster. The rate of a flow is the least of its own cap and the levels of its ports, always and exactly; a
+//! port whose flows do not fill it has its capacity as level. Rates are max-min fair when every full port's
+//! level is the one that water-filling gives it, with the limits of its flows elsewhere: then each flow has a
+//! full port (or its cap) where no other flow is faster.
 //!
-//! A change makes ports stale; stale ports are filled anew one after the other, first come, first
-//! served, until none is left ([`Shares::settle`]). A port is stale when it is over its capacity, or
-//! when its level could rise by more than a step, for example a 1,024th. Lowering a level only frees room
-//! elsewhere, and raising needs more than a step, so that cascades die out. Ports of many flows have a
-//! wider step, up to a 64th at 1,024 flows, and are filled half a step low: a flow that comes or goes
-//! there changes everyone's share by less than that, and filling anew at each would cost too much.
+//! A change makes ports stale; stale ports are refilled one after the other, first come, first served, until
+//! no port is stale ([`Shares::settle`]). A port is stale when it is over its capacity, or when its level
+//! could rise by more than a step, for example a 1,024th. Lowering a level only frees capacity elsewhere, and
+//! raising needs more than a step, so cascades die out. Ports of many flows have a wider step, up to a 64th
+//! at 1,024 flows, and are filled half a step low: a flow that starts or ends there changes everyone's share
+//! by less than that, and refilling at each would cost too much.
 //!
 //! Promises, once settled: no port carries more than its capacity; the same calls give the same rates.
 

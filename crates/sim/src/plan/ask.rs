@@ -1,4 +1,4 @@
-//! What is asked of the simulator, and why it may refuse.
+//! The request to the simulator, and the reasons to reject it.
 
 use crate::fault::Spec;
 

@@ -1,5 +1,5 @@
-//! From what a user asks for to what is simulated: every choice that was left open, every bound that
-//! keeps a hostile question from taking the machine.
+//! From a user's request to a simulation: the default of every option, and the bounds that keep a hostile
+//! request from exhausting the machine.
 
 mod ask;
 mod run;

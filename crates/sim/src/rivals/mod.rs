@@ -1,8 +1,9 @@
-//! Other ways to broadcast, as published, on the same modelled network: what Tidecast is compared with.
+//! Other broadcast algorithms, as published, on the same modelled network, for comparison with Tidecast.
 //!
-//! A way is a [`Schedule`]: a few dozen lines that say who sends which parts to whom, and when. One
-//! runner ([`run`]) moves the bytes for all of them and writes the [`Outcome`](crate::outcome::Outcome).
-//! BitTorrent and Tidecast are no schedules but the engine itself, run by the world.
+//! An algorithm is a [`Schedule`]: a few dozen lines that say which node sends which parts to which, and
+//! when. One runner ([`run`]) moves the bytes for all of them and writes the
+//! [`Outcome`](crate::outcome::Outcome). BitTorrent and Tidecast are no schedules but the engine itself, run
+//! by the world.
 
 mod binomial;
 mod extend;

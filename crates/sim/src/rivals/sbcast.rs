@@ -1,9 +1,9 @@
 //! Slurm's `sbcast`: stop and wait. Every block goes down a tree, store and forward, and the next one
 //! starts when all nodes have acknowledged it.
 //!
-//! The tree is what Slurm 22.05 was measured to build: `--fanout` (8 at most) shapes the first level
-//! only; below it each slurmd splits its list by its own `TreeWidth`, 50 by default. With 16 nodes that
-//! puts 15 copies on the sender's wire, as its own slurmd serves the first subtree.
+//! The tree is the one that Slurm 22.05 was measured to build: `--fanout` (8 at most) shapes the first level
+//! only; below it each slurmd splits its list by its own `TreeWidth`, 50 by default. With 16 nodes that puts
+//! 15 copies on the sender's link, as its own slurmd serves the first subtree.
 
 use super::{Hop, Schedule, Sends};
 

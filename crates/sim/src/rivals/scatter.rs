@@ -1,6 +1,6 @@
-//! Scatter and ring allgather (van de Geijn), MPICH's broadcast of large messages: a binomial tree
-//! hands each rank one N-th, then all pass what they got round a ring, N - 1 times. Every rank sends
-//! about 2S in all, S of it round the ring.
+//! Scatter and ring allgather (van de Geijn), MPICH's broadcast of large messages: a binomial tree hands each
+//! rank one N-th, then all pass their parts round a ring, N - 1 times. Every rank sends about 2S in all, S of
+//! it round the ring.
 
 use super::binomial::span;
 use super::{Hop, Schedule, Sends};

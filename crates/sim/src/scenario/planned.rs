@@ -1,5 +1,5 @@
-//! Which scenarios follow a plan, and what is opened by one on demand. Each is drawn by itself, so that what a seed meant
-//! before stays what it was.
+//! Scenarios with a plan, and those with a plan on demand. They are drawn independently, so that existing
+//! seeds keep their meaning.
 
 use tidecast_swarm::{Policy, Time};
 

@@ -1,4 +1,4 @@
-//! What a cluster looks like: switches, the nodes on them, the links between them.
+//! The topology of a cluster: switches, the nodes on them, the links between them.
 //!
 //! The same short forms and the same file drive the emulated cluster (`lab/README.md`) and this
 //! simulator. The simulator allows rings of switches (fat tree, dragonfly); the lab wants a tree.

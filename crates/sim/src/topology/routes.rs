@@ -1,8 +1,8 @@
 //! Ways through a topology: the fewest switches, and among equals a choice that depends on nothing but
 //! the pair of nodes, as switches hash a flow.
 //!
-//! What is kept is the distance of every switch to those switches that somebody asked for, so that
-//! memory grows with pairs of switches, never with pairs of nodes, and is bounded.
+//! Only the distances to requested switches are kept, so memory grows with pairs of switches, never with
+//! pairs of nodes, and is bounded.
 
 use std::ops::Range;
 

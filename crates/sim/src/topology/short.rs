@@ -1,4 +1,4 @@
-//! The short forms, `KIND:COUNTS@RATE,OPTION=VALUE..`: what people write on a command line.
+//! The short forms, `KIND:COUNTS@RATE,OPTION=VALUE..`, as written on a command line.
 
 use super::text::{LINK_OPTIONS, set};
 use super::units::{self, cut};

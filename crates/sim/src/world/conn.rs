@@ -1,7 +1,7 @@
-//! Connections: dialling, refusal, closing, and who is at the other end.
+//! Connections: dialling, refusal, closing, and the identity of the remote node.
 //!
-//! Times are the driver's (crate `net`): a dial takes three round trips (TCP, TLS, handshakes), one
-//! that nobody answers fails after five seconds, one whose handshake stops after ten.
+//! Times are the driver's (crate `net`): a dial takes three round trips (TCP, TLS, handshakes), an unanswered
+//! one fails after five seconds, one whose handshake stops after ten.
 
 use tidecast_swarm::{Candidate, Event, PeerId, Protocol, Time};
 

@@ -1,4 +1,4 @@
-//! What goes wrong, applied to the world.
+//! Applies faults to the world.
 //!
 //! | fault | what others see |
 //! |---|---|

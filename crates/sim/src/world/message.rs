@@ -1,4 +1,4 @@
-//! What travels: the engines' messages with the sizes of the wire, and payload.
+//! The traffic: the engines' messages with the sizes of the wire, and payload.
 
 use std::ops::Range;
 

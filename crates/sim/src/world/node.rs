@@ -1,4 +1,4 @@
-//! One node: its engine, and what a driver and a disk would hold beside it.
+//! One node: its engine, and the state of its driver and its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The coordinator of a planned broadcast: it sits with the origin, makes the plan, hears complaints and
-//! makes the next epoch. What it says and hears takes the time that a message takes.
+//! The coordinator of a planned broadcast: it runs at the origin, makes the plan, receives complaints and
+//! makes the next epoch. Its messages take the time of any message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

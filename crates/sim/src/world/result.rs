@@ -1,4 +1,4 @@
-//! What the run came to: the outcome, its last judgement, and the samples of link use on the way.
+//! The result of the run: the outcome, the final checks, and the samples of link use.
 
 use super::{Thing, World};
 use crate::check::Violation;

@@ -1,4 +1,4 @@
-//! What happens to payload that has come: hashing, writing, the verdict of blocks and pieces.
+//! The handling of received payload: hashing, writing, the verdict on blocks and pieces.
 //!
 //! The rules are those of the driver's settling threads: a block gets one verdict, a leaf that is
 //! there already is a duplicate, a piece whose leaves are all there is good or is dropped.

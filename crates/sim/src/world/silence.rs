@@ -1,5 +1,5 @@
-//! What a driver does when nothing comes from the other end: it waits as long as crate `net` waits, then
-//! lets go and shuns the peer for a while.
+//! The driver's reaction to a silent peer: it waits as long as crate `net` waits, then closes the connection
+//! and avoids the peer for a while.
 //!
 //! A living driver that has nothing to say says so every 90 s, so that a time-out only ever strikes where
 //! the other end cannot be heard; only there is a timer kept.

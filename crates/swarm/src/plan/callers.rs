@@ -1,4 +1,5 @@
-//! Relays that nobody can connect to feed those whom they call themselves, and no other of their kind.
+//! Relays that accept no connections feed the members that they connect to themselves, and no other relay of
+//! their kind.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What members complain of.
+//! Complaints of members.
 
 /// What is wrong with a member of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

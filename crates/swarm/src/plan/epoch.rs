@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The inputs of a plan.
 //!
 //! An epoch comes over the network, so everything in it is bounded and checked before it is used.
 

@@ -1,11 +1,12 @@
 //! The plan of members that join while it runs: its members, and when a new epoch is due. The holder of the data makes it.
 //!
 //! - Members that join at the same time are in the same epoch: it waits while more join, up to a limit.
-//! - In a plan for a whole tree, members sit in the order in which they join. So the roots of the stripes, to which the
-//!   source sends, stay when more members join, and the last ones, which lack most, are at the bottom. With random seats
-//!   each epoch has new roots, and the source sends them again what it has sent to the roots before.
+//! - In a plan for a whole tree, members sit in the order in which they join. So the roots of the stripes, to
+//!   which the source sends, stay when more members join, and the latest ones, which lack most, are at the
+//!   bottom. With random seats each epoch has new roots, and the source sends them again the pieces that it
+//!   has sent to the roots before.
 //! - The number of stripes never changes: the pieces given so far belong to stripes of that number.
-//! - A member that leaves with everything is no loss, unless a child of it complains.
+//! - A member that leaves after it is complete is no loss, unless a child of it complains.
 //! - In a plan for a whole tree, complaints of slowness are ignored: members connect while the tree is sent, and a stripe
 //!   whose parent was met late does not show that the parent is slow.
 

@@ -1,7 +1,7 @@
 //! The tree of places, as it looks from the source.
 //!
-//! Whoever draws the topology puts a spine or a site's router at the top. Data comes from the source, so
-//! the tree is hung up at the source's place instead: the first place above it becomes one below it.
+//! A topology is usually drawn with a spine or a site's router at the top. Data comes from the source, so the
+//! tree is rooted at the source's place instead: the first place above it becomes one below it.
 
 use super::epoch::{Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Place, PlanError};
 

@@ -1,17 +1,17 @@
-//! Who makes the epochs: hears complaints, weighs them, and takes from members the work they do not do.
+//! Makes the epochs: receives complaints, weighs them, and relieves members of work that they do not do.
 //!
-//! What is believed of whom:
+//! The rules for complaints:
 //!
-//! - Only a neighbour in the plan knows, so nobody else is heard.
+//! - Only a neighbour in the plan can know, so other members are not heard.
 //! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour says so too,
 //!   or it stays away for [`GRACE`]. It is then out.
-//! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two who say so (one
-//!   where it has but one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside the
-//!   trees: it still gets everything.
-//! - Who complains of more than half of those who feed it has the trouble itself, and does not count. So
-//!   a complaint waits [`SETTLE`] before it is weighed.
-//! - Whom a slow member feeds is slow to those whom it feeds in turn: who complains itself is blamed only
-//!   when nobody else is. After a new epoch everyone is heard afresh.
+//! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two complaints (one
+//!   where it has only one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside
+//!   the trees: it still gets everything.
+//! - A member that complains of more than half of its parents has the fault itself, and does not count. So a
+//!   complaint waits [`SETTLE`] before it is weighed.
+//! - The children of a slow member appear slow to their own children: a member that complains itself is
+//!   blamed only when no other is. A new epoch discards earlier complaints.
 //! - A liar's word counts against [`WORDS`] members in the whole broadcast. All complaints together make
 //!   leaves of a quarter of the members at most, and never of the last relay at a place where others are.
 

@@ -1,7 +1,7 @@
 //! How many children each item of a unit has in each stripe.
 //!
 //! The unit of account is one child in one stripe: with k stripes, k of them are one copy of the data. Every
-//! stripe of a unit with n items needs n - 1 of them, plus what the unit gives to others.
+//! stripe of a unit with n items needs n - 1 of them, plus those that the unit gives to others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

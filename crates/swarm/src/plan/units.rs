@@ -1,7 +1,7 @@
-//! Who is dealt with together: the units of a plan.
+//! The units of a plan: groups of members that are treated together.
 //!
-//! A *unit* gets each stripe over one edge from outside, whatever is in it: a member; the relays and leaves
-//! at one place (a cluster); or a place and all beyond it. A unit's items are units again.
+//! A *unit* gets each stripe over one edge from outside, whatever it consists of: a member; the relays and
+//! leaves at one place (a cluster); or a place and all places below it. A unit's items are units again.
 
 use super::epoch::{Epoch, IN_ORDER, Part};
 use super::places::View;

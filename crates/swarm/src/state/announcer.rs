@@ -1,4 +1,4 @@
-//! Pieces that Tidecast peers have not heard of yet, and what it has cost to tell them.
+//! Pieces not yet announced to Tidecast peers, and the cost of the announcements.
 
 use std::ops::Range;
 

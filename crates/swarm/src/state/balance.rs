@@ -1,14 +1,14 @@
 //! How evenly a source gives pieces to its stripes.
 //!
-//! Promise: no stripe gets far ahead of another while the connection to the other's first member can catch up. These
-//! connections share the source's uplink, and TCP shares it unevenly for many seconds. Each stripe has relays of its own
-//! with no uplink to spare: those of the stripe that gets more fall behind, those of the others stand idle, and what they
-//! could have sent meanwhile is lost.
+//! Promise: no stripe gets far ahead of another while the connection to the other's first member can catch
+//! up. These connections share the source's uplink, and TCP shares it unevenly for many seconds. Each stripe
+//! has relays of its own with no uplink to spare: those of the stripe that gets more fall behind, those of
+//! the others are idle, and the capacity that they had meanwhile is lost.
 //!
-//! A stripe that is too far ahead waits until half of its lead is gone. If that takes longer than a connection that has
-//! the uplink to itself needs, the stripe behind is slow for another reason, and the others wait for it no more until it has
-//! caught up. After members are lost, first members may be slow one after another: waits in which the uplink may have been
-//! idle are a 64th of the time at most.
+//! A stripe that is too far ahead waits until half of its lead is used up. If that takes longer than a
+//! connection that has the uplink to itself needs, the stripe behind is slow for another reason, and the
+//! others no longer wait for it until it has caught up. After members are lost, first members may be slow one
+//! after another: waits in which the uplink may have been idle are a 64th of the time at most.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pieces under suspicion, each of which must come from one peer alone, and the addresses of peers that are gone.
+//! Suspect pieces, each of which must come from one peer alone, and the addresses of peers that have left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

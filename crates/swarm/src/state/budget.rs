@@ -1,4 +1,4 @@
-//! What the source of a plan may send, and the requests that wait for others to serve them.
+//! The source's sending budget in a plan, and the requests that wait for other peers to serve them.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When slots are given out anew, and who has the one that chance gives.
+//! The times at which slots are reassigned, and the peer with the random slot.
 
 use crate::api::{PeerId, Time};
 use crate::state::counts::Counts;

@@ -1,4 +1,4 @@
-//! What one peer says it has, and how much of that we lack.
+//! The pieces that one peer claims, and how many of them we lack.
 //!
 //! Promise: `lacking` is the number of its pieces that we lack, for a peer that does not have all (`Engine::check`).
 

@@ -1,4 +1,4 @@
-//! Bytes moved, by what became of them: of one peer, or of all together.
+//! Bytes moved, by their fate: of one peer, or of all together.
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, Default)]

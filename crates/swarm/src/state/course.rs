@@ -1,5 +1,5 @@
-//! The plan under way, as one member sees it: which piece goes by which stripe, what our children are
-//! still to get, how far each stripe has come, which pieces will come of their own accord.
+//! The current plan, as one member sees it: the stripe of each piece, the pieces that our children are still
+//! to get, the progress of each stripe, and the pieces that will be pushed to us.
 //!
 //! `push` feeds the children, `follow` minds the parents.
 

@@ -1,7 +1,8 @@
 //! Payload on its way to us, over all peers: asked for, received, settled; and how fast it comes.
 //!
-//! Promises: `outstanding` is the sum of what all peers owe (`Engine::check` compares); while more waits for its
-//! verdict than the limit allows, nothing new is asked for, and the end of that pause is told once.
+//! Promises: `outstanding` is the sum of all peers' outstanding requests (`Engine::check` compares); while
+//! more payload awaits its verdict than the limit allows, nothing new is requested, and the end of that pause
+//! is reported once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who wants something of whom, and who lets the other ask: what the messages of BEP 3 and BEP 6 have told.
+//! Interest and choking: the state of the messages of BEP 3 and BEP 6.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,10 @@
 //! How many peers are served at once: as few as keep the uplink busy.
 //!
-//! A piece that is half with thirty peers is of no use to anyone; one that is whole with one of them is
-//! passed on while the next one is served. But how many peers fill an uplink nobody says: one on a
-//! switch of equals, twenty where the uplink is twenty times as fast as theirs. So it is tried: while
-//! somebody waits, half as many lanes again are opened now and then, kept if more goes out, and given
-//! back if not. When less goes out than before (those who are served are slow, or gone), more are
-//! opened at once.
+//! A piece of which thirty peers have half is of no use to any of them; a piece that one of them has complete
+//! is forwarded while the next one is served. But the number of peers that fill an uplink is unknown: one on
+//! a switch of equals, twenty where the uplink is twenty times as fast as theirs. So it is probed: while
+//! peers wait, half as many lanes again are opened now and then, kept if throughput rises, and closed if not.
+//! When throughput falls (the served peers are slow, or have left), more are opened at once.
 
 use std::time::Duration;
 

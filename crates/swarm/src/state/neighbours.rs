@@ -1,8 +1,9 @@
-//! Whom to dial: everyone we were told of, for good; of the others a few, by chance.
+//! The addresses to dial: every peer that the tracker or the user named, permanently; of the others a few, at
+//! random.
 //!
-//! Promises: at most `DIALING` dials at once; a failed address is tried again after 0.25 s, doubling
-//! to a minute, or where the peer refuses us to an hour; one of the random ones that keeps failing is forgotten; the
-//! table is bounded. Who refused us is dialled at once when there is a reason to (`retry`, `admitted`).
+//! Promises: at most `DIALING` dials at once; a failed address is retried after 0.25 s, doubling to a minute,
+//! or to an hour if the peer refuses us; a random one that keeps failing is forgotten; the table is bounded.
+//! A peer that refused us is dialled at once when there is a reason to (`retry`, `admitted`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

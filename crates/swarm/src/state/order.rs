@@ -1,4 +1,4 @@
-//! What one child is to get in one stripe.
+//! The queue of one child in one stripe.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! One piece on its way: which of its 16 KiB cells is asked of whom, received, stored.
+//! One piece in progress: which of its 16 KiB cells is requested from which peer, received, stored.
 //!
-//! Invariant: a cell is free (nobody asked), asked (of its owner, and in endgame of others too),
-//! received (from its owner, verdict awaited) or stored (from its owner); the counts say how many are
-//! in each.
+//! Invariant: a cell is free (not requested), asked (of its owner, and in endgame of others too), received
+//! (from its owner, verdict awaited) or stored (from its owner); the counts are the number of cells in each
+//! state.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! What the engine knows of one live connection. All of it goes when the connection goes.
+//! The engine's state of one live connection. All of it is dropped with the connection.
 //!
-//! Each mechanism has a part of its own, private to the part's file; private here is what it was asked for, and how the
-//! connection stands.
+//! Each mechanism has a part of its own, private to the part's file; private here are the requests to the
+//! peer, and the state of the connection.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

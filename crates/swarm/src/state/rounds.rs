@@ -1,7 +1,7 @@
-//! Who is looked at for requests at the end of an event, and when a second look at a peer is worth it.
+//! The peers to check for requests at the end of an event, and the condition for checking a peer again.
 //!
-//! Promise: a peer for which nothing was found to ask is looked at again only when more can be asked for than then. The
-//! count of those changes is the *epoch*; a peer keeps the one in which it was found dry (`Peer::dry`).
+//! Promise: a peer for which no request was found is checked again only when more can be requested than then.
+//! The count of those changes is the *epoch*; a peer keeps the one in which it was found dry (`Peer::dry`).
 
 use crate::api::{PeerId, Time};
 

@@ -1,8 +1,9 @@
-//! What decides which missing piece is asked for next: how many peers have it, when it is due, and the picker, which
-//! keeps the pieces in that order.
+//! The order of missing pieces: how many peers have each, its deadline, and the picker, which keeps the
+//! pieces in that order.
 //!
-//! Promise: a piece that is in the picker lies at the level of its copies and at its deadline. Whether it is in, its
-//! priority says and what others know of it (`Engine::place`): who changes that goes by `Engine::with_place`.
+//! Promise: a piece that is in the picker lies at the level of its copies and at its deadline. Whether it is
+//! in the picker depends on its priority and on the state of other mechanisms (`Engine::place`): every change
+//! of those goes through `Engine::with_place`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

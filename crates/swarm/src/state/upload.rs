@@ -1,15 +1,16 @@
-//! What peers have asked of us: one queue a peer, served in turn.
+//! The requests of peers: one queue a peer, served in turn.
 //!
-//! Promises: peers that wait get equal bytes (deficit round robin), and where all that may be handed out is, a
-//! block each in turn: else a few slow ones would keep everyone waiting; no peer has more than its share handed to
-//! its connection; a queue is bounded, and so is what a cancellation can make of it.
+//! Promises: waiting peers get equal bytes (deficit round robin), or one block each in turn while the
+//! handed-out data is at its limit: else a few slow peers would delay all others; no peer has more than its
+//! share handed to its connection; a queue is bounded, and so is the effect of a cancellation on it.
 //!
-//! A turn is a piece or so (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): pieces
-//! are whole with somebody, and passed on, as soon as may be. In a plan our children come first (`asking`).
+//! A turn is about a piece (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): so
+//! pieces are complete at some peer, and forwarded, as soon as possible. In a plan our children come first
+//! (`asking`).
 //!
-//! Who has everything gives first what it has given nobody: who asks for what another was given waits,
-//! since it may well come from there, as long as there is something new to give; but every 16th block
-//! goes to those who wait.
+//! A complete peer first gives pieces that it has given to no peer: a request for a piece that another peer
+//! has got waits, since that peer may serve it, as long as there are new pieces to give; but every 16th block
+//! goes to those requests.
 //!
 //! A Tidecast peer's queue is served piece by piece, of the next few the one first that fewest others
 //! have: of eight peers that ask us for the same four pieces, each gets one that the others want, and

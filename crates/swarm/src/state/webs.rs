@@ -1,4 +1,4 @@
-//! Web seeds that this node fetches from, and who divides them with it.
+//! Web seeds that this node fetches from, and the nodes with which it shares them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What is touched in a plan on demand and has not come.
+//! Pieces that were requested in a plan on demand and have not arrived.
 //!
 //! Promise: a piece is open once, however many wish for it, and goes up again only when it was lost or not heard.
 

@@ -1,6 +1,6 @@
-//! Which pieces a peer has, in few bytes: a watermark (all below it) with ranges that are the exception to
-//! it, or bits where there would be too many ranges. Either describes a set; the mode says what becomes of
-//! the set known so far.
+//! The pieces that a peer has, in few bytes: a watermark (all below it) with ranges of exceptions, or bits
+//! where there would be too many ranges. Either describes a set; the mode says how it changes the set known
+//! so far.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! The Tidecast extension (BEP 10 name `tidecast`): what a cluster needs and the peer protocol lacks. Large
-//! blocks, ranges of pieces in one request, availability as a watermark with exceptions, leaf hashes ahead of
-//! data, pushed blocks, whole manifests, several swarms on one connection, enrolment.
-//! `docs/wire-extension.md` specifies it; this module is its messages, their bounds, and the offer that the
+//! The Tidecast extension (BEP 10 name `tidecast`): features that a cluster needs and the peer protocol
+//! lacks. Large blocks, ranges of pieces in one request, availability as a watermark with exceptions, leaf
+//! hashes ahead of data, pushed blocks, whole manifests, several swarms on one connection, enrolment.
+//! `docs/wire-extension.md` specifies it; this module has its messages, their bounds, and the offer that the
 //! two sides compare.
 
 mod availability;

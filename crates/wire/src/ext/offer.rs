@@ -1,6 +1,6 @@
-//! What each side says of the extension in its extension handshake, and what the two sides make of it. Both
-//! compute the same session from the same two offers, so nothing needs to be confirmed; without one they are
-//! stock peers.
+//! The offer that each side makes in its extension handshake, and the session that results. Both sides
+//! compute the same session from the same two offers, so nothing needs to be confirmed; without an offer they
+//! are stock peers.
 
 use tidecast_metainfo::bencode::{Value, Writer};
 

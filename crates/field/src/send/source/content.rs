@@ -1,4 +1,4 @@
-//! What a file is by its first bytes, whatever its name says.
+//! The type of a file by its first bytes, whatever its name is.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

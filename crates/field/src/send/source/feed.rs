@@ -1,6 +1,7 @@
-//! Steps that another process has: the Python package, which reads NetCDF, HDF5, Zarr and VTK's images or runs a user's generator, or a simulation that
-//! sends from within (`tidecast.field.Sender`). They come through a file in memory that both have open, in slots of a volume each; who
-//! may do what with a slot is said by lines of JSON. The dialogue is in docs/field-format.md.
+//! Steps from another process: the Python package, which reads NetCDF, HDF5, Zarr and VTK's images or runs a
+//! user's generator, or a simulation that sends from within (`tidecast.field.Sender`). They come through a
+//! file in memory that both have open, in slots of one volume each; lines of JSON say which process may use a
+//! slot. docs/field-format.md specifies the dialogue.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Where a field comes from: a shape, a name, and steps that are read slab by slab.
 //!
-//! Whatever a source has, it gives out as float32, little-endian, x fastest: the form in which values travel, so that a file of them is
-//! read straight into the buffer from which they are sent.
+//! Every source delivers float32, little-endian, x fastest: the form in which values are sent, so a file of
+//! them is read straight into the send buffer.
 
 mod content;
 mod convert;

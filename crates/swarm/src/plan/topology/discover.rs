@@ -1,13 +1,14 @@
 //! Where hosts are, found out by trying: pairs of hosts send to each other, all at once, in a few rounds.
 //!
-//! Links between switches show only when many cross them at once. A round that pairs hosts by chance sends as much over
-//! each cut as a plan would that knows of no places; so where all pairs of such rounds are fast, one place is right.
-//! Else those who are slow together lie apart, and those who are fast together, while others load the links between, are
-//! near. What was seen of two hosts is a score, for or against one place; sets of hosts that agree best are joined first
-//! (correlation clustering), so that a few odd figures decide nothing. Later rounds ask what is still open: those whose
-//! place is not sure, and sets of which nobody knows whether they are one. Meanwhile the others load what lies between.
+//! Links between switches show only when many flows cross them at once. A round that pairs hosts at random
+//! sends as much over each cut as a plan without places would; so where all pairs of such rounds are fast,
+//! one place is right. Otherwise, hosts that are slow together lie apart, and hosts that are fast together,
+//! while others load the links between, are near. The measurements of two hosts add up to a score, for or
+//! against one place; sets of hosts that agree best are joined first (correlation clustering), so that a few
+//! odd figures decide nothing. Later rounds test the open questions: hosts whose place is not certain, and
+//! sets that may be one. Meanwhile the other hosts load the links between them.
 //!
-//! Pure: what was seen goes in, whom to pair and what is where come out.
+//! Pure: measurements go in, pairs and places come out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

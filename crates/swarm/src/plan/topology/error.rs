@@ -1,4 +1,4 @@
-//! Why a text is no topology.
+//! Errors in the text of a topology.
 
 use thiserror::Error;
 

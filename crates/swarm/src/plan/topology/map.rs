@@ -1,4 +1,4 @@
-//! Places, and who is at which: what every text is read into.
+//! Places and their hosts: the result of reading any topology text.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

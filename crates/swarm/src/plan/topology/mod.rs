@@ -1,9 +1,9 @@
 //! Where hosts are: the topology as an administrator writes it.
 //!
-//! Four texts are read, each into the same [`Map`]: Slurm's `topology.conf` and `topology.yaml`, the file of our own lab,
-//! and rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
-//! that the text does not name. Texts are bounded and may hold anything. Where nobody has written one, [`discover`] finds
-//! out.
+//! Four texts are read, each into the same [`Map`]: Slurm's `topology.conf` and `topology.yaml`, the file of
+//! our own lab, and rules that name a place for host names and subnets. Place 0 is above all others, and
+//! holds every host that the text does not name. Texts are bounded and may hold anything. Without a text,
+//! [`discover`] measures the topology.
 
 pub mod discover;
 mod error;

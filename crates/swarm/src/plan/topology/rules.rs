@@ -1,4 +1,4 @@
-//! The text of rules: a path, and who is there, by name or address.
+//! The text of rules: a path, and its hosts, by name or address.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Slurm's `topology.conf`, and what it has in common with `topology.yaml`.
+//! Slurm's `topology.conf`, and the parts in common with `topology.yaml`.
 
 use super::super::epoch::{MAX_PLACES, Place};
 use super::error::{TopologyError, Wrong};

@@ -1,5 +1,5 @@
-//! Two galaxies that fall through each other again and again: heavy bodies attract one another, each and every one, and a cloud of light
-//! ones follows. What is sent is the density of them all.
+//! Two galaxies that pass through each other repeatedly: heavy bodies attract one another, all pairs, and a
+//! cloud of light ones follows. The density of all bodies is sent.
 
 use super::Model;
 
