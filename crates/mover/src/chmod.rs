@@ -17,10 +17,10 @@ pub struct Chmod(Vec<Step>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Step {
-    /// Only directories (true), or only what is none (false).
+    /// Only directories (true), or only other files (false).
     dirs: Option<bool>,
     how: How,
-    /// Whose rights: the execution bit of each; 0 is everybody's, less what the umask takes away.
+    /// The classes that are changed: the execution bit of each; 0 means all, except the bits of the umask.
     of: u32,
     /// Of each `rwx`, as the last three bits; or as they are of another: 6 the user, 3 the group, 0 others.
     rights: u32,
@@ -28,7 +28,7 @@ struct Step {
     /// Set-id and sticky bits, and those that `=` takes away.
     special: u32,
     special_of: u32,
-    /// `X`: execution only of directories and of what somebody may execute already.
+    /// `X`: execution only of directories and of files that have an execution bit already.
     keeps_execution: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::part::BLOCK;
 
 /// Leaves of a block.
 const LEAVES: usize = BLOCK / LEAF;
-/// What is read and then hashed at a time: the core still has it in its own cache.
+/// Bytes read and then hashed at a time: they are still in the core's cache.
 const STEP: usize = 256 << 10;
 
 /// The digest of a part, to find out whether it has come as it was read.
@@ -25,7 +25,8 @@ pub fn part(data: &[u8]) -> Digest {
     of(XxHash3_128::oneshot(data))
 }
 
-/// The same of what `read` puts into `room`; it is given one stretch of it after another, with its offset.
+/// The same for the data that `read` puts into `room`; it is given one stretch of it after another, with its
+/// offset.
 ///
 /// # Errors
 /// Those of `read`.

@@ -34,12 +34,13 @@ pub struct Lineage {
 pub(crate) struct Line {
     /// As the user calls it.
     pub(crate) shown: Vec<u8>,
-    /// Only what is named of it is copied.
+    /// Only the named paths of it are copied.
     #[serde(default)]
     pub(crate) listed: bool,
-    /// Its path in the copy; None if it is no directory.
+    /// Its path in the copy; None if it is not a directory.
     pub(crate) inside: Option<Vec<u8>>,
-    /// The directory itself, or that in which it lies, and then all that are above; with the way down from there to the source.
+    /// The directory itself, or its parent, and then all that are above; with the path down from there to the
+    /// source.
     pub(crate) above: Vec<(Inode, Vec<u8>)>,
 }
 
@@ -95,7 +96,8 @@ impl Lineage {
     /// Whether a copy to `base` leaves its sources as they are; or to a name in it, if nothing `is_there` yet.
     ///
     /// # Errors
-    /// When a source is the place to which it is copied, lies in what would be deleted, or has the destination in it.
+    /// A source is its own destination, lies in a directory that would be deleted, or contains the
+    /// destination.
     pub(crate) fn check(
         &self,
         (base, is_there): (&OwnedFd, bool),

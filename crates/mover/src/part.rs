@@ -30,7 +30,7 @@ const MAX_NAME: usize = 256;
 pub struct Part {
     /// Number of the entry in this session: parts of one file have one number.
     pub file: u64,
-    /// What is written, and what belongs to it.
+    /// The entry, with its attributes.
     pub entry: Entry,
     /// Which of its bytes.
     pub data: Data,
@@ -39,12 +39,12 @@ pub struct Part {
 /// The bytes of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Data {
-    /// None: the entry is no file.
+    /// None: the entry is not a file.
     #[default]
     None,
     /// None: does the receiver have this file already?
     Ask {
-        /// What it holds, for those who compare contents.
+        /// Its content, for comparison.
         root: Option<Digest>,
     },
     /// The next bytes of the payload.
@@ -67,7 +67,7 @@ pub enum Data {
         /// As in [`Data::Bytes`]; always there for a file that is one hole and no longer than [`BLOCK`].
         root: Option<Digest>,
     },
-    /// None, of a directory whose contents are not sent: what is in it at the receiver stays.
+    /// None, of a directory whose contents are not sent: its contents at the receiver stay.
     Apart,
     /// None: are these the bytes that the receiver has there since an interrupted copy?
     Same {
@@ -104,7 +104,7 @@ impl Data {
     }
 }
 
-/// What is wrong with a table.
+/// The defect of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("damaged table of parts: {0}")]
 pub struct BadTable(&'static str);

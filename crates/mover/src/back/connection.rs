@@ -25,9 +25,10 @@ const PROVES_FIRST: &[u8] = b"tidecast-copy/2";
 pub(crate) const OPENING: Duration = Duration::from_secs(10);
 /// A side from which something must come every second is taken for lost after so long a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
-/// A round trip that is longer is no local network's.
+/// A longer round trip is not that of a local network.
 pub(crate) const FAR: Duration = Duration::from_millis(5);
-/// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
+/// Most bytes that the kernel may queue of a stream beyond those in flight: more would wait behind a stream
+/// that has become slow.
 const UNSENT: u32 = 1 << 20;
 
 /// How connections are protected.
@@ -39,17 +40,17 @@ pub enum Guard {
     Plain,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// Carries blocks; of each number there is one.
     Stream(u32),
-    /// Carries what the receiver says.
+    /// Carries the receiver's messages.
     Return,
     /// A question to a server: messages both ways, in turns.
     Request,
-    /// Shows that the way is free, and ends.
+    /// Tests that the address can be reached, and ends.
     Probe,
 }
 
@@ -79,7 +80,7 @@ pub fn congestion(name: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub(crate) struct Connection {
     transport: Transport,
-    /// Who is there, if TLS says so.
+    /// The peer's node, if TLS has authenticated it.
     pub(crate) peer: Option<NodeId>,
     /// How long it took to be connected: a round trip. Zero where that is not known.
     pub(crate) round_trip: Duration,
@@ -87,14 +88,14 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum Transport {
-    /// With what the peer may cost before it has proved who it is.
+    /// With the limit for a peer that is not authenticated yet.
     Tcp(TcpStream, Option<Limit>),
     Tls(Box<Stream>),
     Pipe(Pipe),
 }
 
 impl Connection {
-    /// Dials, and proves who is who. `node`: who must be there.
+    /// Connects and authenticates. `node`: the node that must answer.
     pub(crate) fn dial(
         to: SocketAddr,
         from: Option<SocketAddr>,
@@ -115,7 +116,8 @@ impl Connection {
         Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip })
     }
 
-    /// Shakes hands on a connection to `to` if `guard` says so. `node`: who must be there.
+    /// Does the TLS handshake on a connection to `to` if `guard` requires it. `node`: the node that must
+    /// answer.
     pub(crate) fn secure(self, to: SocketAddr, guard: &Guard, node: Option<NodeId>) -> Result<Self, Error> {
         let round_trip = self.round_trip;
         let (tls, tcp) = match (guard, self.transport) {
@@ -156,13 +158,13 @@ impl Connection {
         Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
-    /// What another program writes, or reads.
+    /// A connection to another program by pipes.
     pub(crate) fn pipe(pipe: Pipe) -> Self {
         Self { transport: Transport::Pipe(pipe), peer: None, round_trip: Duration::ZERO }
     }
 
-    /// What a proof is bound to that comes with the first message; None where a challenge asks for one: without TLS, and where the peer
-    /// knows of no other way.
+    /// The binding of a proof that comes with the first message; None where a challenge asks for the proof:
+    /// without TLS, and where the peer supports no other way.
     pub(crate) fn binding(&self) -> Option<[u8; 32]> {
         let Transport::Tls(stream) = &self.transport else { return None };
         stream.binding(PROVES_FIRST)
@@ -215,7 +217,7 @@ impl Connection {
         self.round_trip > FAR
     }
 
-    /// Ends the connection for whoever waits on it, from another thread.
+    /// A handle that ends the connection from another thread, and with it every wait on it.
     pub(crate) fn handle(&self) -> Option<Handle> {
         match &self.transport {
             Transport::Pipe(pipe) => Some(Handle::Pipe(pipe.cutter())),
@@ -251,7 +253,7 @@ pub(crate) enum Handle {
 }
 
 impl Handle {
-    /// At once: what was not sent is lost.
+    /// At once: data that was not sent is lost.
     pub(crate) fn cut(&self) {
         match self {
             Self::Tcp(tcp) => drop(tcp.shutdown(Shutdown::Both)),

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::meter::Tick;
 use crate::part::BLOCK;
 
-/// What holds a copy up.
+/// The limit of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The walk and the readers: the streams have nothing to send.
     DiskIn,
-    /// The way between: the streams are busy, and the receiver has room.
+    /// The network: the streams are busy, and the receiver has space.
     Network,
     /// The writers: the receiver's pool is full.
     DiskOut,
@@ -22,7 +22,7 @@ pub enum Limit {
     Rate,
 }
 
-/// Seconds by what was the limit.
+/// Seconds by limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// See [`Limit::DiskIn`].
@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// What happened between two ticks.
+/// The measurements between two ticks.
 fn since(now: &Tick, before: &Tick) -> Tick {
     Tick {
         front: now.front - before.front,
@@ -59,8 +59,8 @@ fn since(now: &Tick, before: &Tick) -> Tick {
     }
 }
 
-/// What held it up, from what both ends did meanwhile. Streams may be idle because there are more of them than blocks: then readers
-/// wait for blocks, and are not what holds it up.
+/// The limit, from the measurements of both ends. Streams may be idle because there are more of them than
+/// blocks: then readers wait for blocks, and are not the limit.
 fn limit(sender: &Tick, receiver: &Tick) -> Limit {
     if sender.stream_idle > sender.network && sender.front + sender.front_idle > sender.pool {
         Limit::DiskIn
@@ -79,7 +79,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// What was the limit since the last time.
+    /// The limits since the last call.
     pub(crate) fn judge(&mut self, sender: Tick, receiver: Tick) -> Limit {
         let (s, r) = (since(&sender, &self.sender), since(&receiver, &self.receiver));
         (self.sender, self.receiver) = (sender, receiver);
@@ -98,7 +98,7 @@ const COST: f64 = 1.03;
 const STEADY: f64 = 1.1;
 /// A way whose rate has changed so much is another way.
 const OTHER: f64 = 1.5;
-/// Ticks of rest after a trial that was no use.
+/// Ticks of rest after an unsuccessful trial.
 const REST: u32 = 20;
 
 /// Finds the best number of something by trying.
@@ -148,7 +148,8 @@ impl Climber {
         }
     }
 
-    /// One tick later: `bytes` came through, and whether this is what holds it up. How many there should be.
+    /// One tick later: `bytes` came through; `holds_up` tells whether this is the limit. Returns the number
+    /// that there should be.
     pub(crate) fn tick(&mut self, bytes: u64, starves: bool) -> usize {
         self.bytes += bytes;
         self.ticks += 1;
@@ -198,10 +199,11 @@ impl Climber {
     }
 }
 
-/// Blocks in memory at most, unless said otherwise: 64 MiB.
+/// Blocks in memory at most, unless set otherwise: 64 MiB.
 const POOL: usize = 16;
-/// On long ways there may be more, one for each thread: a stream that a round trip holds up has its block for long, and one that has none
-/// sends nothing. At most a sixteenth of the memory that this host has to spare when the session begins, and 512 MiB.
+/// On long paths there may be more, one for each thread: a stream with a long round trip keeps its block for
+/// long, and a stream without a block sends nothing. At most a sixteenth of the memory that is free on this
+/// host when the session begins, and 512 MiB.
 const FAR_POOL: usize = 128;
 const FAR_SHARE: u64 = 16;
 /// Blocks beyond one for each thread, to begin with.
@@ -209,11 +211,11 @@ const SPARE: usize = 2;
 /// Seconds of a tick for which some must wait for blocks while others wait for work, so that more blocks may help.
 const BOTH_WAIT: f64 = 0.05;
 
-/// Finds how many blocks an end should have: one for each of its threads, and no more to spare than pays, as few stay in the
-/// processors' caches.
+/// Finds the number of blocks of an end: one for each of its threads, and few spare ones, because few stay in
+/// the processors' caches.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// None: what was said holds.
+    /// None: the number is fixed.
     spare: Option<Climber>,
     now: usize,
     /// How many there may be on a long way.
@@ -222,7 +224,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// So many if it was said, else as many as these threads want.
+    /// The given number, else as many as these threads need.
     pub(crate) fn new(said: Option<usize>, threads: usize) -> Self {
         let spare = said.is_none().then(|| Climber::new(SPARE, SPARE, POOL, true, STEP));
         let now = said.unwrap_or((threads + SPARE).min(POOL));
@@ -234,8 +236,8 @@ impl Room {
         self.now
     }
 
-    /// One tick later, after which `bytes` more came through; `idle` says of what happened meanwhile for how long those waited who
-    /// take full blocks.
+    /// One tick later, after which `bytes` more came through; `idle` is the time that consumers of full
+    /// blocks waited meanwhile.
     pub(crate) fn tick(
         &mut self,
         tick: Tick,
@@ -266,7 +268,8 @@ fn far_pool() -> usize {
 mod tests {
     use super::*;
 
-    /// Runs a climber against a model: so many bytes a tick with so many. What it holds to in the end, trials aside.
+    /// Runs a climber against a model: a number of bytes per tick for each count. Returns the count that it
+    /// settles on, trials aside.
     fn climb(climber: &mut Climber, ticks: u32, model: impl Fn(usize) -> u64) -> usize {
         let mut now = climber.now;
         for _ in 0..ticks {

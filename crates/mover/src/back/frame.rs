@@ -26,7 +26,7 @@ pub(crate) const MAX_MESSAGE: usize = 64 << 20;
 pub(crate) const MAX_UNPROVEN: usize = 4 << 10;
 const HEADER: usize = 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     /// A block.
@@ -77,7 +77,7 @@ impl Header {
     /// The next header.
     ///
     /// # Errors
-    /// What the connection says; [`Error::Damaged`].
+    /// Errors of the connection; [`Error::Damaged`].
     pub(crate) fn read(from: &mut impl Read) -> Result<Self, Error> {
         let mut bytes = [0; HEADER];
         from.read_exact(&mut bytes).map_err(lost)?;
@@ -139,7 +139,7 @@ fn read_table(from: &mut impl Read, len: usize, table: &mut Vec<u8>) -> Result<(
 /// Sends a block.
 ///
 /// # Errors
-/// What the connection says.
+/// Errors of the connection.
 pub(crate) fn write_block(to: &mut impl Write, block: &Block) -> io::Result<()> {
     let header =
         Header { kind: FrameKind::Block, table: block.table.len(), payload: block.len, number: block.number };
@@ -150,7 +150,7 @@ pub(crate) fn write_block(to: &mut impl Write, block: &Block) -> io::Result<()> 
 /// Sends a message.
 ///
 /// # Errors
-/// What the connection says.
+/// Errors of the connection.
 pub(crate) fn write_message(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let header = Header { kind: FrameKind::Message, table: json.len(), payload: 0, number: 0 };
@@ -217,20 +217,22 @@ fn lost(error: io::Error) -> Error {
     Error::Network { doing: "connection lost".into(), error }
 }
 
-/// What the sender says on its streams, beside blocks.
+/// The sender's messages on its streams, beside blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Forward {
     /// It is there.
     Alive,
-    /// All blocks are written; this is what was found. Said again until it is answered.
+    /// All blocks are written; these are the results of the walk. Repeated until it is answered.
     End(Walked),
-    /// This was found, and that many blocks that do not ask are all: when they are written it is the end. Said once, to receivers that
-    /// know of it, while blocks are under way.
+    /// The results of the walk, and the number of all blocks without questions: when they are written it is
+    /// the end. Sent once, while blocks are in flight, to receivers that support it.
     Last(Walked, u64),
-    /// Before a block that goes again after [`Forward::Last`]: that does not hold any more, as what is read again may differ.
+    /// Precedes a block that is sent again after [`Forward::Last`] and revokes it, because data that is read
+    /// again may differ.
     NotLast,
-    /// It knows that all is finished, and has done what was to follow; this is what was found in the end.
+    /// The sender knows that everything is finished, and has done the work after it; these are the final
+    /// results.
     Bye(Walked),
     /// It gives up.
     Failed(String),
@@ -241,11 +243,12 @@ pub(crate) enum Forward {
     Unknown,
 }
 
-/// What the receiver says on the return connection.
+/// The receiver's messages on the return connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Return {
-    /// First on every return connection: what is done, as messages of an earlier connection may be lost.
+    /// First on every return connection: the blocks that are done, as messages of an earlier connection may
+    /// be lost.
     Ready {
         /// Nothing is there yet.
         fresh: bool,

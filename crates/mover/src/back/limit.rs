@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidecast_admission::{DEADLINE, MAX_READ};
 
-/// The rest of what may be read.
+/// The number of bytes that may still be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     until: Instant,

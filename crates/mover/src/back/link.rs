@@ -32,7 +32,7 @@ pub const MAX_STREAMS: usize = 64;
 const MAX_SESSIONS: usize = 1024;
 /// Most connections that have proved nothing yet: each has a thread.
 const MAX_OPENING: usize = 1024;
-/// Of these so many are closed when there are no descriptors for more.
+/// Connections to close when there are no descriptors for more.
 const SHED: usize = 16;
 
 /// A connection that has come.
@@ -40,7 +40,7 @@ const SHED: usize = 16;
 pub(crate) struct Arrival {
     pub(crate) connection: Connection,
     pub(crate) purpose: Purpose,
-    /// Dropped when the connection is of no more use: then a dialer opens another.
+    /// Dropped when the connection is no longer needed: then a dialer opens another.
     pub(crate) _use: Use,
 }
 
@@ -78,7 +78,7 @@ enum LinkKind {
 #[derive(Debug)]
 struct Shared {
     arrivals: Queue<Arrival>,
-    /// What is open, to be cut; by purpose.
+    /// The open connections by purpose, to be cut.
     open: Mutex<HashMap<Purpose, (usize, Option<Handle>)>>,
     serial: AtomicUsize,
     /// Streams that a dialer keeps up.
@@ -88,7 +88,7 @@ struct Shared {
     broken: AtomicBool,
     /// The last reason for which dialing failed.
     trouble: Mutex<Option<Error>>,
-    /// What the receiver has said of its destination before it says so on the return connection.
+    /// The receiver's early message about its destination, which precedes the return connection.
     fresh: OnceLock<bool>,
 }
 
@@ -106,7 +106,7 @@ impl Shared {
         })
     }
 
-    /// A connection has come; one for the same purpose that was there before is of no more use.
+    /// A connection has arrived; an earlier one for the same purpose is no longer needed.
     fn arrive(self: &Arc<Self>, connection: Connection, purpose: Purpose) {
         let serial = self.serial.fetch_add(1, SeqCst);
         let before = self.open.lock().insert(purpose, (serial, connection.handle()));
@@ -123,7 +123,7 @@ impl Shared {
 }
 
 impl Link {
-    /// What the kernel knows of the streams that are open, by their serial numbers.
+    /// Kernel statistics of the open streams, by their serial numbers.
     pub(crate) fn wires(&self) -> Vec<(usize, Wire)> {
         let open = self.shared.open.lock();
         let streams = open.iter().filter_map(|(purpose, (serial, handle))| match (purpose, handle) {
@@ -163,7 +163,8 @@ impl Link {
         Self { shared, kind: LinkKind::Pipes }
     }
 
-    /// The receiver has said whether it has nothing yet, and with that, that it knows of [`Forward::Last`](super::frame::Forward::Last).
+    /// The receiver has reported whether its destination is empty, and thereby that it supports
+    /// [`Forward::Last`](super::frame::Forward::Last).
     #[must_use]
     pub fn told_fresh(self, fresh: Option<bool>) -> Self {
         if let Some(fresh) = fresh {
@@ -190,7 +191,7 @@ impl Link {
         self.shared.arrivals.wake();
     }
 
-    /// A connection broke. Of pipes there are no others.
+    /// A connection broke. Pipes are not replaced.
     pub(crate) fn lost(&self) {
         if matches!(self.kind, LinkKind::Pipes) {
             self.shared.broken.store(true, SeqCst);
@@ -215,7 +216,7 @@ impl Link {
         }
     }
 
-    /// So many streams are wanted. Only who dials can do something about it.
+    /// The wanted number of streams. Only a dialer can change it.
     pub(crate) fn want(&self, streams: usize) {
         self.shared.wanted.store(streams.clamp(1, MAX_STREAMS), SeqCst);
     }
@@ -241,7 +242,7 @@ impl Link {
         self.shared.cut();
     }
 
-    /// Ends all of it; for a moment those who use the connections may say a last word.
+    /// Ends all connections; for a moment their users may send a last message.
     pub(crate) fn finish(&self) {
         self.shared.closed.store(true, SeqCst);
         self.shared.arrivals.abandon();
@@ -272,7 +273,7 @@ struct Dialer {
 }
 
 impl Dialer {
-    /// Looks for what is missing and opens each in a thread of its own, as they take round trips.
+    /// Opens each missing connection in a thread of its own, as they take round trips.
     fn run(self: Arc<Self>) {
         let mut trying: HashMap<Purpose, Instant> = HashMap::new();
         let finished: Arc<Queue<Purpose>> = Arc::new(Queue::new(2 * MAX_STREAMS));
@@ -329,8 +330,8 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// What a listener does with a request, and the proof that may come with it. The pass is to be dropped when the peer has proved that it
-/// may ask.
+/// The listener's handler of a request, and of the proof that may come with it. The pass is to be dropped
+/// when the peer has proved that it may ask.
 type Asked = Box<dyn Fn(Connection, Option<Proof>, SocketAddr, Pass) + Send + Sync>;
 
 struct Sessions {
@@ -352,7 +353,7 @@ impl std::fmt::Debug for Sessions {
 #[derive(Debug)]
 struct Expected {
     link: Arc<Shared>,
-    /// Who may open them; None without TLS.
+    /// The node that may open them; None without TLS.
     node: Option<NodeId>,
 }
 
@@ -415,7 +416,7 @@ impl Drop for Listener {
     }
 }
 
-/// An address at which this host reaches what listens at `address`.
+/// An address at which this host reaches a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut to = address;
     if to.ip().is_unspecified() {
@@ -453,7 +454,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a connection in a thread of its own: nobody waits for its peer, and it gives way to later ones of its address.
+    /// Opens a connection in a thread of its own: no other connection waits for its peer, and later ones of
+    /// its address may displace it.
     fn admit(self: Arc<Self>, stream: std::net::TcpStream, from: SocketAddr) -> std::io::Result<()> {
         let cut = stream.try_clone()?;
         let pass = self.gate.admit(Source::from(from.ip()), move || {

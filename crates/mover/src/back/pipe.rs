@@ -11,12 +11,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// What a program reads and writes.
+/// The standard input and output of a program.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What comes.
+    /// Incoming data.
     pub(crate) incoming: Pipe,
-    /// What goes.
+    /// Outgoing data.
     pub(crate) outgoing: Pipe,
 }
 
@@ -24,7 +24,7 @@ impl Pipes {
     /// Both pipes of a program.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// There are no descriptors left.
     pub fn new(incoming: File, outgoing: File) -> io::Result<Self> {
         Ok(Self { incoming: Pipe::new(incoming)?, outgoing: Pipe::new(outgoing)? })
     }
@@ -35,7 +35,7 @@ impl Pipes {
     }
 }
 
-/// One end of a pipe, or of what is used like one.
+/// One end of a pipe, or of a descriptor used like one.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     file: File,

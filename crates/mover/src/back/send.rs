@@ -32,17 +32,19 @@ const ALIVE: Duration = Duration::from_secs(1);
 const JOBS: usize = 32;
 /// Blocks that ask and have no answer yet.
 const ASKED: usize = 64;
-/// What one that asks counts among the open ones of [`Source::most_open`]: all that it asks for may be wanted.
+/// The weight of a question among the open blocks of [`Source::most_open`]: the receiver may want everything
+/// that it asks about.
 const ANSWER: u64 = 4;
 /// Blocks that are sent and not acknowledged, at least: their jobs are in memory.
 const UNDER_WAY: usize = 192;
-/// And for each block of the pool, which grows on long ways: what is in the kernel, on its way, and in the hands of the receiver.
+/// The same for each block of the pool, which grows on long paths: blocks in the kernel, in flight, and in
+/// the receiver's memory.
 const FOR_EACH: usize = 4;
 
 /// Sends all that `source` has, to the end that `link` leads to.
 ///
 /// # Errors
-/// What ends the copy before its time, at either end; problems of single names are in the outcome.
+/// Errors that end the copy early, at either end; problems of single names are in the outcome.
 pub fn send<S: Source>(
     source: &S,
     link: &Link,
@@ -85,7 +87,7 @@ struct Sender<'s, S: Source> {
     tasks: Queue<Task<S::Job>>,
     full: Queue<Leased>,
     state: Mutex<State<S::Job>>,
-    /// The state has changed in a way for which somebody may wait.
+    /// The state has changed; wakes the threads that may wait for it.
     changed: Condvar,
     meter: Meter,
     there: Mutex<Tick>,
@@ -338,7 +340,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Sends blocks on a stream until there are no more.
+    /// Sends blocks on a stream until no block is left.
     fn feed(&self, arrival: &mut Arrival, serial: usize) -> std::io::Result<()> {
         let to = &mut arrival.connection;
         // `rate` holds the streams together to it; within a block this does, which else would go at the speed of the network card.
@@ -409,7 +411,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Says what the last block is when that is due and all blocks are on their way; whether it did.
+    /// Announces the last block when it is due and all blocks are in flight; whether it did.
     fn say_last(&self, to: &mut super::connection::Connection) -> std::io::Result<bool> {
         let mut state = self.state.lock();
         if state.last != Last::Due || state.again > 0 || !self.full.is_empty() {
@@ -431,7 +433,7 @@ impl<S: Source> Sender<'_, S> {
         Some(is_said && sent.again)
     }
 
-    /// What went by this stream and was not acknowledged is read again.
+    /// Unacknowledged blocks of this stream are read again.
     fn broke(&self, serial: usize) {
         self.repeat(|_, sent| sent.via == Some(serial));
     }
@@ -452,7 +454,7 @@ impl<S: Source> Sender<'_, S> {
         state.again += again;
     }
 
-    /// Hears what the receiver says.
+    /// Reads the receiver's messages.
     fn hear(&self, mut arrival: Arrival) {
         loop {
             match expect_message::<Return>(&mut arrival.connection) {
@@ -536,7 +538,7 @@ impl<S: Source> Sender<'_, S> {
     }
 }
 
-/// What the controller of this end keeps.
+/// The state of this end's controller.
 struct Control {
     judge: Judge,
     allowed: Allowed,

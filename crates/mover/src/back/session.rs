@@ -14,7 +14,7 @@ use super::wire::Wire;
 use crate::error::Error;
 use crate::job::{Walked, Written};
 
-/// How an end works. All that is None is found out while it runs.
+/// The parameters of an end. Everything that is None is tuned while it runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
@@ -39,7 +39,7 @@ impl Default for Options {
 /// How far a copy is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// What the sender has found.
+    /// The sender's results.
     pub walked: Walked,
     /// Bytes of payload that the receiver has written.
     pub bytes: u64,
@@ -49,25 +49,25 @@ pub struct Progress {
     pub here: Tick,
     /// The other one.
     pub there: Tick,
-    /// What holds it up now.
+    /// The current limit.
     pub limit: Option<super::Limit>,
-    /// All has come, and what must wait for the end is done: links, deletion, syncing.
+    /// Everything has arrived, and the final work is done: links, deletion, syncing.
     pub ending: bool,
     /// The sender's streams, by the kernel.
     #[serde(default)]
     pub wire: Wire,
 }
 
-/// What came of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What the sender found.
+    /// The sender's results.
     pub walked: Walked,
-    /// What the receiver did.
+    /// The receiver's results.
     pub written: Written,
     /// Seconds from the first connection to the end.
     pub seconds: f64,
-    /// What was the limit, and for how long.
+    /// The limits, and for how long each applied.
     pub limits: Limits,
     /// Blocks that had to be sent again.
     pub again: u64,
@@ -127,7 +127,7 @@ impl Monitor {
         *self.progress.lock() = progress;
     }
 
-    /// Takes over what is known of the streams of a sender elsewhere.
+    /// Takes over the stream statistics of a remote sender.
     pub fn show_wire(&self, wire: Wire) {
         self.progress.lock().wire = wire;
     }
@@ -153,8 +153,8 @@ pub(crate) struct Heard {
     timeout: Duration,
 }
 
-/// After so long without a word a fresh connection is tried, and if there is a way, all are opened anew: TCP itself may wait
-/// twice as long as a cut has lasted before it tries again.
+/// After so long a silence a fresh connection is tried, and if it succeeds, all are reopened: TCP itself may
+/// wait twice as long as an outage has lasted before it tries again.
 const STALL: Duration = Duration::from_secs(4);
 
 impl Heard {

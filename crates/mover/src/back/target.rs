@@ -33,7 +33,7 @@ impl std::fmt::Debug for SessionId {
     }
 }
 
-/// First on every connection, from who dials.
+/// The dialer's first message on every connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Open {
     version: u32,
@@ -57,7 +57,7 @@ impl Open {
     }
 }
 
-/// What somebody says first on a connection: whether it is a request, and whether a proof comes with it.
+/// The first message of a connection: whether it is a request, and whether a proof comes with it.
 ///
 /// # Errors
 /// It is not understood.
@@ -160,7 +160,7 @@ impl Target {
     }
 }
 
-/// Streams to begin with, by what one connection has shown of the way.
+/// The initial number of streams, by the round trip of one connection.
 fn streams(connection: &Connection) -> usize {
     if connection.is_far() { FAR_STREAMS } else { STREAMS }
 }
@@ -168,9 +168,10 @@ fn streams(connection: &Connection) -> usize {
 /// The thread that opens a connection.
 type Opening = JoinHandle<Result<Connection, Error>>;
 
-/// Connections of a session that are opened while a server prepares its answer to the request for it: the return connection and the
-/// first stream. They are introduced when that has come. Until then they have proved nothing, and take places at the server of which an
-/// address has few: so there are no more of them, and the other streams follow.
+/// Connections of a session that are opened while a server prepares its answer to the request for it: the
+/// return connection and the first stream. They are introduced when the answer has arrived. Until then they
+/// are not authenticated, and the server grants few such connections per address: so only these two are
+/// opened early, and the other streams follow.
 #[derive(Debug)]
 pub struct Early {
     to: SocketAddr,
@@ -214,12 +215,12 @@ impl Early {
     }
 }
 
-/// What is to be opened beside a request.
+/// The connections to open beside a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Beside {
     /// Nothing: others connect, or elsewhere.
     Nothing,
-    /// The first connections of its session, which is to have so many streams, or as many as the way wants.
+    /// The first connections of its session, which is to have so many streams, or the default for the path.
     Streams(Option<usize>),
 }
 
@@ -234,7 +235,7 @@ pub(crate) struct Requesting {
 /// Asks a server that listens: the connection on which to speak with it. `prove` makes a proof that is bound to the connection.
 ///
 /// # Errors
-/// When it cannot be reached, or is not who it should be.
+/// The server cannot be reached, or is another node.
 pub(crate) fn request(
     addresses: &[SocketAddr],
     guard: &Guard,

@@ -20,7 +20,7 @@ const _: () = assert!(2 * MAX_READ + MAX_READ + FLIGHT <= MAX_HELD && RECORD <= 
 pub(crate) struct Stream {
     session: Session,
     pub(crate) tcp: TcpStream,
-    /// What the peer may cost before it has proved who it is.
+    /// The limit for a peer that is not authenticated yet.
     limit: Option<Limit>,
 }
 
@@ -28,7 +28,7 @@ impl Stream {
     /// Shakes hands.
     ///
     /// # Errors
-    /// What the connection says; or what rustls does, within an [`io::Error`].
+    /// Errors of the connection; or rustls's error, within an [`io::Error`].
     pub(crate) fn open(session: Session, tcp: TcpStream, limit: Option<Limit>) -> io::Result<Self> {
         let mut stream = Self { session, tcp, limit };
         loop {
@@ -42,17 +42,17 @@ impl Stream {
         }
     }
 
-    /// The peer has proved who it is: from now on nothing of it is limited.
+    /// The peer is authenticated: from now on nothing of it is limited.
     pub(crate) fn prove(&mut self) {
         self.limit = None;
     }
 
-    /// What the peer has shown of itself.
+    /// The peer's certificates.
     pub(crate) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.session.agreed().peer_certificates()
     }
 
-    /// What binds a proof to this session, if the ends have agreed on that protocol.
+    /// The value that binds a proof to this session, if the ends have agreed on that protocol.
     pub(crate) fn binding(&self, protocol: &[u8]) -> Option<[u8; 32]> {
         let agreed = self.session.agreed().alpn_protocol() == Some(protocol);
         self.session.binding().filter(|_| agreed)
@@ -61,13 +61,13 @@ impl Stream {
     /// Says goodbye.
     ///
     /// # Errors
-    /// What the connection says.
+    /// Errors of the connection.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.session.close()?;
         self.send()
     }
 
-    /// Takes from the kernel what there is, or waits for it.
+    /// Reads the available data from the kernel, or waits for it.
     fn receive(&mut self) -> io::Result<()> {
         loop {
             let room = self.session.room()?;
@@ -124,7 +124,7 @@ impl Write for Stream {
         Ok(written)
     }
 
-    /// What is short goes together with what follows.
+    /// Short slices are sent together with those that follow.
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let written = self.session.write_vectored(bufs, 0)?;
         self.send()?;

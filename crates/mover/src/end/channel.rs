@@ -27,11 +27,11 @@ pub enum Channel {
 #[derive(Debug)]
 pub struct Net(pub(crate) Connection);
 
-/// The first answer of a program is no longer than this: it says what it is asked for, and where it listens.
+/// Longest first answer of a program: its offer, and where it listens.
 const MAX_FIRST: usize = 1 << 20;
 /// How a message begins.
 const MESSAGE: [u8; 4] = [2, 0, 0, 0];
-/// What is shown of what is no message, at most (bytes), and how long the rest of it is waited for.
+/// Most bytes that are shown of an invalid message, and how long the rest of it is awaited.
 const SHOWN: usize = 160;
 const REST: Duration = Duration::from_millis(300);
 
@@ -43,7 +43,7 @@ impl Channel {
     /// Says something.
     ///
     /// # Errors
-    /// When nobody can hear it.
+    /// The other end cannot be reached.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), Error> {
         let to: &mut dyn Write = match self {
             Self::Connection(net) => &mut net.0,
@@ -56,7 +56,7 @@ impl Channel {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// When there is none, or it is not understood.
+    /// There is no answer, or it cannot be parsed.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         self.hear_within(MAX_MESSAGE)
     }
@@ -64,7 +64,7 @@ impl Channel {
     /// The peer has proved that it may ask.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// The connection has ended.
     pub(crate) fn prove(&mut self) -> Result<(), Error> {
         let Self::Connection(net) = self else { return Ok(()) };
         net.0.prove().map_err(|error| Error::Network {
@@ -85,7 +85,7 @@ impl Channel {
         expect_message_within(&mut &mut *from, most).map_err(silent)
     }
 
-    /// The first answer. Of a program it may come after what the shell printed that has started it.
+    /// The first answer. A program's may follow output of the shell that has started it.
     ///
     /// # Errors
     /// As [`Channel::hear`]; [`Error::Noise`].
@@ -126,7 +126,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Ends it so that what was said last is heard: a connection that is closed before all that came is read takes that along.
+    /// Ends it so that the last message is received: closing a connection before all incoming data is read
+    /// discards sent data.
     pub(crate) fn leave(self) {
         let Self::Connection(mut net) = self else { return };
         let (until, mut unread) = (Instant::now() + OPENING, [0; 4096]);
@@ -150,7 +151,7 @@ impl Channel {
 pub struct Breaker(Vec<Handle>);
 
 impl Breaker {
-    /// Whoever waits on it waits no more.
+    /// Every wait on it ends.
     pub fn cut(&self) {
         self.0.iter().for_each(Handle::cut);
     }
@@ -162,7 +163,7 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     line.ends_with(b"\n").then(|| line.trim_ascii())
 }
 
-/// What an error of a channel says of the other end.
+/// The error of a channel in terms of the other end.
 fn silent(error: Error) -> Error {
     match error {
         Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {

@@ -10,7 +10,8 @@ use tidecast_text::escaped;
 
 use crate::error::Error;
 
-/// A path as a shell of this host would read it: `~` and `~/x` are in the home of who runs this, `~user/x` in that of another.
+/// A path as a shell of this host would read it: `~` and `~/x` are in the home of the user of this process,
+/// `~user/x` in that of another user.
 pub(super) fn expand(path: &OsStr) -> Result<OsString, Error> {
     let Some(rest) = path.as_bytes().strip_prefix(b"~") else { return Ok(path.to_owned()) };
     let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());

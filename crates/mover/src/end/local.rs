@@ -25,10 +25,10 @@ enum Whence {
 }
 
 impl Sending {
-    /// Finds what is to be sent; of a server, below its root.
+    /// Finds the sources; of a server, below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, or it would be written over itself.
+    /// No source exists, or one would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
             let offer = Offer { identity: "noise".into(), ..Offer::default() };
@@ -38,7 +38,7 @@ impl Sending {
         Ok(Self { offer: tree.offer().clone(), source: Whence::Tree(Box::new(tree)) })
     }
 
-    /// What the receiver must know of it.
+    /// The sender's offer, which the receiver needs.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer

@@ -21,12 +21,12 @@ use crate::error::Error;
 use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
-/// An end that a program has started waits so long to be told what to do: the user may have to let the other one in first.
+/// A started end waits this long for its instructions: the user may have to log in at the other end first.
 const ASKED: Duration = Duration::from_secs(600);
 /// Between two words of progress.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// What an end is to do.
+/// The role of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -58,7 +58,7 @@ pub enum Way {
     Listen {
         /// The port.
         port: u16,
-        /// Who will dial.
+        /// The node that will dial.
         node: Option<NodeName>,
     },
     /// It will be told where to dial.
@@ -70,19 +70,19 @@ pub enum Way {
     Channel,
 }
 
-/// What ends say to each other, and how they check what comes. Others are not understood.
+/// The version of the protocol and of the block format. Other versions are rejected.
 pub const VERSION: u32 = 6;
 
-/// What is asked of an end.
+/// The request to an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What to do.
+    /// The role.
     pub role: Role,
     /// How.
     pub options: Options,
-    /// With what connections.
+    /// The kind of connections.
     pub way: Way,
 }
 
@@ -90,25 +90,26 @@ pub struct Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
-    /// Dial there. To one that receives this says what is sent.
+    /// Dial this target. A receiver gets the offer with it.
     Go(Target, Offer),
     /// The answer to [`Answer::Claim`].
     Claimed(Claimed),
 }
 
-/// What an end answers.
+/// The answers of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     /// It can begin.
     Ready {
-        /// Of a sender: what it sends.
+        /// A sender's offer.
         offer: Offer,
         /// Of one that listens: where.
         target: Option<Target>,
         /// Its own key.
         node: NodeName,
-        /// Of one that receives: whether it has nothing yet. One that says so knows that a sender may say early what the last block is.
+        /// Of a receiver: whether its destination is empty. A receiver that sends this supports the early
+        /// announcement of the last block.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fresh: Option<bool>,
     },
@@ -116,7 +117,7 @@ pub(super) enum Answer {
     Refused(String),
     /// How far it is.
     Progress(Box<Progress>),
-    /// Of one that sends with others: may it have this batch, who knows so many that are taken?
+    /// Of one of several senders: a request for this batch; it knows so many taken batches.
     Claim(u64, usize),
     /// It is done.
     Done(Box<Outcome>),
@@ -128,7 +129,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub struct Remote {
     channel: Channel,
-    /// What it offers, if it sends.
+    /// The offer of a sender.
     pub offer: Offer,
     /// Where it listens, if it does.
     pub target: Option<Target>,
@@ -138,10 +139,10 @@ pub struct Remote {
     pub fresh: Option<bool>,
 }
 
-/// What came of waiting for an end that is elsewhere.
+/// The result of waiting for a remote end.
 #[derive(Debug)]
 pub enum Progressed {
-    /// It goes on.
+    /// It continues.
     Progress(Box<Progress>),
     /// It asks for a batch, and knows so many that are taken.
     Claim(u64, usize),
@@ -150,11 +151,11 @@ pub enum Progressed {
 }
 
 impl Remote {
-    /// Asks an end to get ready. For its answers, the first and those while it is at work, `start` is added to the timeout: it may have
-    /// to be let in, and to find out where it can connect.
+    /// Asks an end to get ready. For its answers, the first and those while it is at work, `start` is added
+    /// to the timeout: the user may have to log in, and the end has to find out where it can connect.
     ///
     /// # Errors
-    /// When it refuses, is not understood, or has gone.
+    /// The end refuses, cannot be understood, or has disconnected.
     pub fn ask(mut channel: Channel, request: &Request, start: Duration) -> Result<Self, Error> {
         let patience = request.options.timeout.saturating_add(start);
         if matches!(channel, Channel::Pipes(_)) {
@@ -179,10 +180,10 @@ impl Remote {
         }
     }
 
-    /// Tells it where to dial, and if it receives, what is sent.
+    /// Tells it where to dial, and if it receives, the offer.
     ///
     /// # Errors
-    /// When it has gone.
+    /// The end has disconnected.
     pub fn go(&mut self, target: Target, offer: Offer) -> Result<(), Error> {
         self.channel.say(&Ask::Go(target, offer))
     }
@@ -190,12 +191,12 @@ impl Remote {
     /// Answers [`Progressed::Claim`].
     ///
     /// # Errors
-    /// When it has gone.
+    /// The end has disconnected.
     pub fn claimed(&mut self, claimed: Claimed) -> Result<(), Error> {
         self.channel.say(&Ask::Claimed(claimed))
     }
 
-    /// What ends the wait of another thread in [`Remote::hear`].
+    /// Ends the wait of another thread in [`Remote::hear`].
     #[must_use]
     pub fn breaker(&self) -> Breaker {
         self.channel.breaker()
@@ -210,10 +211,10 @@ impl Remote {
         }
     }
 
-    /// What it says next.
+    /// Its next message.
     ///
     /// # Errors
-    /// Its own, and when it has gone.
+    /// Its own errors, or a disconnection.
     pub fn hear(&mut self) -> Result<Progressed, Error> {
         match self.channel.hear::<Answer>()? {
             Answer::Progress(progress) => Ok(Progressed::Progress(progress)),
@@ -259,10 +260,11 @@ impl End {
     }
 }
 
-/// Is an end for whoever is at the other side of the pipes (`tidecast copy-end`, which ssh starts). Why it fails is said there.
+/// Runs an end for the peer at the other side of the pipes (`tidecast copy-end`, which ssh starts). Errors
+/// are reported over the pipes.
 ///
 /// # Errors
-/// When the channel breaks before that can be said.
+/// The channel broke before an error could be reported.
 pub fn answer(pipes: Pipes) -> Result<(), Error> {
     let mut channel = Channel::Pipes(pipes);
     channel.set_patience(Some(ASKED))?;
@@ -288,7 +290,7 @@ impl Request {
     }
 }
 
-/// What is asked, as far as it can be made before the first answer.
+/// The requested end, as far as it can be made before the first answer.
 enum Begun {
     Listens {
         end: End,
@@ -297,7 +299,7 @@ enum Begun {
         node: NodeName,
         _listener: Listener,
     },
-    /// One that receives learns only with its target what it is to receive.
+    /// A receiver that gets its offer only with its target.
     Dials {
         end: Option<End>,
         tls: Arc<Tls>,
@@ -389,7 +391,7 @@ fn dial(
     Ok((end, link(target, guard, &request.options)?))
 }
 
-/// Where an end that has said that it is ready is to dial, and what is sent.
+/// The target of an end that has reported that it is ready, and the offer.
 pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
     match channel.hear()? {
         Ask::Go(target, offer) => Ok((target, offer)),
@@ -434,7 +436,7 @@ fn any(port: u16) -> SocketAddr {
     (std::net::Ipv6Addr::UNSPECIFIED, port).into()
 }
 
-/// Runs an end and says on the channel how it goes. When nobody is there any more to hear it, it ends.
+/// Runs an end and reports its progress on the channel. When the channel has broken, it ends.
 pub(super) fn report(
     mut channel: Channel,
     end: &End,

@@ -23,12 +23,13 @@ use crate::back::{Beside, Early, Guard, Listener, NodeName, Options, SessionId, 
 use crate::error::Error;
 use crate::spec::Accept;
 
-/// What lets a user in, and proves the server to the user: the server's node and a secret.
+/// The key of a server: it admits a user, and proves the server to the user. It consists of the server's node
+/// and a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerKey {
-    /// Who the server is.
+    /// The server's node.
     pub node: NodeId,
-    /// What only those know who may use it.
+    /// The secret, known to authorised users only.
     pub secret: [u8; 16],
 }
 
@@ -61,12 +62,12 @@ impl FromStr for ServerKey {
     }
 }
 
-/// To what a proof is bound, so that it proves nothing anywhere else.
+/// The value to which a proof is bound, so that it is not valid elsewhere.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// A question that the server asks once.
     Challenge([u8; 32]),
-    /// A TLS session. No server can ask for such a proof: what it asks with is hashed under another name.
+    /// A TLS session. No server can obtain such a proof by a challenge, which is hashed under another name.
     Session([u8; 32]),
 }
 
@@ -85,14 +86,14 @@ struct Challenge {
     nonce: [u8; 32],
 }
 
-/// And from who asks.
+/// The client's answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Proved {
     proof: Proof,
 }
 
-/// Reads what a stranger may say to a server, from the first byte to the request. For the fuzzer: how many messages it was, none of
-/// which is acted on.
+/// Reads all bytes that an unauthenticated client may send to a server, up to the request. For the fuzzer:
+/// returns the number of messages; none is acted on.
 #[doc(hidden)]
 #[must_use]
 pub fn read_opening(mut bytes: &[u8]) -> usize {
@@ -107,7 +108,7 @@ pub fn read_opening(mut bytes: &[u8]) -> usize {
     }
 }
 
-/// A channel to a server at one of these addresses, and what was opened beside it.
+/// A channel to a server at one of these addresses, and the connections opened beside it.
 ///
 /// # Errors
 /// When it cannot be reached or is not the one whose key that is.
@@ -131,7 +132,7 @@ pub fn ask_server(
     Ok((channel, early))
 }
 
-/// The secrets of a server: what proves that one may write (and read), and what proves that one may read.
+/// The secrets of a server: one permits writing and reading, the other reading.
 #[derive(Clone)]
 pub struct Secrets {
     /// For both.
@@ -146,7 +147,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What a key allows.
+/// The rights of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
     Read,
@@ -162,7 +163,7 @@ pub struct ServerOptions {
     pub read_only: bool,
     /// Without TLS.
     pub plain: bool,
-    /// What is taken of those who write, beside names and bytes.
+    /// The metadata accepted from writers, beside names and bytes.
     pub accept: Accept,
 }
 
@@ -215,13 +216,13 @@ impl Server {
         self.shared.listener.get().map(Listener::address)
     }
 
-    /// What its users need who may write, and read.
+    /// The key for users that may write and read.
     #[must_use]
     pub fn key(&self) -> &ServerKey {
         &self.shared.key
     }
 
-    /// What its users need who may read.
+    /// The key for users that may read.
     #[must_use]
     pub fn reading_key(&self) -> &ServerKey {
         &self.shared.reading
@@ -266,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// What a client may do that has proved to know a secret.
+    /// The rights of a client that has proved to know a secret.
     fn right(&self, said: &Proof, bound: &Bound) -> Option<Right> {
         // Of digests of a secret that is tried once per connection no timing tells anything.
         let has = |key: &ServerKey| *said == proof(&key.secret, bound);
@@ -325,7 +326,7 @@ impl Shared {
         report(channel, end, &link, &bounded(&request.options)).map(drop)
     }
 
-    /// Sends to another server. Where that is says who asks; by its key nobody else is taken for it.
+    /// Sends to another server. The client names its address; by its key no other server can pose as it.
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
         channel.say(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
@@ -353,7 +354,7 @@ const MAX_FRONTS: usize = 32;
 /// Most patience that it has.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What is asked for, within what a server gives.
+/// The request, within the server's limits.
 fn bounded(options: &Options) -> Options {
     Options {
         pool: options.pool.map(|n| n.min(MAX_POOL)),
@@ -393,7 +394,7 @@ mod tests {
         write_message(connection, &first).unwrap();
     }
 
-    /// Asks for what is refused for its version, if not before.
+    /// Sends a request that is rejected for its version, if not before.
     fn ask(connection: &mut Connection) -> String {
         let request = Request {
             version: VERSION + 1,

@@ -18,18 +18,18 @@ use wild::Wild;
 /// A rule as it travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Names that match are copied, whatever later rules say; else they are left out.
+    /// Matching names are copied, whatever later rules say; else they are left out.
     pub include: bool,
     /// The pattern.
     pub pattern: OsString,
 }
 
 impl Rule {
-    /// Adds the rule that a command line or a line of a file has. `+ ` or `- ` before the pattern says what the rule does,
-    /// whatever `include` says, and `!` alone removes the rules before it.
+    /// Adds the rule given on a command line or a line of a file. `+ ` or `- ` before the pattern overrides
+    /// `include`, and `!` alone removes the rules before it.
     ///
     /// # Errors
-    /// When there is no pattern behind such a prefix, or it is longer than any path.
+    /// There is no pattern after such a prefix, or it is longer than any path.
     pub fn add(rules: &mut Vec<Self>, text: &[u8], include: bool) -> Result<(), Error> {
         let (include, pattern) = match text {
             b"" => return Ok(()),

@@ -10,7 +10,7 @@ pub(super) struct Wild {
     pub(super) malformed: bool,
 }
 
-/// What a pattern is made of.
+/// The elements of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum One {
     Byte(u8),
@@ -118,7 +118,7 @@ impl Wild {
     }
 }
 
-/// The set that begins behind a `[` at `at`, which then is behind its `]`.
+/// The set after a `[` at `at`, which is then moved past its `]`.
 fn set(text: &[u8], at: &mut usize) -> Result<Set, Malformed> {
     let mut set = Set::default();
     let inverted = matches!(text.get(*at), Some(b'!' | b'^'));
@@ -162,14 +162,14 @@ fn set(text: &[u8], at: &mut usize) -> Result<Set, Malformed> {
     Ok(if inverted { Set(set.0.map(|bits| !bits)) } else { set })
 }
 
-/// The byte behind the backslash at `at`, which then is at that byte.
+/// The byte after the backslash at `at`, which is then moved to that byte.
 fn escaped(text: &[u8], at: &mut usize) -> Result<u8, Malformed> {
     *at += 1;
     text.get(*at).copied().ok_or(Malformed)
 }
 
-/// The class whose `:` is at `at`, as in `[:digit:]`; then `at` is behind it. None: it is no class, and its bytes stand for
-/// themselves.
+/// The class whose `:` is at `at`, as in `[:digit:]`; then `at` is moved past it. None: it is not a class,
+/// and its bytes stand for themselves.
 fn class(text: &[u8], at: &mut usize) -> Result<Option<Class>, Malformed> {
     let name = text.get(*at + 1..).unwrap_or_default();
     let end = name.iter().position(|b| *b == b']').ok_or(Malformed)?;

@@ -1,7 +1,7 @@
 //! Flags of rsync that are accepted because a copy does the same anyway, and flags that are rejected with a
 //! hint to the alternative.
 
-/// What is done anyway, or has no meaning here.
+/// Flags that ask for the default behaviour, or have no meaning here.
 pub const DONE: [(&str, Option<char>); 28] = [
     ("msgs2stderr", None),
     ("no-msgs2stderr", None),
@@ -53,7 +53,7 @@ pub const DONE_VALUED: [&str; 12] = [
     "max-alloc",
 ];
 
-/// What asks for something else than a copy does.
+/// Flags that ask for other behaviour than that of a copy.
 pub const REFUSED: [(&str, Option<char>, &str); 25] = [
     (
         "old-dirs",

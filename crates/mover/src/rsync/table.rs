@@ -10,7 +10,8 @@ use crate::chmod::Chmod;
 use crate::flags::Keep;
 use crate::spec::{Follow, InPlace};
 
-/// What may be kept of an entry: `--NAME` or its letter keeps it, `--no-NAME` or `--no-LETTER` does not.
+/// An attribute of an entry that may be kept: `--NAME` or its letter keeps it, `--no-NAME` or `--no-LETTER`
+/// does not.
 #[derive(Debug)]
 pub struct Kept {
     /// Its name.
@@ -48,13 +49,14 @@ pub const KEPT: [Kept; 12] = [
     kept!("acls", 'A', |keep, on| (keep.acls, keep.perms) = (on, keep.perms || on)),
     kept!("xattrs", 'X', |keep, on| keep.xattrs = on),
 ];
-/// The letters of `-a`: who names some of them names all that is to be kept. All of them, and none, keep everything.
+/// The letters of `-a`: given singly they name everything that is to be kept. All of them, or none, keep
+/// everything.
 pub(super) const ARCHIVE: [&str; 7] =
     ["recursive", "links", "perms", "times", "group", "owner", "devices-and-specials"];
-/// Such as do not say what else is kept, and have no help of their own.
+/// Flags that do not select other attributes, and have no help of their own.
 pub(super) const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
-/// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
+/// A flag without a value: its name, its letter, its help, and its effect when it is given so many times.
 pub type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
 /// All of them.
 pub const SWITCHES: [Switch; 25] = [
@@ -155,7 +157,7 @@ pub const SWITCHES: [Switch; 25] = [
 /// Other names of switches.
 pub const ALIASES: [(&str, &str); 2] = [("existing", "ignore-non-existing"), ("no-relative", "no-R")];
 
-/// A flag with a value: its name, its letter, what the value is, what it says in the help, and what it does.
+/// A flag with a value: its name, its letter, the name of the value, its help, and its effect.
 pub type Valued =
     (&'static str, Option<char>, &'static str, &'static str, fn(&mut Flags, &str) -> Result<(), String>);
 /// All of them.
@@ -226,7 +228,7 @@ pub const VALUED: [Valued; 8] = [
     }),
 ];
 
-/// A flag that names a file or directory: its name, what the value is, what it says in the help, and what it does.
+/// A flag that names a file or directory: its name, the name of the value, its help, and its effect.
 pub type Named = (&'static str, &'static str, &'static str, fn(&mut Flags, &OsStr));
 /// All of them.
 pub const NAMED: [Named; 3] = [
@@ -273,7 +275,7 @@ fn chown(flags: &mut Flags, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes a second as rsync reads them: KiB, unless there is a unit; 0 is no limit.
+/// Bytes a second as rsync reads them: KiB, unless there is a unit; 0 means no limit.
 fn rate(text: &str) -> Result<Option<u64>, String> {
     let bytes = match text.parse::<f64>() {
         Ok(number) => (number * 1024.0).round().max(0.0) as u64,

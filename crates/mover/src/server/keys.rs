@@ -20,12 +20,12 @@ const LONGEST: u64 = 1024;
 
 type Secret = [u8; 16];
 
-/// What a server needs to be known, and to know its users.
+/// The keys by which a server authenticates itself and its users.
 #[derive(Debug)]
 pub struct Keys {
-    /// Who it is.
+    /// The server's identity.
     pub node: NodeKey,
-    /// What its users must know.
+    /// The secrets of its users.
     pub secrets: Secrets,
     /// The file that has the key for writing.
     pub write_file: PathBuf,

@@ -13,7 +13,8 @@ use crate::error::Error;
 pub use keys::Keys;
 pub use user::User;
 
-/// What root must have said before it serves; `ways` are how it says that: as another user, or as root.
+/// Checks that root has chosen the user of a server; `ways` are the flags for it: as another user, or as
+/// root.
 ///
 /// # Errors
 /// [`Error::User`]: it has not.
@@ -42,7 +43,7 @@ pub struct Served {
     pub at: SocketAddr,
 }
 
-/// Starts a server of `options.root`, whatever links lead there now.
+/// Starts a server of `options.root`, resolved now through all links.
 ///
 /// # Errors
 /// The directory cannot be read, or the address cannot be had.

@@ -27,7 +27,7 @@ pub(super) struct Ends<'a> {
     pub(super) say: mpsc::Sender<Event>,
 }
 
-/// An end that is elsewhere, and what keeps it there.
+/// A remote end, and the program or connection that keeps it running.
 struct There {
     remote: Remote,
     program: Option<Program>,
@@ -206,7 +206,8 @@ impl Ends<'_> {
         }
     }
 
-    /// What is opened beside a request to a server: if this end is the one that dials it, at the address of the request.
+    /// The connections to open beside a request to a server: if this end dials it, at the address of the
+    /// request.
     fn beside(&self, way: &Way) -> Beside {
         let here = self.job.from.is_here() || self.job.to.is_here();
         match way {
@@ -217,7 +218,8 @@ impl Ends<'_> {
         }
     }
 
-    /// Runs this end; what the other one says meanwhile is listened to, so that it need not wait. When it fails, `other` is cut.
+    /// Runs this end, and reads the other end's messages meanwhile, so that it never blocks. When it fails,
+    /// `other` is cut.
     fn finish(
         &self,
         mut there: Other,

@@ -8,15 +8,15 @@ use crate::part::BLOCK;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The copy goes on, in another way than was asked for.
+    /// The copy continues in another way than requested.
     Warning(Warning),
-    /// How far it is; of several pairs, the sum of what they found and wrote.
+    /// The progress; of several pairs, the sum of their results.
     Progress(Box<Progress>),
     /// Of a copy that is explained: a step has been measured.
     Step(Step),
 }
 
-/// Why a copy goes on in another way.
+/// Reasons to continue in another way.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -39,9 +39,9 @@ pub enum Warning {
 /// A step from the simplest transfer to the whole one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Step {
-    /// What was transferred.
+    /// The transferred data.
     pub what: &'static str,
-    /// What should be looked at if this step is where the rate falls.
+    /// The part to examine if the rate falls at this step.
     pub(super) limit: &'static str,
     /// How much, in bytes.
     pub bytes: u64,
@@ -57,12 +57,12 @@ impl Step {
     }
 }
 
-/// What the steps have shown.
+/// The results of the steps.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     /// From the simplest on.
     pub steps: Vec<Step>,
-    /// What holds up the whole, for people.
+    /// The limit of the whole copy, as text.
     pub limit: String,
     /// The streams over the network alone, by the kernel.
     pub wire: Wire,

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::job::{Change, Written};
 use crate::share::Board;
 
-/// A pair of hosts, and what it has done.
+/// A pair of hosts and its results.
 struct Pair {
     job: Job,
     name: String,
@@ -31,7 +31,7 @@ struct Pair {
     broke: Option<String>,
 }
 
-/// What a pair of hosts has done.
+/// The results of a pair of hosts.
 #[derive(Clone, Debug)]
 pub struct PairDone {
     /// Where it took files from, without paths of more than one source.
@@ -70,7 +70,7 @@ pub(super) fn name(from: &Place, to: &Place) -> String {
     format!("{from} -> {to}")
 }
 
-/// What all pairs have in common.
+/// The state shared by all pairs.
 struct Many<'m> {
     job: &'m Job,
     board: Arc<Board>,
@@ -167,7 +167,7 @@ impl Many<'_> {
         pair.broke = Some(why);
     }
 
-    /// What is no file or was missed, by one of them.
+    /// The final copy, by one pair: everything that is not a file, and files that were missed.
     fn settle(&self, pairs: &mut [Pair]) -> Result<Outcome, Error> {
         let leftovers: Vec<String> =
             pairs.iter().filter_map(|pair| Some(pair.job.share.as_ref()?.identity.clone())).collect();
@@ -191,7 +191,7 @@ impl Many<'_> {
         Err(broken)
     }
 
-    /// Copies at the same time; of each what came of it, how far it was, and its seconds.
+    /// Copies by all pairs at the same time; for each its result, its progress, and its seconds.
     fn side_by_side(&self, jobs: &[Job]) -> Vec<(Result<Outcome, Error>, Progress, f64)> {
         let monitors: Vec<Arc<Monitor>> = jobs.iter().map(|_| Arc::default()).collect();
         self.watch.look_at(monitors.clone());
@@ -230,7 +230,7 @@ fn one(ends: &Ends<'_>) -> (Result<Outcome, Error>, Progress, f64) {
     (outcome, ends.monitor.progress(), began.elapsed().as_secs_f64())
 }
 
-/// Adds what another round, or another pair, has done.
+/// Adds the results of another round or another pair.
 fn add(to: &mut Outcome, other: &Outcome) {
     // What one has made the others, and the last, find there.
     let told: HashSet<_> = to.written.planned.iter().map(named).collect();
@@ -251,12 +251,12 @@ fn add(to: &mut Outcome, other: &Outcome) {
     to.again += other.again;
 }
 
-/// By what a change is known.
+/// The key of a change.
 fn named(change: &Change) -> (String, Option<String>) {
     (change.path.clone(), change.path_base64.clone())
 }
 
-/// What came of all of it: the last copy knows what is there, and what is not.
+/// The total result: the last copy knows which names exist, and which do not.
 fn sum(mut last: Outcome, pairs: &[Pair], took: Duration) -> Outcome {
     let copied: u64 = pairs.iter().map(|pair| pair.done.written.files).sum();
     let settled = Written {

@@ -10,15 +10,15 @@ use crate::error::Error;
 use crate::filter::lines;
 use crate::spec::{Names, Relative};
 
-/// What the user says of it. A list has rsync's rules: comments begin with `#` or `;`, and directories come with what is in them only
-/// if that is asked for.
+/// The user's flags. A list has rsync's rules: comments begin with `#` or `;`, and directories are copied
+/// with their contents only if that is requested.
 #[derive(Clone, Debug, Default)]
 pub struct KeepPaths {
     /// A list of names below the only source; `-` is standard input.
     pub files_from: Option<OsString>,
-    /// Sources keep their paths, if it was said.
+    /// Sources keep their paths, if given.
     pub relative: Option<bool>,
-    /// Directories of a list come with what is in them.
+    /// Directories of a list are copied with their contents.
     pub recursive: bool,
     /// Directories above sources are not copied.
     pub no_implied: bool,
@@ -27,7 +27,7 @@ pub struct KeepPaths {
 }
 
 impl KeepPaths {
-    /// What is to be asked of the sender of so many sources.
+    /// The request to the sender of so many sources.
     ///
     /// # Errors
     /// It does not go together, or the list cannot be read.

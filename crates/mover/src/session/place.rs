@@ -19,7 +19,7 @@ impl ServerKey {
     /// The key that a word stands for: `@FILE` has it, so has standard input for `-`, else it is the word itself.
     ///
     /// # Errors
-    /// There is no key, or it is none.
+    /// There is no key, or it is not valid.
     pub fn given(word: &str) -> Result<Self, Error> {
         COPY_KEY.resolve(word).map_err(|e| usage(with_causes(&e)))?.parse()
     }

@@ -16,8 +16,8 @@ const ENDS: Duration = Duration::from_secs(5);
 /// How often it is looked at then.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is added to the timeout while the other end starts: to log in, and where there is a terminal, to ask for a password, for which
-/// sshd waits so long too.
+/// Added to the timeout while the other end starts: for the login, and where there is a terminal, for a
+/// password, for which sshd waits as long.
 pub(super) fn patience() -> Duration {
     let asks = std::fs::File::open("/dev/tty").is_ok();
     Duration::from_secs(if asks { 120 } else { 20 })
@@ -47,7 +47,7 @@ impl Program {
         Ok((Self(child), pipes))
     }
 
-    /// Why there was no answer.
+    /// The reason for a missing answer.
     pub(super) fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
         let noise = match &error {
             Error::Network { .. } => None,

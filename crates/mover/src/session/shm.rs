@@ -69,7 +69,7 @@ impl Drop for Dir {
     }
 }
 
-/// Removes what copies of this user have left that were killed.
+/// Removes directories left by killed copies of this user.
 fn clear(base: &Path) {
     let me = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {

@@ -20,37 +20,37 @@ use crate::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
 /// How much memory a program may have that takes files, and how it hears of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Bytes at most; None: 1 GiB, or a quarter of what is free.
+    /// Bytes at most; None: 1 GiB, or a quarter of the free memory.
     pub budget: Option<u64>,
     /// Whether parts of files are told as they come.
     pub blocks: bool,
 }
 
-/// What kind of copy it is.
+/// The kind of copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum How {
     /// As it is asked for.
     #[default]
     Plain,
-    /// The same, after steps that show what holds it up.
+    /// The same, after steps that measure the limit.
     Explained,
     /// Into shared memory, for a program.
     Memory(Memory),
 }
 
-/// A copy: what, from where to where, and how.
+/// A copy: sources, destination, and options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copy {
-    /// What is sent. Its sources are set.
+    /// The sender's settings. The sources are set.
     pub send: SendSpec,
-    /// What is done with it. Its destination is set.
+    /// The receiver's settings. The destination is set.
     pub receive: ReceiveSpec,
     /// Streams, threads, memory, limits.
     pub options: Options,
     /// How the ends are reached.
     pub reach: Reach,
-    /// What kind of copy it is.
+    /// The kind of copy.
     pub how: How,
     /// From where to where, of each pair of hosts; at least one.
     pairs: Vec<(Place, Place)>,
@@ -62,7 +62,7 @@ impl Copy {
     /// Copies files and directories to a destination, all named as with rsync, with default options.
     ///
     /// # Errors
-    /// [`Error::Usage`]: a name is none, or the sources are not all on one host.
+    /// [`Error::Usage`]: a name is not valid, or the sources are on different hosts.
     pub fn new(sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
         if sources.is_empty() {
             let to = Place::all(to)?.into_iter().next();
@@ -146,7 +146,7 @@ impl Copy {
         self.job().ok().filter(|_| is_plain).and_then(|job| stream::end(&job).map(Path::to_owned))
     }
 
-    /// Whether what is asked for goes together.
+    /// Whether the options are compatible.
     fn check(&self) -> Result<(), Error> {
         let usage = |why: &str| Err(Error::Usage(why.into()));
         let Some((from, to)) = self.pairs.first() else { return usage("missing source or destination") };
@@ -224,7 +224,7 @@ impl Copy {
     /// Starts it, on threads of its own.
     ///
     /// # Errors
-    /// [`Error::Usage`]: what is asked for does not go together. Of a copy into memory also: there is none.
+    /// [`Error::Usage`]: the options are not compatible. Of a copy into memory also: there is no memory.
     pub fn start(self) -> Result<Copying, Error> {
         let job = self.job()?;
         let lacks = self.reach.check_congestion(&job.from, &job.to)?;
@@ -288,15 +288,15 @@ fn as_rsync(planned: &mut [Change], sends: bool) {
     planned.sort_by(|a, b| (a.what != "delete", &a.path).cmp(&(b.what != "delete", &b.path)));
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// What was found and done; [`Outcome::verdict`] says whether all of it was.
+    /// The outcome; [`Outcome::verdict`] tells whether everything was copied.
     pub outcome: Outcome,
     /// Of a copy that was explained: the steps.
     pub ladder: Option<Ladder>,
-    /// Of several pairs of hosts: what each did.
+    /// Of several pairs of hosts: the results of each.
     pub pairs: Vec<PairDone>,
 }
 
@@ -316,7 +316,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// What happens next, or after a tenth of a second how far it is; None when it is over.
+    /// The next event, or after a tenth of a second the progress; None when it is over.
     pub fn next_event(&mut self) -> Option<Event> {
         match self.heard.recv_timeout(LOOK) {
             Ok(event) => Some(event),
@@ -325,12 +325,12 @@ impl Copying {
         }
     }
 
-    /// Ends it as soon as possible; what has come stays, and [`Copying::wait`] says [`Error::Cancelled`].
+    /// Ends it as soon as possible; copied data stays, and [`Copying::wait`] returns [`Error::Cancelled`].
     pub fn stop(&self) {
         self.watch.stop();
     }
 
-    /// Who takes the files of a copy into memory.
+    /// The consumer of a copy into memory.
     #[must_use]
     pub fn consumer(&self) -> Option<Arc<Consumer>> {
         self.consumer.clone()
@@ -339,7 +339,7 @@ impl Copying {
     /// Waits until it is over.
     ///
     /// # Errors
-    /// What ended it. What concerns single names is in the outcome.
+    /// The error that ended it. Problems of single names are in the outcome.
     pub fn wait(mut self) -> Result<Done, Error> {
         let ended = self.thread.take().map(JoinHandle::join);
         ended.and_then(Result::ok).unwrap_or(Err(Error::Cancelled))

@@ -23,10 +23,10 @@ use crate::xattr;
 /// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
 const XATTRS: usize = 1 << 16;
 
-/// What a thing is called in the directory beside its place.
+/// The name of an entry in the directory beside its place.
 pub(super) const NEW: &str = "new";
 
-/// A directory beside the place of what has to be copied there, for one thing.
+/// A private directory beside the place of one entry that has to be copied there.
 pub(super) fn aside(to: &OwnedFd) -> Tried<Private> {
     Private::open(to, &format!("{STAGING}move-{:016x}", rand::random::<u64>()), &|_| false)
 }
@@ -44,16 +44,17 @@ impl Others {
         Ok(())
     }
 
-    /// Sees to it that what was written is on the disk.
+    /// Syncs the written data to disk.
     pub(super) fn sync(&self) -> Tried {
         self.0.lock().values().try_for_each(|dir| fs::syncfs(dir).doing("sync"))
     }
 }
 
-/// Said of a hard link that could not be one.
+/// The problem text of a hard link that was copied instead.
 pub(super) const UNLINKED: &str = "copied, not a hard link: its other name is on another file system";
 
-/// Makes [`NEW`] in `to`, a directory of [`aside`], what `from/name` is, with all attributes. With `each` it is on disk then.
+/// Makes [`NEW`] in `to`, a directory of [`aside`], a copy of `from/name` with all attributes. With `each` it
+/// is synced.
 pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> Tried {
     let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
     match kind(&stat) {
@@ -120,7 +121,7 @@ pub(super) fn data(source: &mut File, target: &mut File) -> io::Result<()> {
     Ok(())
 }
 
-/// All that are there; a file system that has none lacks them.
+/// All extended attributes; empty where the file system does not support any.
 fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
     let mut names = vec![0; XATTRS];
     let len = match fs::flistxattr(source, names.as_mut_slice()) {

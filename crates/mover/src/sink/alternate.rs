@@ -43,7 +43,7 @@ pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd
     Ok((opened, missing))
 }
 
-/// What one of them has of a file.
+/// The match of one of them with a file.
 pub(super) struct Found<'p> {
     there: There<'p>,
     /// All of it; else its content only.
@@ -56,7 +56,7 @@ impl Directory {
         self.alternates.iter().map(|dir| looking(dir)).collect()
     }
 
-    /// What they have of a file: the first that is all of it, else the first that has its content.
+    /// The best match of a file: the first that is equal in all respects, else the first with equal content.
     pub(super) fn alternate<'p>(
         &self,
         alternates: &mut [Dirs],
@@ -84,7 +84,7 @@ impl Directory {
         Ok(best)
     }
 
-    /// Makes a file of what they have; false if it must be had from the sender.
+    /// Makes a file from the match; false if it must come from the sender.
     pub(super) fn take_alternate(
         &self,
         staging: &Staging,
@@ -108,7 +108,7 @@ impl Directory {
         Ok(here.is_none() && self.copy_alternate(staging, writer, &found.there, entry, path)?)
     }
 
-    /// Makes what they have of a link, pipe or device the entry's; false if they have none that is all of it.
+    /// Links the match of a link, pipe or device as the entry; false if none is equal in all respects.
     pub(super) fn link_special(
         &self,
         staging: &Staging,
@@ -158,7 +158,7 @@ impl Directory {
         tried
     }
 
-    /// A file of its own with the content of what they have. It is one state of that, or an error.
+    /// A separate file with the content of the match. It is one state of that file, or an error.
     fn copy_alternate(
         &self,
         staging: &Staging,

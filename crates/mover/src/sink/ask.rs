@@ -21,7 +21,7 @@ use crate::job::{Want, Wanted};
 use crate::part::{BLOCK, Part};
 use crate::spec::InPlace;
 
-/// What is here of a file that was asked for.
+/// The state here of a file that was asked about.
 pub(super) enum Here {
     /// Nothing that could stay.
     No,
@@ -144,7 +144,7 @@ impl Directory {
         Ok(hash(&File::from(file), entry.len()).doing("read")? == Some(*root))
     }
 
-    /// Whether an entry is none of those that are to be copied, where `there` has its name.
+    /// Whether an entry is not selected, where `there` has its name.
     pub(super) fn stays_as_it_is(&self, entry: &Entry, there: Option<&Stat>) -> bool {
         let only = &self.spec.only;
         let is_dir = |stat: &Stat| entry.kind == Kind::Dir && kind(stat) == FileType::Directory;
@@ -155,13 +155,13 @@ impl Directory {
         left_out || matches!(entry.kind, Kind::File { len, .. } if !only.has_len(len))
     }
 
-    /// Whether something that is to stay is in the way of an entry: what is no directory where one would have to be.
+    /// Whether something that must stay is in the way of an entry: a non-directory in place of a directory.
     pub(super) fn is_blocked(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> bool {
         let dir = if entry.kind == Kind::Dir { path } else { split(path).0 };
         self.spec.only.missing && matches!(dirs.find(dir), Err(Errno::NOTDIR | Errno::LOOP))
     }
 
-    /// Whether what is no file, nor a further name of one, is here; nothing is changed.
+    /// Whether an entry other than a file or a further name of one is here; nothing is changed.
     pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Here> {
         let There { dir, name, stat } = match there(dirs, path)? {
             found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
@@ -224,7 +224,7 @@ impl Directory {
         Ok(wanted)
     }
 
-    /// Says what is there of a longer file that is to be updated.
+    /// Records the existing data of a longer file that is to be updated.
     fn updated(&self, dirs: &mut Dirs, part: &Part, path: &[u8], wanted: &mut Wanted) -> Tried {
         if self.spec.in_place == InPlace::No {
             return Ok(());
@@ -245,14 +245,14 @@ impl Directory {
     }
 }
 
-/// What has a name.
+/// The entry of a name.
 pub(super) struct There<'p> {
     pub(super) dir: Arc<OwnedFd>,
     pub(super) name: &'p [u8],
     pub(super) stat: Stat,
 }
 
-/// What has a path, in its directory and by its name there; the destination itself lies in itself.
+/// The entry of a path, by its directory and its name there; the destination itself lies in itself.
 pub(super) fn there<'p>(dirs: &mut Dirs, path: &'p [u8]) -> Tried<Option<There<'p>>> {
     let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
     let dir = match dirs.find(parent) {

@@ -34,10 +34,10 @@ const SET_GID: u32 = 0o2000;
 /// Rights that a program has of its file, as set-user-id gives them.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Who may own what this process writes.
+/// The owners that this process may set.
 #[derive(Debug)]
 pub(super) struct Owners {
-    /// Who owns what it makes.
+    /// The owner of files that it creates.
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct Owners {
     pub(super) umask: u32,
     keep: Keep,
     alter: Alter,
-    /// Whom everything is to belong to.
+    /// The owner of everything, if set.
     user: Option<u32>,
     group: Option<u32>,
     /// See [`crate::flags::Only::window`].
@@ -77,7 +77,7 @@ impl Owners {
         })
     }
 
-    /// Makes an entry what it is to be here: whose it is, and its mode.
+    /// Changes an entry to its state here: its owner, and its mode.
     pub(super) fn alter(&self, entry: &mut Entry) {
         let attributes = &mut entry.attributes;
         if !self.alter.chmod.is_empty() && !matches!(entry.kind, Kind::Symlink { .. }) {
@@ -112,7 +112,7 @@ impl Owners {
         Cow::Owned(attributes)
     }
 
-    /// Whether what has this name already matters for the mode of what gets it.
+    /// Whether the entry that has this name affects the mode of the one that replaces it.
     pub(super) fn keeps_old_mode(&self) -> bool {
         !self.keep.perms
     }
@@ -136,7 +136,7 @@ impl Owners {
         }
     }
 
-    /// Who owns what this process makes.
+    /// The owner of files that this process creates.
     pub(super) fn own(&self) -> (u32, u32) {
         (self.uid, self.gid)
     }
@@ -145,8 +145,8 @@ impl Owners {
         self.uid == 0
     }
 
-    /// The owner that an entry should have here, as far as this process may give it: by name, else by number. What is not kept is
-    /// as it `has` it.
+    /// The owner that an entry should have here, as far as this process may set it: by name, else by number.
+    /// If it is not kept, it is as it `has` it.
     pub(super) fn resolve(&self, owner: &Owner, has: (u32, u32)) -> (u32, u32) {
         // All ones means "leave it" to the kernel, and is nobody's number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
@@ -160,20 +160,20 @@ impl Owners {
         (if self.keep.owner { uid } else { has.0 }, if self.keep.group { gid } else { has.1 })
     }
 
-    /// Who owns what this process makes in a directory.
+    /// The owner of files that this process creates in a directory.
     pub(super) fn own_in(&self, dir: &OwnedFd) -> (u32, u32) {
         let inherited = || fs::fstat(dir).ok().filter(|stat| stat.st_mode & SET_GID != 0);
         let group = if self.keep.group { None } else { inherited() };
         (self.uid, group.map_or(self.gid, |stat| stat.st_gid))
     }
 
-    /// The owner that is meant, whoever may be given.
+    /// The intended owner, whichever may be set.
     fn meant(&self, owner: &Owner) -> (u32, u32) {
         (self.id(&owner.user, owner.uid, false), self.id(&owner.group, owner.gid, true))
     }
 
-    /// The mode of an entry whose owner is `has`. Without its owner a program must not run with the rights of one: what was
-    /// theirs to give would be given of others. With another group, others than its owner chose may run it.
+    /// The mode of an entry whose owner is `has`. Without its owner, set-user-ID would grant the rights of
+    /// another user. With another group, other users than its owner chose could run it.
     fn mode(&self, attributes: &Attributes, has: (u32, u32)) -> u32 {
         let mode = attributes.mode;
         // What is not the entry's mode is of this host already.
@@ -188,7 +188,7 @@ impl Owners {
         }
     }
 
-    /// The same, and says what is missing.
+    /// The same, and warns of dropped bits.
     fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(String)) -> u32 {
         let mode = self.mode(attributes, has);
         if mode != attributes.mode {
@@ -238,8 +238,8 @@ impl Owners {
         Mode::from_raw_mode(attributes.mode & 0o777 | write)
     }
 
-    /// Dresses a file that was made with [`Owners::first_mode`] in a directory of ours, and would be `own_there`'s where it is to lie. What
-    /// could not be done is said to `warn`.
+    /// Sets the attributes of a file that was made with [`Owners::first_mode`] in a directory of ours, and
+    /// whose owner at its final place would be `own_there`. Failures are passed to `warn`.
     pub(super) fn dress_new(
         &self,
         file: &OwnedFd,
@@ -269,7 +269,7 @@ impl Owners {
         fs::futimens(file, &times(attributes.mtime)).doing("set the time of")
     }
 
-    /// Gives an open file or directory what differs from what it has; true if something did.
+    /// Sets the differing attributes of an open file or directory; true if one was set.
     pub(super) fn dress(
         &self,
         file: &OwnedFd,
@@ -280,7 +280,7 @@ impl Owners {
         self.dress_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
     }
 
-    /// The same of what would be `own_there`'s, if its owner is not kept.
+    /// The same for an entry whose owner would be `own_there` if its own is not kept.
     pub(super) fn dress_as(
         &self,
         file: &OwnedFd,
@@ -333,7 +333,7 @@ impl Owners {
         changed
     }
 
-    /// In what a name differs from what [`Owners::dress`] makes of it. The mode of a link means nothing.
+    /// The differences between a name and the result of [`Owners::dress`]. The mode of a link is ignored.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> Differs {
         let has = (stat.st_uid, stat.st_gid);
         let owner = self.resolve(&attributes.owner, has);
@@ -365,7 +365,8 @@ impl Owners {
         differs
     }
 
-    /// Dresses what is no file, under a name in a directory of ours. A link has no mode.
+    /// Sets the attributes of an entry other than a file, under a name in a directory of ours. A link has no
+    /// mode.
     pub(super) fn dress_name(
         &self,
         dir: &OwnedFd,
@@ -432,7 +433,7 @@ impl Owners {
     }
 }
 
-/// In what a name differs from its entry, beside its content.
+/// The differences between a name and its entry, beside its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differs {
     pub(super) time: bool,
@@ -494,19 +495,19 @@ fn same_time(stat: &Stat, time: Time) -> bool {
     has.seconds == time.seconds && (has.nanos == time.nanos || has.nanos == 0 || time.nanos == 0)
 }
 
-/// What the system takes away from modes; read, since asking for it any other way would change it.
+/// The umask; read from /proc, since any system call for it would change it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o777)
 }
 
-/// What a file system without that says.
+/// The errors of a file system without support.
 pub(super) fn unsupported(e: Errno) -> bool {
     matches!(e, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
 
-/// A directory of ours must not give what is made in it its own group or access list.
+/// A directory of ours must not pass a group or access list to the files made in it.
 pub(super) fn plain(dir: impl AsFd) -> Result<(), Errno> {
     fs::fchmod(&dir, Mode::from_raw_mode(0o700))?;
     match fs::fremovexattr(&dir, "system.posix_acl_default") {

@@ -23,7 +23,7 @@ use crate::lineage::Inode;
 use crate::spec::{Durable, ReceiveSpec};
 
 const KEEP: &str = "back up";
-/// The name of what is to be kept, in a directory beside its place.
+/// The name of the backup in a directory beside its place.
 const OLD: &str = "old";
 /// Backups of backups have no longer names than the system takes; this ends a search that finds none.
 const TRIES: usize = 255;
@@ -64,7 +64,7 @@ impl State {
 
 impl Backups {
     /// # Errors
-    /// When the suffix is none, or the directory is not one in which backups can be kept.
+    /// The suffix is not valid, or the directory cannot hold backups.
     pub(super) fn new(spec: &ReceiveSpec, place: &Place) -> Result<Option<Self>, Error> {
         let Some(backup) = &spec.backup else { return Ok(None) };
         let suffix = std::os::unix::ffi::OsStrExt::as_bytes(backup.suffix.as_os_str()).to_vec();
@@ -107,12 +107,13 @@ impl Backups {
 pub(super) type Kept<'b> = MutexGuard<'b, State>;
 
 impl Directory {
-    /// Keeps what has a name that is about to be given to something else, or removed; a directory is for those who remove it.
+    /// Backs up an entry whose name is about to be replaced or removed; directories are left to the code that
+    /// removes them.
     pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<Option<Kept<'_>>> {
         self.back_up_by(at, name, path, false)
     }
 
-    /// The same of what is about to be written to: the backup is a file of its own.
+    /// The same for a file that is about to be written to: the backup is a separate file.
     pub(super) fn back_up_copy(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
         self.back_up_by(at, name, path, true).map(drop)
     }

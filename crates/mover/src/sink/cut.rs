@@ -23,7 +23,7 @@ use crate::part::BLOCK;
 
 /// Unfinished files whose handles are held.
 const HANDLES: usize = 128;
-/// What is skipped if it is zero.
+/// Zero blocks of this size are skipped.
 const PAGE: usize = 4096;
 const PARTS: u64 = BLOCK as u64;
 
@@ -40,7 +40,7 @@ pub(super) struct Cut {
     pub(super) entry: Entry,
     pub(super) id: Id,
     handle: Mutex<Option<Arc<File>>>,
-    /// Parts that an earlier run has left: what is there may be anything.
+    /// Parts that an earlier run has left: their content may be anything.
     left: OnceLock<Left>,
     /// The file that is updated with it.
     pub(super) base: OnceLock<Base>,
@@ -55,19 +55,19 @@ struct State {
     root: Option<Digest>,
     /// Parts that the file which is updated has.
     held: BTreeSet<u64>,
-    /// Of these, parts that are believed to be the sender's: then the file has no root.
+    /// Of these, parts that are assumed to equal the sender's: then the file has no root.
     presumed: u64,
     over: bool,
 }
 
-/// What is to be done about a file after a part was written.
+/// The next step for a file after a part was written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// More is to come.
     Wait,
     /// It is whole; asked for only once.
     Finish,
-    /// All has come, and it is not what the sender has read.
+    /// Everything has arrived, and it differs from the data that the sender has read.
     Differs,
 }
 
@@ -148,14 +148,14 @@ impl Cut {
         self.state.lock().layer.parts.contains_key(&part)
     }
 
-    /// It is written. With `root` if the sender said so in this part.
+    /// The part is written. With `root` if the sender sent it in this part.
     pub(super) fn written(&self, parts: u64) -> Next {
         let mut state = self.state.lock();
         state.written += parts;
         self.next(&mut state)
     }
 
-    /// What the sender has read.
+    /// The sender's digest.
     pub(super) fn root(&self, root: &Digest) -> Next {
         let mut state = self.state.lock();
         state.root = Some(*root);
@@ -185,7 +185,8 @@ impl Cut {
         self.left.get().into_iter().flatten().copied().collect()
     }
 
-    /// Takes a file that is to be updated, of which so many first parts are believed to be the sender's; how many are, if it has one already.
+    /// Takes a file that is to be updated, whose first parts are assumed to equal the sender's; returns their
+    /// number, if it has one already.
     pub(super) fn updates(&self, base: Base, presumed: u64) -> u64 {
         let mut state = self.state.lock();
         if self.base.set(base).is_ok() {
@@ -215,7 +216,8 @@ impl Cut {
         matches!(self.entry.kind, Kind::File { sparse: true, .. })
     }
 
-    /// Takes over what an earlier run has left. Only zeros may be between it where zeros are not written.
+    /// Takes over the parts that an earlier run has left. Where zeros are not written, the space between them
+    /// must be zero.
     pub(super) fn resume(&self, file: &File, left: &Left) -> Tried {
         let len = self.entry.len();
         let mut left: Left = left.iter().copied().filter(|part| part.saturating_mul(PARTS) < len).collect();

@@ -56,7 +56,7 @@ impl Budget {
 }
 
 impl Directory {
-    /// Deletes what the sender does not have, in the directories that it has sent.
+    /// Deletes names that the sender does not have, in the directories that it has sent.
     pub(super) fn delete(&self, walked: &Walked) -> Result<(), Error> {
         let Some(named) = &self.named else { return Ok(()) };
         if !walked.complete || walked.failed > 0 {
@@ -134,16 +134,17 @@ impl Directory {
         doubtful
     }
 
-    /// Where contents and named directories meet at the top (`a/ b`), a pattern such as `/cache` is for `a/cache`, as with rsync.
-    /// Whoever means `b/cache` would lose what is there, so that is asked about.
+    /// Where contents and named directories are merged at the top (`a/ b`), a pattern such as `/cache`
+    /// applies to `a/cache`, as with rsync. A user who means `b/cache` would lose data, so such names are
+    /// reported and kept.
     fn is_doubtful(&self, path: &[u8], is_dir: bool) -> bool {
         let Some(slash) = path.iter().position(|b| *b == b'/') else { return false };
         let (name, below) = (&path[..slash], &path[slash + 1..]);
         self.spec.offer.mixed.iter().any(|mixed| mixed == name) && self.filter.leaves_out_below(below, is_dir)
     }
 
-    /// Removes a name with all that is in it, but for what the filter leaves out; in a dry run says that it would. What cannot be
-    /// removed does not keep the rest.
+    /// Removes a name with its contents, except names that the filter leaves out; a dry run only reports it.
+    /// A failure does not stop the removal of the rest.
     pub(super) fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) {
         let mut failed = |path: &[u8], Trouble { doing, error }| {
             self.problem(path, format!("cannot {doing} it: {error}"), true)

@@ -23,7 +23,7 @@ pub(super) struct Dirs {
     known: Vec<(Vec<u8>, Arc<OwnedFd>)>,
 }
 
-/// Is asked before a name in a directory is removed that is in the way of a directory; the last argument is its path.
+/// Called before a name is removed that is in the way of a directory; the last argument is its path.
 pub(super) type GivesWay<'g> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Tried + 'g;
 
 /// Why a directory cannot be made.
@@ -59,8 +59,8 @@ impl Dirs {
         self.reach(path, &mut |at, name, _| fs::openat(at, name, STEP, Mode::empty()))
     }
 
-    /// A directory that is made if it is missing, as are those above it; what is in its way and no directory is removed.
-    /// `made` is told of each, `gives_way` is asked before something is removed.
+    /// A directory that is created if it is missing, as are those above it; non-directories in its way are
+    /// removed. `made` is called for each, `gives_way` before a removal.
     pub(super) fn make(
         &mut self,
         path: &[u8],
@@ -145,7 +145,7 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
     Err(Errno::AGAIN.into())
 }
 
-/// What is there under a name, if anything.
+/// The entry of a name, if it exists.
 pub(super) fn look(dir: impl AsFd, name: &[u8]) -> Tried<Option<fs::Stat>> {
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),

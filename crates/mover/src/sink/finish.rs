@@ -92,7 +92,7 @@ impl Directory {
         }
     }
 
-    /// Sees to it that all is on the disk.
+    /// Syncs everything to disk.
     fn sync(&self, staging: &Staging) -> Result<(), Error> {
         if self.spec.durable == Durable::No {
             return Ok(());
@@ -101,7 +101,8 @@ impl Directory {
         synced.map_err(|t| t.at(self.place.shown.clone()))
     }
 
-    /// Gives what is to become the destination its name; whether another program has made the destination meanwhile.
+    /// Renames the staged destination to its name; whether another program has created the destination
+    /// meanwhile.
     fn appears(&self, staging: &Staging, top: Option<&Entry>) -> Result<bool, Error> {
         // One that its owner may not write to cannot be renamed, nor be opened again if it is closed otherwise.
         if let Some(top) = top
@@ -113,7 +114,7 @@ impl Directory {
         self.appear(staging)
     }
 
-    /// Removes the staging directory, and sees to it that names at the top are on the disk.
+    /// Removes the staging directory, and syncs the top-level names.
     fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
         let base = reopen(staging.base()).map_err(|t| t.at(self.place.shown.clone()))?;
         self.idle.lock().clear();
@@ -135,7 +136,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes what other copies to the same place have left that are known to be over.
+    /// Removes the staging directories of other copies to the same place that are known to be over.
     fn clear_leftovers(&self, staging: &Staging) -> Result<(), Error> {
         for identity in &self.spec.leftovers {
             let name = stage::name(identity, &self.place);
@@ -149,7 +150,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Says which files are not complete; if there are any, what they have stays for another run.
+    /// Reports incomplete files; if there are any, their data stays for another run.
     fn unfinished(&self, walked: &Walked) -> bool {
         let left = self.cuts.left();
         for cut in &left {
@@ -202,7 +203,7 @@ impl Directory {
         Ok(())
     }
 
-    /// A link where the staging directory is on another file system than what it is a link to.
+    /// A hard link where the staging directory is on another file system than its target.
     fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> Tried {
         let (_, name) = split(&entry.path);
         let aside = across::aside(dir)?;

@@ -19,7 +19,8 @@ const ACL_GROUP: u16 = 0x04;
 const ACL_MASK: u16 = 0x10;
 
 impl Directory {
-    /// Makes an entry what it is to be here, and takes from it what a guest may not leave, which is said once. False: it is left out.
+    /// Changes an entry to its state here, and removes metadata that a client may not store, which is
+    /// reported once. False: it is left out.
     pub(super) fn admit(&self, part: &mut Part) -> Result<bool, Error> {
         self.owners.alter(&mut part.entry);
         if !self.is_kept(&part.entry.kind) {
@@ -82,7 +83,7 @@ impl Directory {
     }
 }
 
-/// What was taken from an entry.
+/// The removed metadata of an entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stripped {
     dropped: Vec<String>,

@@ -52,7 +52,7 @@ struct State {
 }
 
 impl InOrder {
-    /// Writes by `write`, which is called with one stretch after the other, to what is called `shown`.
+    /// Writes by `write`, which is called with one stretch after the other, to the stream named `shown`.
     pub fn new(
         shown: impl Into<PathBuf>,
         write: impl Fn(&[u8], &dyn Fn() -> bool) -> io::Result<()> + Send + Sync + 'static,

@@ -27,7 +27,7 @@ use crate::spec::{Durable, InPlace};
 const PARTS: u64 = BLOCK as u64;
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
-/// What others than the owner may do to a directory so that its names prove nothing.
+/// Permissions of other users than the owner that make the names of a directory untrusted.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// A file here that is updated.
@@ -39,7 +39,7 @@ pub(super) struct Base {
 }
 
 impl Directory {
-    /// Whether a file here is left alone because it is no beginning of a longer one.
+    /// Whether a file here is left alone because it is not shorter than the source.
     pub(super) fn grows_no_more(&self, stat: &Stat, entry: &Entry) -> bool {
         self.spec.in_place.appends() && u64::try_from(stat.st_size).is_ok_and(|len| len >= entry.len())
     }
@@ -125,7 +125,7 @@ impl Directory {
         }
     }
 
-    /// Where what is written begins.
+    /// The offset at which writing begins.
     fn first(&self, base: &Base) -> u64 {
         if self.spec.in_place == InPlace::Append { base.len } else { 0 }
     }
@@ -156,8 +156,9 @@ impl Directory {
     }
 }
 
-/// Whether a file may be written to where it is. It belongs to this user, or to its owner at the sender; and a further name, by which it
-/// may be something else, was given by nobody but whom it or the process belongs to.
+/// Whether a file may be updated in place. It belongs to this user, or to its owner at the sender; and
+/// further names, by which another user may rely on it, were created only by its owner or by the user of this
+/// process.
 fn is_trusted(file: &Stat, dir: &Stat, own: u32, wanted: u32) -> bool {
     let is_owned = file.st_uid == own || file.st_uid == wanted;
     let is_closed = dir.st_mode & OTHERS_WRITE == 0

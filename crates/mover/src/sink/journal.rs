@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::trouble::{Doing, Tried};
 use crate::entry::Entry;
 
-/// What a file is known by in the journal: path, length, time.
+/// The identity of a file in the journal: path, length, time.
 pub(super) type Id = [u8; 15];
 
 const RECORD: usize = 32;
@@ -23,8 +23,8 @@ const CHECK: usize = 8;
 const NAME: &str = "journal";
 const MAGIC: &Id = b"tidecast-copy/3";
 
-/// What an earlier run has left of a file: the numbers of its parts.
-/// (Holes are not in the journal: to send them again costs nothing.)
+/// The parts of a file that an earlier run has left, by number. (Holes are not in the journal: sending them
+/// again costs nothing.)
 pub(super) type Left = BTreeSet<u64>;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) fn staged(id: &Id) -> String {
 }
 
 impl Journal {
-    /// Reads what an earlier run has left, and goes on after it; whether it has left anything.
+    /// Reads the records of an earlier run, and appends after them; whether there are any.
     pub(super) fn open(stage: &Stage) -> Tried<(Self, HashMap<Id, Left>, bool)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
         let file = File::from(stage.file(NAME, flags).doing("open the journal in")?);
@@ -82,7 +82,7 @@ fn record(kind: u8, id: &Id, number: u64) -> [u8; RECORD] {
     all
 }
 
-/// What is in it, and how long its good part is.
+/// Its records, and the length of its valid part.
 fn read(file: &File, staged: &dyn Fn(&Id) -> bool) -> (HashMap<Id, Left>, u64) {
     let (mut files, mut there, mut good) = (HashMap::<Id, Left>::new(), HashMap::new(), 0);
     let mut from = BufReader::new(file);

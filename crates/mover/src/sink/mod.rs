@@ -77,7 +77,7 @@ use trouble::Trouble;
 
 /// Problems that are told one by one.
 const PROBLEMS: usize = 100;
-/// Most stretches of numbers that are told as proved; what is not told stays at the sender.
+/// Most ranges of numbers that are reported as proved; unreported files stay at the sender.
 const STRETCHES: usize = 1 << 20;
 
 /// A directory that receives.
@@ -100,7 +100,7 @@ pub struct Directory {
     backups: Option<Backups>,
     /// See [`ReceiveSpec::link_dest`].
     alternates: Vec<Arc<OwnedFd>>,
-    /// If what is done is to be told in letters.
+    /// If changes are to be reported in rsync's format.
     before: Option<Before>,
     told_bytes: Mutex<usize>,
     /// How many names may still be deleted, and how many more there were.
@@ -117,12 +117,12 @@ pub struct Directory {
     said: Mutex<Written>,
     planned: plan::Planned,
     accept: Accept,
-    /// Entries of which it was said what was dropped, and how many have another owner at the sender.
+    /// Entries whose dropped metadata was reported, and the number with another owner at the sender.
     told: Mutex<Numbers>,
     foreign: AtomicU64,
 }
 
-/// What is on disk until the end.
+/// Work on disk that waits for the end.
 #[derive(Debug)]
 struct Staging {
     stage: Stage,
@@ -157,7 +157,7 @@ impl Named {
         self.names.lock().insert(hash);
     }
 
-    /// A name of the sender's; what it has as a directory is one here too.
+    /// A name of the sender's; its directories are directories here, too.
     fn add_entry(&self, path: &[u8], part: &Part) {
         // That the destination itself is named means that all of it was sent.
         if part.data != Data::Apart || !path.is_empty() {
@@ -171,7 +171,7 @@ impl Named {
         }
     }
 
-    /// Whether what is in a directory was not sent.
+    /// Whether the contents of a directory were not sent.
     fn is_apart(&self, path: &[u8]) -> bool {
         self.has(&[path, b"/."].concat())
     }
@@ -198,7 +198,7 @@ struct Counts {
     left_out: AtomicU64,
 }
 
-/// What one thread has at hand while it writes a block.
+/// The state of one thread that writes blocks.
 #[derive(Debug)]
 struct Writer {
     dirs: Dirs,
@@ -213,7 +213,8 @@ impl Directory {
     /// Opens the destination, and makes it if it is missing. `root`: it is a name below that directory, and all that it leads to is.
     ///
     /// # Errors
-    /// When it is not a place for what is sent, cannot be written, or another copy of the same is at work there.
+    /// The destination does not fit the sources, cannot be written, or is in use by another copy of the same
+    /// sources.
     pub fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
         Self::open_for(spec, root, Accept::All)
     }
@@ -313,7 +314,7 @@ impl Directory {
         }
     }
 
-    /// Keeps what concerns one name for the end; an error if it concerns all.
+    /// Keeps the problem of one name for the end; an error if it concerns the whole copy.
     fn settle<T>(&self, path: &[u8], tried: Result<T, Trouble>) -> Result<Option<T>, Error> {
         match tried {
             Ok(done) => Ok(Some(done)),
@@ -325,7 +326,7 @@ impl Directory {
         }
     }
 
-    /// What ends the copy.
+    /// The error that ends the copy.
     fn fatal(&self, trouble: Trouble, path: &[u8]) -> Error {
         let error = trouble.at(self.place.path(path));
         match &self.staging {
@@ -348,7 +349,7 @@ impl Directory {
         Ok(Writer { dirs, alternates, stage, begun: 0, part: Part::default() })
     }
 
-    /// An entry's path here: as it is, but for the only one if that gets another name.
+    /// An entry's path here: unchanged, except for a single source that gets another name.
     fn named<'p>(&'p self, path: &'p [u8]) -> Result<&'p [u8], Error> {
         match &self.place.rename {
             None => Ok(path),

@@ -40,7 +40,7 @@ pub(super) struct Place {
     at: PathBuf,
 }
 
-/// The directory of what is only written to see what that costs. Deletion passes over names that begin this way.
+/// The directory of data that is only written to measure the cost. Deletion skips names with this prefix.
 const DISCARDED: &str = ".tidecast-copy-discarded";
 
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
@@ -62,7 +62,7 @@ impl Way {
         fs::openat2(&self.start, path, flags, Mode::empty(), inside)
     }
 
-    /// Opens a directory, and makes it, with those above it, if it is missing.
+    /// Opens a directory, and creates it, with those above it, if it is missing.
     pub(super) fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
         match self.open(path, DIRECTORY) {
             Err(Errno::NOENT) => {}
@@ -86,7 +86,8 @@ impl Way {
 }
 
 impl Place {
-    /// Finds out what a destination means, and opens it. `root`: it lies below that, as does all that it names.
+    /// Determines the meaning of a destination, and opens it. `root`: it lies below that, as do all paths
+    /// that it names.
     pub(super) fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
         let start = fs::openat(CWD, root.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty());
         let start = start.map_err(|e| Error::io("open", root.unwrap_or(Path::new(".")))(e.into()))?;

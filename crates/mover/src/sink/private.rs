@@ -18,7 +18,7 @@ const DIRECTORY: OFlags =
 /// Names that are tried when others are taken.
 const TRIES: usize = 16;
 
-/// A directory that nobody else has access to.
+/// A directory to which no other user has access.
 #[derive(Debug)]
 pub(super) struct Private {
     pub(super) name: String,
@@ -28,8 +28,8 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Opens the directory of that name if it is this user's own, and makes it if nothing has the name. What is of others is
-    /// left alone: then a random name is added.
+    /// Opens the directory of that name if it is this user's own, and creates it if the name is free. Entries
+    /// of other users are left alone: then a random name is added.
     pub(super) fn open(base: &OwnedFd, name: &str, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<Self> {
         let mut tried = name.to_owned();
         for _ in 0..TRIES {
@@ -71,7 +71,7 @@ impl Private {
     }
 }
 
-/// Removes what is in `dir`, and its name in `base` if that still names it: something else that has the name now stays.
+/// Removes the contents of `dir`, and its name in `base` if that still refers to it: a replacement stays.
 pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
     remove_all(dir, name.as_bytes())?;
     if !names(base, name, dir)? {

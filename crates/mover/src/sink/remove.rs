@@ -17,9 +17,10 @@ const OWNER: u32 = 0o700;
 /// Keeps a name in a directory under another; the last argument is its path.
 type Backs<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried + 'b;
 
-/// What is removed and what is not.
+/// The rules of a removal.
 pub(super) struct Removal<'r> {
-    /// Whether a path stays; the second argument says whether it is a directory. What contains it stays, too.
+    /// Whether a path stays; the second argument tells whether it is a directory. Directories that contain it
+    /// stay, too.
     pub(super) keep: &'r dyn Fn(&[u8], bool) -> bool,
     /// Directories that must never be lost, by device and inode.
     pub(super) spare: &'r [Inode],
@@ -27,11 +28,11 @@ pub(super) struct Removal<'r> {
     pub(super) budget: Option<&'r Budget>,
     /// Directories that stay with all that is in them.
     pub(super) stays: &'r [Inode],
-    /// Is asked before a name that is no directory is removed: it may be kept under another.
+    /// Called before a non-directory is removed: it may be kept under another name.
     pub(super) backup: &'r Backs<'r>,
-    /// Hears what was removed, and whether that was a directory.
+    /// Called with each removed name, and whether it was a directory.
     pub(super) gone: &'r dyn Fn(&[u8], bool),
-    /// Hears what could not be removed; the rest is removed all the same.
+    /// Called with each name that could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }
 

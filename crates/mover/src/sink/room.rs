@@ -14,10 +14,11 @@ use crate::error::Error;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Levels of a staging directory that are looked at: what is to be a destination lies in one as it is.
+/// Depth to which a staging directory is measured: a staged destination is in it as a tree.
 const LEVELS: usize = 64;
 
-/// The same error; if it is that there is no room, with the staging directories in `base` and what they hold. `own`: that of this copy.
+/// The same error; if the disk is full, with the staging directories in `base` and their sizes. `own`: that
+/// of this copy.
 pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<&str>) -> Error {
     let Error::Io { doing, path, error } = error else { return error };
     if !matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT)) {

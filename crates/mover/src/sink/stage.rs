@@ -23,7 +23,8 @@ use crate::part::{Data, Part, Parts, TableWriter};
 
 /// How the name of every staging directory begins.
 pub(super) const PREFIX: &str = crate::spec::STAGING;
-/// The directory that becomes the destination, or from which it is filled; and what says that all of it has come.
+/// The directory that becomes the destination, or from which it is filled; and the mark that everything has
+/// arrived.
 pub(super) const ROOT: &str = "root";
 pub(super) const WHOLE: &str = "whole";
 const DIRECTORY: OFlags =
@@ -48,7 +49,7 @@ pub(super) fn name(identity: &str, place: &Place) -> String {
     format!("{PREFIX}{}", data_encoding::HEXLOWER.encode(&digest[..8]))
 }
 
-/// The end of a copy that was killed needs a moment to see that nobody is there any more.
+/// The end of a killed copy needs a moment to notice that its peer has gone.
 const WAIT: Duration = Duration::from_secs(5);
 
 fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
@@ -62,8 +63,8 @@ fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 impl Stage {
-    /// Makes it or takes over what an earlier copy has left there. What is not provably this user's own is left alone, and
-    /// another name is taken.
+    /// Creates it or takes over the one that an earlier copy has left there. A directory that is not provably
+    /// this user's own is left alone, and another name is taken.
     pub(super) fn open(base: Arc<OwnedFd>, name: &str) -> Tried<Self> {
         for _ in 0..8 {
             let private = Private::open(&base, name, &is_known)?;
@@ -74,7 +75,7 @@ impl Stage {
         Err(Trouble::because("create the directory", "another program removes it repeatedly"))
     }
 
-    /// What an earlier copy of this user's has left, if it is there.
+    /// The staging directory of an earlier copy of this user, if it exists.
     pub(super) fn find(base: Arc<OwnedFd>, name: &str) -> Tried<Option<Self>> {
         let found = Private::find(&base, name, &is_known)?;
         found.map_or(Ok(None), |private| Self::lock(&base, private))
@@ -102,7 +103,7 @@ impl Stage {
         Ok(is_there.then(|| Self { name, base: base.clone(), dir, found, _lock: lock }))
     }
 
-    /// Removes what an earlier copy has left, but for what `keep` names.
+    /// Removes the files of an earlier copy, except those that `keep` names.
     pub(super) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> Tried {
         for entry in fs::Dir::read_from(&self.dir).doing("list")? {
             let entry = entry.doing("list")?;

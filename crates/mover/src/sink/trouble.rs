@@ -15,7 +15,7 @@ pub(super) struct Trouble {
 
 pub(super) type Tried<T = ()> = Result<T, Trouble>;
 
-/// Says what was tried.
+/// Adds the attempted action.
 pub(super) trait Doing<T> {
     fn doing(self, doing: &'static str) -> Tried<T>;
 }

@@ -24,7 +24,7 @@ use crate::spec::Durable;
 use std::sync::Arc;
 
 impl Directory {
-    /// Does what one part says.
+    /// Handles one part.
     pub(super) fn take(
         &self,
         staging: &Staging,
@@ -371,13 +371,14 @@ impl Directory {
         Ok(())
     }
 
-    /// No more is heard of this file.
+    /// This file is finished; later parts are ignored.
     fn over(&self, number: u64) {
         self.done.lock().insert(number);
         self.cuts.forget(number);
     }
 
-    /// Links, pipes and devices. One that is there with other attributes is made anew: its name may lead elsewhere by now.
+    /// Links, pipes and devices. An existing one with other attributes is created again: its name may refer
+    /// to something else by now.
     fn special(
         &self,
         staging: &Staging,
@@ -419,7 +420,7 @@ impl Directory {
         writer.tidy(&temporary, tried)
     }
 
-    /// Gives a finished thing its name. A directory is in the way only if it holds something.
+    /// Renames a finished entry. A directory is in the way only if it is not empty.
     pub(super) fn rename(
         &self,
         from: &OwnedFd,
@@ -485,7 +486,7 @@ impl Writer {
         self.begun.to_string()
     }
 
-    /// Removes what has not got its name.
+    /// Removes an entry that was not renamed.
     pub(super) fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
         if tried.is_err() {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());

@@ -27,10 +27,10 @@ use crate::spec::Relative;
 /// Most directories at which paths begin, and most names behind links: each is kept open.
 const STARTS: usize = 256;
 const LINKED: usize = 256;
-/// All that is in a directory, at whatever depth.
+/// The contents of a directory, at any depth.
 pub(super) const WHOLE: usize = usize::MAX;
 
-/// Names below a directory, and how many levels of what is in them are copied.
+/// Names below a directory, and how many levels of their contents are copied.
 pub(super) type Names = BTreeMap<Vec<u8>, usize>;
 
 /// Names by the directories at which they begin, these as the user has written them.
@@ -91,13 +91,14 @@ fn shown(start: &[u8]) -> Vec<u8> {
     start[..end].to_vec()
 }
 
-/// What is in front of the first `/./`, and what is behind it.
+/// The parts before and after the first `/./`.
 fn marked(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.windows(3).position(|three| three == b"/./")?;
     Some((&path[..at], &path[at + 3..]))
 }
 
-/// The names of a path without `.`; `..` takes away the one before, if there is one. With it whether the path means what is in a directory.
+/// The names of a path without `.`; `..` removes the one before, if there is one. Also returns whether the
+/// path means the contents of a directory.
 fn cleaned(path: &[u8]) -> (Vec<u8>, bool) {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|b| *b == b'/') {
@@ -222,7 +223,7 @@ fn room(linked: &[Linked]) -> std::io::Result<()> {
     if full { Err(std::io::Error::other("too many names behind symbolic links")) } else { Ok(()) }
 }
 
-/// What was sent already, where paths may come twice.
+/// Names sent already, where paths may come twice.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     key: RandomState,
@@ -287,7 +288,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Tells of a name that is missing, though it would be copied with what it is in.
+    /// Reports a missing name, though it would be copied with its parent.
     fn is_there(&mut self, top: usize, name: &[u8]) {
         let found = self.tree().open(top, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
         if let Err(e @ (Errno::NOENT | Errno::NOTDIR)) = found {

@@ -48,7 +48,8 @@ const PROBLEMS: usize = 100;
 const APART: usize = 1000;
 /// Most entries of one block.
 const ENTRIES: usize = 1024;
-/// Blocks that a sender of several has under way when it begins a further batch: what it has taken nobody else will do.
+/// Blocks that one of several senders has in progress when it begins a further batch: no other sender will
+/// take its batches.
 const OPEN: u64 = 8;
 /// A table that is longer ends its block.
 const TABLE: usize = 1 << 20;
@@ -74,7 +75,7 @@ pub struct Tree {
     offer: Offer,
     /// Where it goes, if that is on this host.
     dest: Option<Dest>,
-    /// What the receiver has is removed.
+    /// Files that the receiver has are removed.
     removal: Option<Removal>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
@@ -134,7 +135,7 @@ enum Is {
     },
 }
 
-/// What a block is made of.
+/// The contents of a block.
 #[derive(Debug)]
 pub struct Job(Work);
 
@@ -174,10 +175,10 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Tree {
-    /// What `spec` names: on this host, or of a server below its root.
+    /// The sources of `spec`: on this host, or of a server below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, or it would be written over itself.
+    /// No source exists, or one would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         let (tops, problems) = match &spec.relative {
             Some(relative) => list::find(&spec.sources, relative, root)?,
@@ -231,13 +232,13 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What a receiver must know of it.
+    /// The offer to a receiver.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// Whom it asks before it sends a batch.
+    /// The board that it asks before it sends a batch.
     pub(crate) fn share(&self, claims: impl FnOnce() -> Claims) {
         if let Some(place) = &self.claims {
             place.get_or_init(claims);
@@ -414,7 +415,8 @@ impl Source for Tree {
 }
 
 impl Tree {
-    /// Jobs for a file that is longer than a block. Of what the receiver has of it, it is asked whether that is the same.
+    /// Jobs for a file that is longer than a block. The receiver is asked whether the data that it has is the
+    /// same.
     fn cuts(&self, item: Item, wanted: &Wanted) -> Vec<Job> {
         let len = item.seen.len;
         let holes = self.holes(&item);

@@ -95,7 +95,7 @@ impl Tree {
         Entry { path: item.inside(), attributes: self.owners.attributes(seen), kind }
     }
 
-    /// Fills a block with whole entries; what has no room comes back.
+    /// Fills a block with whole entries; those that do not fit are returned.
     pub(super) fn gather(&self, items: &[Item], block: &mut Block) -> Option<Vec<Item>> {
         let mut table = TableWriter::new(std::mem::take(&mut block.table));
         let mut near = None;
@@ -193,7 +193,7 @@ impl Tree {
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }, seen))
     }
 
-    /// Those extended attributes of an open file that the receiver keeps. If it keeps none, none are looked for.
+    /// The extended attributes of an open file that the receiver keeps. If it keeps none, they are not read.
     pub(super) fn xattrs_of(&self, fd: &OwnedFd) -> io::Result<Option<xattr::Xattrs>> {
         self.kept(|| xattr::of(fd, self.is_root))
     }
@@ -256,7 +256,7 @@ impl Tree {
         Ok((entry, Data::Ask { root }))
     }
 
-    /// What a file holds, by its digest; read through the room of a block.
+    /// The digest of a file's content; read through the space of a block.
     fn root(
         &self,
         item: &Item,

@@ -19,7 +19,7 @@ use super::state::Seen;
 use super::walk::DIRECTORY;
 use super::{Dir, Item, Tree};
 
-/// What was sent.
+/// A sent file.
 #[derive(Debug, Default)]
 pub(super) struct Removal {
     log: Mutex<Log>,
@@ -114,19 +114,19 @@ fn has(proved: &[(u64, u64)], number: u64) -> bool {
     last.is_some_and(|(first, count)| number - first < *count)
 }
 
-/// What is known while names are removed.
+/// The state during the removal of names.
 #[derive(Default)]
 struct Known {
     /// Numbers of which it was decided: a part that was sent again is noted again.
     decided: HashSet<u64>,
-    /// Files of which a name was removed, which changes what is told of their others.
+    /// Files of which a name was removed, which changes the `stat` of their other names.
     inodes: HashSet<(u64, u64)>,
     /// The last directory, by source and path.
     near: Option<(usize, Vec<u8>, OwnedFd)>,
 }
 
 impl Tree {
-    /// Removes what the receiver has; once.
+    /// Removes the files that the receiver has; once.
     pub(super) fn remove(&self, proved: &[(u64, u64)], alive: &dyn Fn()) {
         let Some(removal) = &self.removal else { return };
         let mut over = removal.over.lock();
@@ -172,7 +172,7 @@ impl Tree {
         self.trouble(&dir, &sent.name, format!("copied, but not removed: {stays}"), true);
     }
 
-    /// None when it is gone, else why it stays.
+    /// None when it is removed, else the reason why it stays.
     fn try_remove(&self, sent: &Sent, known: &mut Known) -> Result<Option<&'static str>, Errno> {
         let is_near = |(top, path, _): &(usize, Vec<u8>, OwnedFd)| *top == sent.top && *path == sent.path;
         if !known.near.as_ref().is_some_and(is_near) {

@@ -95,7 +95,7 @@ impl Whole {
 }
 
 impl State {
-    /// The root, when all was read: then the file is needed no more.
+    /// The root, when everything was read: then the file is no longer needed.
     fn root(&mut self) -> Option<Digest> {
         let root = self.layer.root();
         if root.is_some() {
