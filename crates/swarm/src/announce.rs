@@ -28,11 +28,12 @@ const COMMON: u16 = 4;
 const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.
 const SHARE: (u64, u64) = (512, 64 << 10);
-/// In a plan nobody waits for a batch to ask, but children must hear that we live: fewer, and sure ones.
+/// In a plan no member waits for a batch to know what to request, but children must hear that we are alive:
+/// fewer batches, but regular ones.
 const PLANNED_BATCH: Duration = Duration::from_millis(200);
 const PLANNED_SHARE: u64 = 256;
-/// A batch that is not paid for waits at most this long, and less when payload has stopped coming for
-/// so long: what we have may be what everyone waits for.
+/// A batch that is not paid for waits at most this long, and less when no payload has come for so long: our
+/// pieces may be those that all others wait for.
 const UNPAID: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -58,9 +59,9 @@ impl Engine {
         self.announcer.spent() <= self.totals.received() / part + SHARE.1
     }
 
-    /// A piece is ours no more. Whoever was told that it is would go on asking for it, and take us for
-    /// one who claims what he does not have. One that still waits to be told has reached stock peers
-    /// only: a new peer hears of everything, but then nothing is left waiting.
+    /// A piece is lost. Peers that were told of it would continue to request it, and take us for a peer that
+    /// claims pieces that it does not have. If the announcement is still pending, only stock peers were told:
+    /// a new peer is told of all pieces, but then nothing is pending.
     pub(crate) fn announce_lost(&mut self, piece: u32) {
         let batched = self.announcer.withdraw(piece);
         for peer in self.peers.values().filter(|p| !p.is_closing() && (batched || p.is_stock())) {
@@ -93,14 +94,14 @@ impl Engine {
         Some(last.after(UNPAID).min(self.intake.last().after(QUIET)).max(soonest))
     }
 
-    /// Tells Tidecast peers what has gathered, if it is time.
+    /// Announces the gathered pieces to Tidecast peers, if it is time.
     pub(crate) fn announce_due(&mut self) {
         if self.announce_at().is_some_and(|at| at <= self.env.now()) {
             self.flush_announcements();
         }
     }
 
-    /// Tells Tidecast peers what has gathered.
+    /// Announces the gathered pieces to Tidecast peers.
     pub(crate) fn flush_announcements(&mut self) {
         let mut news = self.announcer.take(self.env.now());
         if news.is_empty() {
@@ -136,12 +137,12 @@ impl Engine {
         self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some())
     }
 
-    /// Some of what an earlier run has left is not judged yet.
+    /// Some data of an earlier run is not verified yet.
     fn judging(&self) -> bool {
         self.announcer.judged() < self.pieces.count()
     }
 
-    /// More is judged of what an earlier run has left: what is right is told before the rest may be offered.
+    /// More data of an earlier run is verified: valid pieces are announced before the others may be offered.
     pub(crate) fn on_judged(&mut self, below: u32) {
         self.flush_announcements();
         self.announcer.judge(below);
@@ -162,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Tells these peers of everything that we have: also what they need not have been told, since they have it.
+    /// Announces all our pieces to these peers, including those that they have.
     pub(crate) fn announce_anew(&mut self, peers: &[PeerId]) {
         let pieces = self.pieces.verified_ranges();
         if peers.is_empty() || pieces.is_empty() {

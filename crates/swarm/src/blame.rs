@@ -119,8 +119,8 @@ impl Engine {
         .map(|(&piece, _)| piece)
     }
 
-    /// Whether this peer can be expected to deliver `piece`. Who was silent or rejected the last time is not
-    /// waited for: clean as it is, it may never deliver anything.
+    /// Whether this peer can be expected to deliver `piece`. A peer that was silent or rejected the last time
+    /// is not waited for: though not suspect, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
         self.peers.get(&id).is_some_and(|p| {
             !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.patience.doubtful()

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 const WAIT: Duration = Duration::from_millis(500);
 /// ... where all members go on serving: it pays to wait for them, on slow links too.
 const WAIT_STAYS: Duration = Duration::from_secs(2);
-/// Who found no help is served at once for so long.
+/// A peer that found no help is served at once for so long.
 const NEEDY: Duration = Duration::from_secs(8);
 
 impl Engine {
@@ -59,7 +59,7 @@ impl Engine {
         if self.env.policy().stays { WAIT_STAYS } else { WAIT }
     }
 
-    /// Who has waited long enough is served.
+    /// Serves peers that have waited long enough.
     pub(crate) fn spared_due(&mut self) {
         let (now, wait) = (self.env.now(), self.spared_for());
         while let Some((id, block)) = self.budget.next_due(now) {
@@ -83,8 +83,8 @@ mod tests {
     const LEN: u32 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// The source of a plan over ten pieces in which it has sent its budget, a tenth of the data, and its clock.
-    /// Peer 1 takes what it is served at once, peer 2 has piece 3.
+    /// The source of a plan over ten pieces in which it has sent its budget, a tenth of the data, and its
+    /// clock. Peer 1 receives served data at once, peer 2 has piece 3.
     struct Origin(Engine, u64);
 
     impl Origin {

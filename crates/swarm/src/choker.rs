@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// A free slot goes to whoever wants it first.
+    /// A free slot goes to the first peer that wants it.
     pub(crate) fn fill_slots(&mut self) {
         if !self.env.policy().choking {
             return;
@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// Chooses anew, if it is time.
+    /// Reassigns the slots, if it is time.
     pub(crate) fn rechoke_due(&mut self) {
         if self.choker.due().is_none_or(|at| at > self.env.now()) {
             return;

@@ -6,8 +6,7 @@ use crate::state::counts::Fate;
 use crate::state::partial::Runs;
 use crate::state::pieces::State;
 
-/// Bytes that a peer may send without having been asked, beyond those taken back: a reject and its
-/// block can cross.
+/// Bytes that a peer may send without request, beyond cancelled ones: a reject and its block can cross.
 const UNASKED_MOST: u64 = 1 << 20;
 
 impl Engine {
@@ -36,8 +35,8 @@ impl Engine {
         self.note_moved(id, block);
     }
 
-    /// Cells have come, so whoever was asked for them is asked no more; the bytes that `from` itself
-    /// was asked for. Everyone else is told.
+    /// Cells have arrived, so requests to other peers for them are cancelled; returns the bytes that `from`
+    /// itself was asked for.
     fn no_longer_asked(&mut self, piece: u32, asked: Runs, from: Option<PeerId>) -> u64 {
         let mut mine = 0;
         for (peer, run) in asked {
@@ -136,7 +135,7 @@ impl Engine {
         self.wanting_again();
     }
 
-    /// What we had is lost: nobody need ask us for it, and it is fetched again if it is wanted.
+    /// A piece was lost: peers need not request it from us, and it is fetched again if it is wanted.
     pub(crate) fn on_piece_lost(&mut self, piece: u32) {
         if self.pieces.state(piece) == State::Verified {
             self.with_piece(piece, |p| p.reset(piece));

@@ -23,7 +23,7 @@ impl Engine {
         self.plan_upkeep();
     }
 
-    /// The next thing to do, until there is none.
+    /// The next action; None when there is none.
     pub fn poll(&mut self) -> Option<Action> {
         self.outbox.pop()
     }

@@ -49,31 +49,31 @@ pub struct Engine {
     /// The time, the policy, the limits; and the only source of chance.
     pub(crate) env: Env,
     pub(crate) rng: Rng,
-    /// What the driver is to do.
+    /// The driver's actions.
     pub(crate) outbox: Outbox,
 
     /// Where each piece stands, and which missing one is next.
     pub(crate) pieces: Pieces,
     pub(crate) selection: Selection,
-    /// The connections, with what each was asked for and asks for.
+    /// The connections, with the requests in both directions.
     pub(crate) peers: Peers,
     /// Addresses.
     pub(crate) neighbours: Neighbours,
 
-    /// Who is to be asked, and what is on its way.
+    /// Pending checks for requests, and data in flight.
     pub(crate) rounds: Rounds,
     pub(crate) intake: Intake,
     pub(crate) upkeep: Upkeep,
     pub(crate) blame: Blame,
     pub(crate) webs: Webs,
 
-    /// Who is served, and hears what we have.
+    /// Served peers, and announcements of our pieces.
     pub(crate) turns: Turns,
     pub(crate) announcer: Announcer,
     pub(crate) choker: Choker,
     pub(crate) given: Given,
 
-    /// The plan, and what its source may send.
+    /// The plan, and the budget of its source.
     pub(crate) plan: Membership,
     pub(crate) budget: Budget,
 
@@ -138,8 +138,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Changes a piece and keeps true what depends on its state: the picker, what peers have that we
-    /// lack, and who may have something new to be asked.
+    /// Changes a piece and updates the state that depends on it: the picker, the count of pieces that peers
+    /// have and we lack, and the peers that may have a new request.
     pub(crate) fn with_piece<T>(&mut self, piece: u32, change: impl FnOnce(&mut Pieces) -> T) -> T {
         let lacked = self.pieces.lacks(piece);
         let open = self.pieces.open().contains(&piece);
@@ -155,7 +155,7 @@ impl Engine {
         out
     }
 
-    /// Changes what decides where the picker keeps a piece.
+    /// Changes an input of the picker's order of a piece.
     pub(crate) fn with_place<T>(&mut self, piece: u32, change: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place(piece);
         let out = change(self);

@@ -104,7 +104,7 @@ impl Engine {
     /// O(pieces x peers).
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that describes the violation.
     pub fn check(&self) -> Result<(), String> {
         self.pieces.check()?;
         self.neighbours.check()?;

@@ -26,7 +26,7 @@ const RESERVED: u32 = 16;
 const RESERVED_LENGTH: u32 = 4 << 20;
 /// Pieces of others that are looked at for one request.
 const OPEN_SCAN: usize = 64;
-/// The least share of what is left.
+/// The smallest share of the missing data.
 const SHARE_LEAST: u64 = 64 << 10;
 
 impl Engine {
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Room in the peer's window, within its share of what is left to ask for.
+    /// Space in the peer's window, within its share of the missing data.
     fn fair_room(&self, peer: &Peer) -> u64 {
         let room = peer.room(self.env.now());
         let left = self.pieces.missing_bytes() + self.intake.outstanding();
@@ -149,17 +149,17 @@ impl Engine {
         true
     }
 
-    /// Nobody but peers that have everything has this piece: one of them gives it whole.
+    /// Only complete peers have this piece: one of them gives it whole.
     fn only_there(&self, peer: &Peer, piece: u32) -> bool {
         let short = self.pieces.length(piece) <= RESERVED_LENGTH;
         peer.have.is_all() && short && self.selection.copies(piece) == 0
     }
 
-    /// Asks a peer that has everything for one more piece that nobody else has, beyond its window.
+    /// Asks a complete peer for one more piece that no other peer has, beyond its window.
     ///
-    /// Many ask it, and which of its pieces another is given meanwhile nobody knows but it: of what we
-    /// have asked for it gives us something new (`upload`), and the rest comes from the others
-    /// (`relieve`). Bounded by what we take in in a second, and by our share of what is left.
+    /// Many peers ask it, and only it knows which of its pieces it gives to others meanwhile: of the pieces
+    /// that we have requested it gives us a new one (`upload`), and the rest comes from the others
+    /// (`relieve`). Bounded by the data that we receive in a second, and by our share of the missing data.
     fn reserve(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
         let patience =
@@ -220,7 +220,7 @@ impl Engine {
         true
     }
 
-    /// Asks for cells that nobody is asked for.
+    /// Asks for cells that are not requested.
     pub(crate) fn ask_cells(&mut self, id: PeerId, piece: u32, cells: Range<u32>) {
         let asked = self.with_piece(piece, |p| p.ask(id, piece, cells.clone()));
         debug_assert_eq!(asked as usize, cells.len(), "cells of piece {piece} were not free");

@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// A peer no longer wants what lies within this block.
+    /// A peer has cancelled its requests within this block.
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let gone = peer.queue.cancel(block);
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Hands out what may be handed out.
+    /// Hands out blocks up to the limit.
     pub(crate) fn serve(&mut self) {
         self.turns.regulate(self.env.now());
         let (distribution, complete) = (self.env.policy().distribution, self.pieces.is_complete());

@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// A peer is gone, with what it was given.
+    /// A peer has disconnected, with the pieces that it was given.
     pub(crate) fn given_to_departed(&mut self, id: PeerId) {
         if self.given.departed(id) {
             self.resume_held();

@@ -25,8 +25,8 @@ impl Engine {
         self.env.policy().on_demand && self.plan.course().is_some()
     }
 
-    /// A piece is wanted by us, or by a child that has said so in the tree of this stripe. `urgent`: somebody waits
-    /// for it.
+    /// A piece is wanted by us, or by a child that has wished for it in the tree of this stripe. `urgent`: a
+    /// reader waits for it.
     pub(crate) fn touch(&mut self, piece: u32, urgent: bool, stripe: Option<u16>) {
         let (urgent, state) = (urgent || self.selection.has_deadline(piece), self.pieces.state(piece));
         let on_demand = self.env.policy().on_demand;
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// A member below us in the tree of this stripe lacks pieces that somebody there has touched.
+    /// A member below us in the tree of this stripe lacks pieces that a reader there has requested.
     pub(crate) fn on_wished(&mut self, id: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
         if pieces.is_empty() || pieces.end > self.pieces.count() {
             return self.disconnect(id, Reason::Protocol("wished for invalid pieces"));
@@ -67,7 +67,7 @@ impl Engine {
         self.give_again(id, stripe, urgent, &here);
     }
 
-    /// A child lacks what is here: it came to it too late, or was lost on the way.
+    /// A child lacks pieces that are here: they came to it too late, or were lost in transit.
     fn give_again(&mut self, id: PeerId, stripe: Option<u16>, urgent: bool, here: &[u32]) {
         let most = self.pieces.count() as usize;
         let Some(course) = self.plan.course_mut() else { return };
@@ -106,13 +106,13 @@ impl Engine {
         }));
     }
 
-    /// The piece that the source gives next: what somebody waits for before all else.
+    /// The piece that the source gives next: urgent ones first.
     pub(crate) fn next_touched(&mut self) -> Option<u32> {
         let pieces = &self.pieces;
         self.plan.course_mut()?.next_touched(|piece| pieces.verified(piece))
     }
 
-    /// A parent offers a piece: it is taken, whether somebody here wants it yet or not.
+    /// A parent offers a piece: it is accepted, whether it is wanted here yet or not.
     pub(crate) fn take_touched(&mut self, piece: u32) {
         if self.plan.course().is_some_and(Course::is_source) {
             return;
@@ -135,13 +135,14 @@ impl Engine {
         }
     }
 
-    /// What others have and nothing brings to us, though we wish for it, is fetched.
+    /// Pieces that others have and that do not come, though we wish for them, are fetched.
     pub(crate) fn left_out_of_wishes(&self) -> Vec<u32> {
         let open = self.plan.course().into_iter().flat_map(|c| c.wishes().open());
         open.filter(|&p| self.is_awaited(p) && self.others_have(p)).collect()
     }
 
-    /// A new epoch: what was given to no stripe, as far as we know, is awaited, and wished for where it is wanted.
+    /// A new epoch: pieces that were given to no stripe, as far as we know, are awaited, and wished for where
+    /// they are wanted.
     pub(crate) fn await_untouched(&mut self) {
         let Some(course) = self.plan.course_mut() else { return };
         let source = course.is_source();

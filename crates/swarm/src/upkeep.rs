@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// A Tidecast peer that has had nothing for us for so long is told that we want nothing of it: who passes on
-/// what it gets has something new all the time.
+/// A Tidecast peer that has had nothing for us for so long is told that we are not interested: a forwarding
+/// peer has new pieces all the time.
 const BORED: Duration = Duration::from_secs(1);
 /// Two that need nothing of each other part after this long.
 const USELESS: Duration = Duration::from_secs(2);

@@ -46,7 +46,7 @@ impl Engine {
         self.webs.down(id);
     }
 
-    /// What the server of a web seed has; false if the peer is none.
+    /// The pieces of the server of a web seed; false if the peer is none.
     pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
         let is_web = self.webs.contains(id);
         if is_web {
@@ -75,14 +75,14 @@ impl Engine {
         (self.pieces.count() / CHUNKS).clamp(1, most)
     }
 
-    /// Makes our part of what the server has the pieces of the peer.
+    /// Makes our share of the server's pieces the pieces of the peer.
     fn divide(&mut self, id: PeerId) {
         if let Some(ours) = self.webs.ours(id, self.chunk()) {
             self.has_exactly(id, ours);
         }
     }
 
-    /// Divides again when others have come or gone, and takes over what they do not bring.
+    /// Divides again when nodes have come or left, and takes over chunks that they do not bring.
     pub(crate) fn mind_webs(&mut self) {
         if self.webs.is_empty() || self.pieces.left() == 0 {
             return;
@@ -111,7 +111,7 @@ impl Engine {
         Some(first..end)
     }
 
-    /// Peers together give at least half of what this web seed does.
+    /// Peers together give at least half the rate of this web seed.
     fn fed(&self, web: &Peer) -> bool {
         let gives = |p: &&Peer| !p.is_web() && !p.is_closing() && p.outstanding() > 0;
         let rates: u64 = self.peers.values().filter(gives).map(|p| p.window.rate()).sum();
@@ -144,7 +144,7 @@ mod tests {
     const WEB: PeerId = PeerId(0);
     const MS: u64 = 1_000_000;
 
-    /// A node beside a web seed; what the web seed is asked for is delivered at once.
+    /// A node beside a web seed; requests to the web seed are delivered at once.
     struct Node(Engine, u64, Vec<u32>);
 
     impl Node {

@@ -43,8 +43,8 @@ impl Epoch {
         Epoch { number: 0, source: 0, members, places: vec![Place::default()], stripes, seed }
     }
 
-    /// Who gives out which share of the data, and is the root of which stripes: the source, and those beside it. There
-    /// are as many in every epoch of a broadcast.
+    /// The sources, with their shares of the data and the stripes of which each is the root: the main source,
+    /// and those beside it. There are as many in every epoch of a broadcast.
     pub(super) fn sources(&self) -> Vec<u32> {
         let beside =
             (0..).zip(&self.members).filter(|(number, m)| m.part.is_source() && *number != self.source);
@@ -58,27 +58,27 @@ impl Epoch {
 pub struct Member {
     /// Index of the place where it is.
     pub place: u32,
-    /// What it may be used for.
+    /// Its use in the plan.
     pub part: Part,
 }
 
-/// What a member may be used for.
+/// The use of a member in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// It is fed, and feeds others.
     Relay,
-    /// A relay to which nobody can connect: it dials its children as well as its parents.
+    /// A relay that accepts no connections: it dials its children as well as its parents.
     Caller,
-    /// It is fed and feeds nobody: too slow, or nobody can connect to it and there are too few others.
+    /// It is fed and feeds none: too slow, or it accepts no connections and too few others do.
     Leaf,
-    /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if it lives and
-    /// costs nobody anything if not.
+    /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if
+    /// it lives and costs the others nothing if not.
     Silent,
-    /// It is gone and not fed.
+    /// It has left and is not fed.
     Out,
-    /// It has the data too, as the epoch's source has: it feeds, and nobody feeds it.
+    /// It has the data too, as the epoch's source has: it feeds, and is not fed.
     Source,
-    /// It was a source and is gone: the epoch's own gives what it would have given.
+    /// It was a source and has left: the epoch's own source takes over its share.
     Lost,
 }
 
@@ -104,7 +104,7 @@ pub struct Place {
     pub rate: u64,
 }
 
-/// Why there is no plan for an epoch.
+/// The reason why there is no plan for an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// More than [`MAX_MEMBERS`].
@@ -124,7 +124,7 @@ pub enum PlanError {
         /// Stripes there are to be.
         stripes: u16,
     },
-    /// The source is no member, or is out.
+    /// The source is not a member, or is out.
     #[error("the source, member {0}, is not a present member")]
     Source(u32),
     /// A member is at a place that does not exist.
@@ -132,7 +132,7 @@ pub enum PlanError {
     Nowhere {
         /// The member.
         member: usize,
-        /// Where it is said to be.
+        /// Its place.
         place: u32,
     },
     /// A place hangs on one that does not exist.

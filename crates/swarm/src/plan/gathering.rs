@@ -38,7 +38,7 @@ pub struct Gathering {
     planner: Planner,
     /// Everyone wants everything.
     whole: bool,
-    /// When a new epoch is due because members have joined: if no more join, and at most.
+    /// The time at which a new epoch is due because members have joined: if no more join, and at most.
     settles: Option<(Time, Time)>,
     /// No new epoch of whole trees before this; none before the first epoch.
     rests: Option<Time>,
@@ -47,8 +47,8 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// A plan that nobody has joined. `whole`: everyone wants all of a tree; else it is a plan on demand, in which members
-    /// are seated by `seed`.
+    /// A plan without members. `whole`: every member wants all of a tree; else it is a plan on demand, in
+    /// which members are seated by `seed`.
     #[must_use]
     pub fn new(now: Time, whole: bool, seed: u64) -> Option<Gathering> {
         let (stripes, seed) = if whole { (STRIPES_WHOLE, IN_ORDER) } else { (STRIPES, seed) };
@@ -97,7 +97,7 @@ impl Gathering {
         self.planner.complain(now, from, about, why);
     }
 
-    /// When to poll next; nothing can happen before unless something is said.
+    /// The time of the next poll; nothing can happen before without another call.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let plan = self.planner.wakeup()?;

@@ -61,7 +61,7 @@ impl Tree {
 }
 
 impl Epoch {
-    /// Refuses what no plan can be made of; finds how deep each place lies.
+    /// Rejects places of which no plan can be made; finds the depth of each.
     pub(super) fn check(&self) -> Result<Tree, PlanError> {
         if self.members.len() > MAX_MEMBERS {
             return Err(PlanError::Members(self.members.len()));

@@ -28,19 +28,19 @@ use crate::time::Time;
 pub const EVERY: Duration = Duration::from_millis(250);
 /// How long complaints are gathered before they are weighed.
 pub const SETTLE: Duration = Duration::from_millis(100);
-/// How long a member that nobody else misses may be away.
+/// How long a member that no other member misses may be away.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// How long a complaint stands.
 pub const MEMORY: Duration = Duration::from_secs(10);
 /// Against how many members the word of one counts.
 pub const WORDS: u8 = 4;
-/// How often a member comes back before it is no relay any more.
+/// How often a member may come back before it is no longer a relay.
 pub const RETURNS: u8 = 2;
 
-/// What is known of a member beside its part.
+/// State of a member beside its part.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// What it may do at best.
+    /// Its best possible use.
     best: Part,
     /// A neighbour says that nothing comes from it, or that it is not there.
     missed: bool,
@@ -57,9 +57,9 @@ pub struct Planner {
     shape: Shape,
     plan: Plan,
     known: Vec<Known>,
-    /// Since when we have no connection to whom, of those who are not out.
+    /// Members to which we have no connection, and since when, except those that are out.
     away: BTreeMap<u32, Time>,
-    /// When each complaint was first made, and what it says: by whom it is, about whom.
+    /// The time of each complaint, and its content: by which member, about which.
     complaints: BTreeMap<(u32, u32), (Time, Complaint)>,
     /// Members that complaints have made leaves.
     demoted: usize,
@@ -111,7 +111,8 @@ impl Planner {
         &self.plan
     }
 
-    /// A member complains about another. Who is no neighbour of it in the current plan is not heard.
+    /// A member complains about another. A complaint by a member that is not its neighbour in the current
+    /// plan is ignored.
     pub fn complain(&mut self, now: Time, from: u32, about: u32, why: Complaint) {
         let feeds = self.feeds(about, from);
         if about == self.epoch.source || !(feeds || why == Complaint::Gone && self.feeds(from, about)) {
@@ -192,7 +193,7 @@ impl Planner {
         Some(&self.epoch)
     }
 
-    /// When to poll next; nothing can happen before unless something is said.
+    /// The time of the next poll; nothing can happen before without another call.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let away = self.away.iter().map(|(&m, &since)| self.out_at(m, since));
@@ -207,7 +208,7 @@ impl Planner {
         if self.known[member as usize].missed { since } else { since.after(GRACE) }
     }
 
-    /// Takes out whom nobody has.
+    /// Removes members to which no member has a connection.
     fn miss(&mut self, now: Time) {
         let out: Vec<u32> =
             self.away.iter().filter(|&(&m, &since)| self.out_at(m, since) <= now).map(|(&m, _)| m).collect();
@@ -219,7 +220,7 @@ impl Planner {
         }
     }
 
-    /// Makes leaves of those of whom enough complain.
+    /// Makes leaves of members with enough complaints.
     fn weigh(&mut self, now: Time) {
         self.weighed = now;
         let members = &self.epoch.members;

@@ -10,10 +10,10 @@ pub(crate) struct Counts {
     served: u64,
 }
 
-/// What became of bytes.
+/// The fate of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They came, whatever became of them after.
+    /// They were received, whatever happened to them after.
     Received,
     /// ... on disk.
     Stored,

@@ -59,7 +59,7 @@ impl Intake {
         self.outstanding = self.outstanding.saturating_sub(bytes);
     }
 
-    /// `bytes` have come off a socket, of what was asked for at `asked`.
+    /// `bytes` have come off a socket, of a request sent at `asked`.
     pub(crate) fn received(&mut self, now: Time, bytes: u32, asked: Time) {
         self.unsettled += u64::from(bytes);
         self.meter.add_asked(now, bytes, SAMPLE, asked);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::api::Time;
 
-/// Of one connection. What we do not let the peer ask is `choker`'s.
+/// Of one connection. Our choking of the peer is in `choker`.
 #[derive(Debug)]
 pub(crate) struct Interest {
     chokes_us: bool,
@@ -45,7 +45,7 @@ impl Interest {
         self.wants_ours
     }
 
-    /// It has said that it downloads nothing any more.
+    /// It has announced that it no longer downloads (BEP 21).
     pub(crate) fn uploads_only(&mut self) {
         self.upload_only = true;
     }
@@ -54,7 +54,7 @@ impl Interest {
         self.upload_only
     }
 
-    /// We have said that we want something of the peer's, or nothing any more.
+    /// We have reported interest in the peer, or the loss of it.
     pub(crate) fn want(&mut self, want: bool) {
         self.we_want = want;
     }

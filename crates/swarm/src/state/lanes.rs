@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::api::Time;
 
-/// The fewest lanes, and the most. Among equals some of those who are served are served by many others too and take
-/// little: with four lanes uplinks of 10 Mbit stood idle a third of the time at first, until enough were tried.
+/// The fewest lanes, and the most. Among equals some served peers are served by many others too and take
+/// little: with four lanes uplinks of 10 Mbit were idle a third of the time at first, until enough were
+/// tried.
 const LEAST: u32 = 8;
 const MOST: u32 = 1 << 12;
 /// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
@@ -26,7 +27,7 @@ const CALM: u32 = 16;
 pub(crate) struct Lanes {
     used: u32,
     most: u32,
-    /// Somebody had to wait in this window.
+    /// A peer had to wait in this window.
     wanted: bool,
     since: Time,
     bytes: u64,
@@ -57,7 +58,7 @@ impl Lanes {
         self.used >= self.most
     }
 
-    /// Whether half the lanes are taken; it is noted that somebody waits.
+    /// Whether half the lanes are taken; records that a peer waits.
     pub(crate) fn half_full(&mut self) -> bool {
         let half = self.used >= self.most / 2;
         self.wanted |= half;
@@ -76,7 +77,7 @@ impl Lanes {
         self.bytes += bytes;
     }
 
-    /// When `regulate` is to be called, if nothing is sent before: all who are served may be gone.
+    /// The time to call `regulate` if nothing is sent before: all served peers may have left.
     pub(crate) fn due(&self) -> Option<Time> {
         self.wanted.then(|| self.since.after(WINDOW_MOST))
     }

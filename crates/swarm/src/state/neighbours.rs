@@ -207,7 +207,7 @@ impl Neighbours {
         self.next
     }
 
-    /// The table has changed: finds what is due first.
+    /// The table has changed: finds the first due address.
     fn look(&mut self) {
         self.first_told = self.due_told.first().map(|d| d.0);
         self.first_random = self.due_random.first().map(|d| d.0);
@@ -237,7 +237,7 @@ impl Neighbours {
         pause + pause * rng.below(256) / 1024
     }
 
-    /// A dial came to nothing. `refused`: somebody was there.
+    /// A dial failed. `refused`: the peer answered and refused.
     pub(crate) fn failed(&mut self, now: Time, candidate: Candidate, refused: bool, rng: &mut Rng) {
         let Some(known) = self.known.get_mut(&candidate).filter(|k| k.state == State::Dialing) else {
             return;
@@ -248,7 +248,7 @@ impl Neighbours {
         self.turn(candidate, State::Due(at), fails.saturating_add(1));
     }
 
-    /// There is a reason to dial it now, whatever came of it before.
+    /// There is a reason to dial it now, whatever its earlier results.
     pub(crate) fn retry(&mut self, now: Time, candidate: Candidate) {
         match self.known.get(&candidate).map(|k| k.state) {
             None => self.add(now, candidate, false),
@@ -259,7 +259,7 @@ impl Neighbours {
         }
     }
 
-    /// Whoever refused us may not any more.
+    /// Peers that refused us may admit us now.
     pub(crate) fn admitted(&mut self, now: Time) {
         let refused = self.known.iter().filter(|(_, k)| k.refused && matches!(k.state, State::Due(_)));
         for candidate in refused.map(|(&c, _)| c).collect::<Vec<_>>() {

@@ -16,7 +16,7 @@ const REJECTS: u32 = 16;
 /// First pause after a reject, and the longest.
 const REST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(10);
-/// Who sends a part of a block now and then is borne with for so long.
+/// A peer that sends a part of a block now and then is tolerated for so long.
 const BLOCK_MOST: Duration = Duration::from_mins(15);
 
 /// How long a peer has kept us waiting.
@@ -50,8 +50,9 @@ impl Patience {
         }
     }
 
-    /// Requests go out to a peer that had none. A silence that ended because others were asked instead goes
-    /// on: peers that send nothing would else rob one another in turn, each with a fresh start, for ever.
+    /// Requests go out to a peer that had none. A silence that ended because others were asked instead
+    /// continues: otherwise silent peers would take requests from one another in turn, each with a fresh
+    /// start, for ever.
     pub(crate) fn wake(&mut self, now: Time) {
         let pause = self.robbed.take().map(|at| now.since(at)).filter(|&pause| pause < PATIENCE_MOST);
         self.last = pause.map_or(now, |pause| self.last.after(pause));
@@ -80,7 +81,7 @@ impl Patience {
         }
     }
 
-    /// How long nothing whatever has come.
+    /// The time since any data has come.
     pub(crate) fn silence(&self, now: Time) -> Duration {
         now.since(self.last.max(self.part))
     }

@@ -12,7 +12,7 @@ pub(crate) struct Rounds {
     hungry: Vec<PeerId>,
     /// Counts the times that more could be asked for than before.
     epoch: u64,
-    /// Those who had nothing to be asked are looked at again.
+    /// Peers without possible requests are checked again.
     stirred: bool,
     /// Nothing is asked for before this time: a plan may come.
     held_until: Option<Time>,
@@ -49,7 +49,7 @@ impl Rounds {
         self.epoch
     }
 
-    /// Whether those who had nothing to be asked are to be looked at again; it is said once.
+    /// Whether peers without possible requests are to be checked again; reported once.
     pub(crate) fn take_stirred(&mut self) -> bool {
         std::mem::take(&mut self.stirred)
     }

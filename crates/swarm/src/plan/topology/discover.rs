@@ -25,18 +25,18 @@ const FAR: u64 = 550;
 const NEAR: u64 = 750;
 /// Higher rates than any there are count as this.
 const MOST_RATE: u64 = 1 << 48;
-/// What one sight weighs at most, and what is enough to be sure.
+/// The maximal weight of one measurement, and the score that counts as certain.
 const WEIGHT: i64 = 1000;
 const SURE: i64 = 1500;
 
-/// A round: whom to pair. Everyone is in one pair at most.
+/// A round of pairs. Every host is in one pair at most.
 pub type Round = Vec<(u32, u32)>;
 
-/// What has been seen so far, and what to try next.
+/// The measurements so far, and the next trials.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     hosts: u32,
-    /// What a pair reached while nobody else sent; 0 where that is not known.
+    /// The rate of a pair while no other host sent; 0 if unknown.
     alone: u64,
     rounds: u32,
     /// By pair, lower number first: the rates seen.
@@ -45,7 +45,7 @@ pub struct Discovery {
     rng: Rng,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// By host, the number of its place: 0 is where most are.
@@ -65,9 +65,9 @@ impl Found {
 }
 
 impl Discovery {
-    /// Nothing seen yet of so many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: what a pair reached
-    /// while nobody else sent, 0 where that is not known; where places are many and small, no pair of the first rounds
-    /// may be near.
+    /// No measurements yet of so many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: the rate
+    /// of a pair while no other host sent, 0 if unknown; where places are many and small, no pair of the
+    /// first rounds may be near.
     #[must_use]
     pub fn new(hosts: u32, alone: u64, seed: u64) -> Discovery {
         let (hosts, alone) = (hosts.min(MOST_HOSTS), alone.min(MOST_RATE));
@@ -81,8 +81,8 @@ impl Discovery {
         }
     }
 
-    /// What two hosts saw of each other: the lower rate of both ways, in any unit. Zero is a sight too; who did not
-    /// answer has none.
+    /// A measurement of two hosts: the lower rate of both directions, in any unit. Zero is a measurement too;
+    /// a host that did not answer has none.
     pub fn saw(&mut self, a: u32, b: u32, rate: u64) {
         if a != b && a.max(b) < self.hosts {
             self.seen.entry(pair(a, b)).or_default().push(rate.min(MOST_RATE));
@@ -111,7 +111,7 @@ impl Discovery {
         (0..count).map(|_| self.round(&mut sorted)).collect()
     }
 
-    /// What is where.
+    /// The places of the hosts.
     #[must_use]
     pub fn found(&self) -> Found {
         let rate = self.rate();
@@ -135,7 +135,8 @@ impl Discovery {
         Found { places: (0..self.hosts).map(place).collect(), slow, rate }
     }
 
-    /// What a host can do at best: the usual rate, or, where it is alone and saw about the same each time, its own.
+    /// The best rate of a host: the usual rate, or, where it is alone and measured about the same each time,
+    /// its own.
     fn own(&self, host: u32, sorted: &Sorted, rate: u64) -> u64 {
         let alone = sorted.sizes[sorted.set[host as usize] as usize] == 1;
         let mine = self.seen.iter().filter(|((a, b), _)| alone && (*a == host || *b == host));
@@ -145,7 +146,7 @@ impl Discovery {
         if mine.len() >= 3 && least * 1000 >= most * FAR { usual(mine).min(rate) } else { rate }
     }
 
-    /// What speaks for and against one place, by pair. `own`: what a host can do at best.
+    /// The score for and against one place, by pair. `own`: the best rate of a host.
     fn weigh(&self, own: impl Fn(u32) -> u64) -> BTreeMap<(u32, u32), i64> {
         let weight = |&(a, b): &(u32, u32), rate: u64| {
             let part = (rate * 1000 / own(a).min(own(b)).max(1)).min(2 * NEAR);
@@ -207,7 +208,7 @@ fn pair(a: u32, b: u32) -> (u32, u32) {
     (a.min(b), a.max(b))
 }
 
-/// The rate of those who are near, where some are: the middle of what is not much less than nearly the most.
+/// The rate of near hosts, if any: the median of the rates that are not much below nearly the highest.
 fn usual(mut rates: Vec<u64>) -> u64 {
     rates.sort_unstable();
     let top = rates.get((rates.len() * 95 / 100).min(rates.len().saturating_sub(2))).copied().unwrap_or(0);
@@ -215,15 +216,15 @@ fn usual(mut rates: Vec<u64>) -> u64 {
     near.get(near.len() / 2).copied().unwrap_or(0)
 }
 
-/// Hosts in sets, by what was seen.
+/// Hosts in sets, by their scores.
 struct Sorted {
     /// By host, its set.
     set: Vec<u32>,
     /// By set, how many there are.
     sizes: Vec<u32>,
-    /// By host, what speaks for its set.
+    /// By host, the score for its set.
     trust: Vec<i64>,
-    /// By pair of sets, what speaks for their being one.
+    /// By pair of sets, the score for joining them.
     between: BTreeMap<(u32, u32), i64>,
     /// Nothing speaks against one place for all.
     flat: bool,
@@ -254,7 +255,7 @@ impl Sorted {
         Sorted { set, sizes, trust, between, flat }
     }
 
-    /// Whether a host is where it belongs, or has nobody to ask.
+    /// Whether a host is where it belongs, or has no other host to compare with.
     fn sure(&self, host: u32) -> bool {
         self.trust[host as usize] >= SURE || self.sizes[self.set[host as usize] as usize] == 1
     }
@@ -284,7 +285,7 @@ impl Sorted {
     }
 }
 
-/// Joins hosts to sets, those first for whom most speaks. The set of each host: the number of one of it.
+/// Joins hosts to sets, those with the highest score first. The set of each host: the number of one of it.
 fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
     let mut set: Vec<u32> = (0..near.len() as u32).collect();
     let mut members: Vec<Vec<u32>> = set.iter().map(|host| vec![*host]).collect();
@@ -321,7 +322,7 @@ fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
     set
 }
 
-/// Moves hosts to sets for which more speaks: who was joined early was joined by little.
+/// Moves hosts to sets with a higher score: hosts that were joined early were joined by few measurements.
 fn settle(near: &[BTreeMap<u32, i64>], set: &mut [u32]) {
     for _ in 0..4 {
         let mut moved = false;

@@ -7,7 +7,7 @@ use super::super::epoch::{MAX_MEMBERS, MAX_PLACES, PlanError};
 /// Longest text, bytes.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// Why a text is no topology.
+/// The defect of a topology's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
     /// Longer than [`MAX_TEXT`].
@@ -18,7 +18,7 @@ pub enum TopologyError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The defect.
         why: Wrong,
     },
     /// A switch that hangs on itself.
@@ -29,7 +29,7 @@ pub enum TopologyError {
     Tree(PlanError),
 }
 
-/// What is wrong with a line.
+/// The defect of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Wrong {
     /// Not the form of a line.

@@ -8,7 +8,7 @@ use super::super::places::Tree;
 use super::error::{MAX_TEXT, TopologyError, Wrong};
 use super::rule::Rule;
 
-/// Places, and who is at which.
+/// Places and their hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     places: Vec<Place>,
@@ -20,7 +20,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Hosts by name, those of each list at one place below the first; who is named twice is where it is named first.
+    /// Hosts by name, those of each list at one place below the first; a host named twice is where it is
+    /// named first.
     #[must_use]
     pub fn of(places: &[Vec<String>]) -> Map {
         let mut map = Map { places: vec![Place::default()], ..Map::default() };

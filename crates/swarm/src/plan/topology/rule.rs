@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Whom a rule is about.
+/// The hosts to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Names that fit, `*` being any run of characters.

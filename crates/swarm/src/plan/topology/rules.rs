@@ -41,7 +41,7 @@ fn read_line(map: &mut Map, words: &[&str]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The place of a path; those above it are made where they are missing.
+/// The place of a path; missing places above it are created.
 fn path(map: &mut Map, path: &str) -> Result<u32, Wrong> {
     if path.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-/+".contains(c)) {
         return Err(Wrong::Name);
