@@ -60,7 +60,7 @@ pub struct Hello {
     pub parity: Option<parity::Rate>,
     /// Bits a second, of datagrams, of all streams.
     pub rate: u64,
-    /// Name of what is sent.
+    /// Name of the field.
     pub name: String,
 }
 

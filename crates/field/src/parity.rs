@@ -177,7 +177,7 @@ impl Encoder {
         Ok(Self { inner, rate, padded: vec![0; bytes] })
     }
 
-    /// Begins a block of `data` packets (see [`Layout::data`]); what was added before is forgotten.
+    /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
     /// When there are more than the rate says, or none.
@@ -221,7 +221,7 @@ impl Decoder {
         Ok(Self { inner, rate, padded: vec![0; bytes] })
     }
 
-    /// Begins a block of `data` packets (see [`Layout::data`]); what was added before is forgotten.
+    /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
     /// When there are more than the rate says, or none.

@@ -45,11 +45,11 @@ pub enum Error {
     /// The system says no.
     #[error("cannot {doing} {path}: {error}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -38,7 +38,7 @@ pub enum Error {
     Value {
         /// The key.
         key: &'static str,
-        /// What is wrong with its value.
+        /// The defect of its value.
         why: String,
     },
     /// `meta version` beyond 2.
@@ -104,7 +104,7 @@ pub enum Error {
     Layer {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The defect.
         why: &'static str,
     },
     /// The v1 and v2 halves of a hybrid describe different files.

@@ -75,10 +75,10 @@ impl Responder {
         Self { random, held: Held::default(), phase: Phase::Key }
     }
 
-    /// Takes what has come; adds to `out` what is to be sent. A session when the opening is done.
+    /// Takes received bytes; adds the bytes to send to `out`. Returns a session when the opening is done.
     ///
     /// # Errors
-    /// Whatever rule the peer breaks; every further call fails too.
+    /// The rule that the peer broke; every further call fails too.
     pub fn receive(
         &mut self,
         bytes: &[u8],

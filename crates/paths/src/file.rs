@@ -44,7 +44,8 @@ impl Root {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for what is neither file nor directory, and what else the system reports.
+    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for what is neither file nor directory; else the system's
+    /// error.
     pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
         self.file(path.as_ref(), OFlags::RDONLY, 0)
     }
@@ -68,7 +69,7 @@ impl Root {
     /// Makes a file that was not there, open for reading and writing.
     ///
     /// # Errors
-    /// `EEXIST`, also for a link; what else the system reports.
+    /// `EEXIST`, also for a link; else the system's error.
     pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         self.file(path.as_ref(), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
     }
@@ -87,7 +88,7 @@ impl Root {
     /// [`Root::sync`] of its directory.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn write_whole(&self, path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
         let path = path.as_ref();
         let scratch = path.with_added_extension("new");
@@ -102,7 +103,7 @@ impl Root {
     /// Begins a file beside `path` that takes its name when it is complete.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn scratch(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<Scratch> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
@@ -144,7 +145,7 @@ impl Root {
     /// Locks a file for this process, and makes it if it is missing; `None` if another process holds it.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn lock(&self, path: impl AsRef<Path>) -> io::Result<Option<Lock>> {
         let path = path.as_ref();
         for _ in 0..100 {
@@ -167,7 +168,7 @@ impl Root {
     /// Makes a file or a directory durable.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn sync(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let fd = self.resolve(path, OFlags::RDONLY | SAFE, Mode::empty())?;
@@ -177,7 +178,7 @@ impl Root {
     /// Makes everything on the file system durable.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn sync_all(&self) -> io::Result<()> {
         Ok(syncfs(self.as_fd())?)
     }
@@ -186,7 +187,7 @@ impl Root {
 /// Makes an open file or directory durable.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn sync(fd: impl AsFd) -> io::Result<()> {
     match fsync(fd) {
         // A file system whose directories need no sync says so this way.
@@ -198,7 +199,7 @@ pub fn sync(fd: impl AsFd) -> io::Result<()> {
 /// Fills the empty `to` with what is in `from`, sharing blocks where the file system can.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn fill(from: &File, to: &File) -> io::Result<Copied> {
     if ioctl_ficlone(to, from).is_ok() {
         return Ok(Copied::Reflink);
@@ -261,7 +262,7 @@ impl Scratch {
     /// Makes it durable and gives it its name, over what has it already.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         if let Some(name) = &self.name {

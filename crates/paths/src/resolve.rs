@@ -114,7 +114,7 @@ fn walk(at: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode, how: How) ->
 /// stands in only where the kernel does not report the mount (before 5.8).
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 #[allow(clippy::unnecessary_cast)] // its width differs between architectures
 pub fn mount_of(fd: impl AsFd) -> Result<u64, Errno> {
     match statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {

@@ -71,7 +71,7 @@ impl Root {
     /// Makes the directory and those above it if they are missing, and opens it. To be used with paths that the caller chose.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn make(path: &Path) -> io::Result<Self> {
         match std::fs::create_dir_all(path) {
             // A file or a link: opening it tells what is wrong with it.
@@ -83,7 +83,7 @@ impl Root {
     /// As [`Root::make`]; what is made is its owner's alone.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn make_private(path: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Root::open(path)
@@ -121,7 +121,7 @@ impl Root {
     /// Opens a directory beneath as a root of its own: the way to work on many names of one directory.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    /// `ELOOP` for a link, `ENOTDIR`; else the system's error.
     pub fn sub(&self, path: impl AsRef<Path>) -> io::Result<Root> {
         let path = path.as_ref();
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
@@ -135,7 +135,7 @@ impl Root {
     /// The same directory once more, by a descriptor of its own.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn again(&self) -> io::Result<Root> {
         Ok(Root { fd: self.fd.try_clone()?, path: self.path.clone(), how: self.how })
     }
@@ -163,7 +163,7 @@ impl Root {
     /// What a name stands for; of a link, the link. The empty path is the root.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Meta> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
@@ -176,7 +176,7 @@ impl Root {
     /// As [`Root::stat`]; `None` if there is nothing.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn look(&self, path: impl AsRef<Path>) -> io::Result<Option<Meta>> {
         match self.stat(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -189,7 +189,7 @@ impl Root {
     /// subvolume: no rename leads there either. A name that is not there is none.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn crosses_mount(&self, path: impl AsRef<Path>) -> io::Result<bool> {
         let how = How { one_mount: true, ..self.how };
         match resolve::open(self.fd.as_fd(), path.as_ref(), OFlags::PATH, Mode::empty(), how) {
@@ -220,7 +220,7 @@ impl Root {
     /// The names in a directory, in no order.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let dir = self.resolve(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         Ok(entries(&dir)?.into_iter().map(|(name, _)| name).collect())
@@ -229,7 +229,7 @@ impl Root {
     /// Makes a directory, less what the umask takes of its mode.
     ///
     /// # Errors
-    /// `EEXIST`, and what else the system reports.
+    /// `EEXIST`; else the system's error.
     pub fn make_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(mkdirat(dir, name, Mode::from_raw_mode(mode))?)
@@ -238,7 +238,7 @@ impl Root {
     /// Makes a directory where there is none. One that is there keeps its mode; a link or a file in its place is an error.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    /// `ELOOP` for a link, `ENOTDIR`; else the system's error.
     pub fn ensure_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         made(dir.as_fd(), name, mode, self.how).map(drop)
@@ -264,7 +264,7 @@ impl Root {
     /// Makes a symbolic link with this text.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn symlink(&self, target: impl AsRef<OsStr>, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(symlinkat(target.as_ref().as_bytes(), dir, name)?)
@@ -273,7 +273,7 @@ impl Root {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if it is none, and what else the system reports.
+    /// `EINVAL` if it is none; else the system's error.
     pub fn read_link(&self, path: impl AsRef<Path>) -> io::Result<OsString> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(OsString::from_vec(readlinkat(dir, name, Vec::new())?.into_bytes()))
@@ -282,7 +282,7 @@ impl Root {
     /// Gives a file another name. A link gets it itself, not what it points to.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn link(&self, existing: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         self.link_to(existing, self, path)
     }
@@ -290,7 +290,7 @@ impl Root {
     /// As [`Root::link`], with the other name beneath another root.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn link_to(&self, existing: impl AsRef<Path>, to: &Root, path: impl AsRef<Path>) -> io::Result<()> {
         let (from, old) = self.parent(existing.as_ref())?;
         let (to, new) = to.parent(path.as_ref())?;
@@ -300,7 +300,7 @@ impl Root {
     /// Renames, over what has the name already if `replace`.
     ///
     /// # Errors
-    /// `EEXIST` unless `replace`, and what else the system reports.
+    /// `EEXIST` unless `replace`; else the system's error.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, replace: bool) -> io::Result<()> {
         self.rename_to(from, self, to, replace)
     }
@@ -335,7 +335,7 @@ impl Root {
     /// Exchanges what two names stand for, in one step.
     ///
     /// # Errors
-    /// `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where the file system cannot do it, and what else the system reports.
+    /// `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where the file system cannot do it; else the system's error.
     pub fn exchange(&self, one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<()> {
         let (old_dir, old) = self.parent(one.as_ref())?;
         let (new_dir, new) = self.parent(other.as_ref())?;
@@ -345,7 +345,7 @@ impl Root {
     /// Removes a name: of a file, a link, or an empty directory.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn remove(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         match unlinkat(&dir, name, AtFlags::empty()) {
@@ -369,7 +369,7 @@ impl Root {
     /// Removes the name of a file or a link, never a directory; none there is fine.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let removed =
             self.parent(path.as_ref()).and_then(|(dir, name)| unlinkat(dir, name, AtFlags::empty()));

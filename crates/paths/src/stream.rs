@@ -64,7 +64,7 @@ impl Stream {
     /// All is written: has it on the disk, if that is what it is.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn finish(&self) -> io::Result<()> {
         match self.0.metadata()?.file_type().is_block_device() {
             true => self.0.sync_all(),

@@ -21,7 +21,7 @@ impl Base {
     /// For what is at `top`, a path without links: [`crate::Tree::root`].
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn of(top: &Path) -> io::Result<Self> {
         Ok(Self { root: Root::open(top.parent().unwrap_or(top))? })
     }

@@ -12,9 +12,9 @@ pub enum Error {
     Io {
         /// What was tried, as a verb: "read", "open".
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file is no longer what it was when the tree was scanned.
@@ -36,7 +36,7 @@ pub enum Error {
     Glob {
         /// The pattern.
         glob: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A piece length that no format allows.

@@ -30,7 +30,7 @@ impl Report {
 pub struct Problem {
     /// Path below the verified directory; empty for that itself, or for the single file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The defect.
     pub what: What,
 }
 

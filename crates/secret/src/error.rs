@@ -11,7 +11,7 @@ pub enum Error {
     /// A file or standard input cannot be read.
     #[error("cannot read the {name} {place}")]
     Unreadable {
-        /// What it is: "ticket", "key".
+        /// The kind of secret: "ticket", "key".
         name: &'static str,
         /// The file, or "from standard input".
         place: String,
@@ -59,7 +59,7 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// What the system said.
+    /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A directory or a disk.

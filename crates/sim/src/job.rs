@@ -75,7 +75,7 @@ pub struct Job {
     pub spread: u64,
     /// Nodes that come later than the start, and when.
     pub joins: Vec<(Time, NodeId)>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Timed>,
     /// Most that a message is held up beside the network's delay, nanoseconds; drawn a connection and
     /// message, order within a connection is kept.

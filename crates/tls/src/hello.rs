@@ -81,7 +81,7 @@ impl Hello {
 }
 
 impl Greeting {
-    /// What the client says.
+    /// The client's message.
     #[must_use]
     pub fn client_hello(&self) -> ClientHello<'_> {
         self.accepted.client_hello()
@@ -90,7 +90,7 @@ impl Greeting {
     /// The session that answers it, with all that has come already.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn answer(self, config: Arc<ServerConfig>) -> Result<Session, Error> {
         let mut session = Session::server(config)?;
         let mut received = self.received.as_slice();

@@ -93,7 +93,7 @@ impl Session {
     /// The calling end, which expects `name`.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
         Ok(Self::new(Side::Client(UnbufferedClientConnection::new(config, name)?)))
     }
@@ -101,7 +101,7 @@ impl Session {
     /// The answering end.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn server(config: Arc<ServerConfig>) -> Result<Self, Error> {
         Ok(Self::new(Side::Server(UnbufferedServerConnection::new(config)?)))
     }

@@ -57,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
         }
     }
 
-    /// What the client says.
+    /// The client's message.
     pub fn client_hello(&self) -> ClientHello<'_> {
         self.greeting.client_hello()
     }
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
     /// Shakes hands.
     ///
     /// # Errors
-    /// What the stream says; or what rustls does, within an [`io::Error`].
+    /// Errors of the stream; or rustls's error, within an [`io::Error`].
     pub async fn answer(self, config: Arc<ServerConfig>) -> io::Result<Stream<S>> {
         Stream::open(self.greeting.answer(config)?, self.io).await
     }
@@ -75,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
     /// Shakes hands with whoever answers as `name`.
     ///
     /// # Errors
-    /// What the stream says; or what rustls does, within an [`io::Error`].
+    /// Errors of the stream; or rustls's error, within an [`io::Error`].
     pub async fn connect(config: Arc<ClientConfig>, name: ServerName<'static>, io: S) -> io::Result<Self> {
         Self::open(Session::client(config, name)?, io).await
     }

@@ -28,7 +28,7 @@ pub enum Error {
     Io {
         /// What was read.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A request that makes no sense, or asks too much.
@@ -75,7 +75,7 @@ pub enum Error {
     Listen {
         /// Where.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -39,7 +39,7 @@ impl Layout {
     /// Reads it from the head of a file of `len` bytes, and makes sure that all that it names is within.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The defect, as text.
     pub fn parse(head: &[u8], len: u64) -> Result<Self, String> {
         let word = |offset| word(head, offset).ok_or_else(|| "file too short".to_owned());
         if head.get(..8) != Some(&MAGIC) {

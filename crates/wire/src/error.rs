@@ -51,7 +51,7 @@ pub enum Error {
     Bencode {
         /// The message.
         message: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         source: tidecast_metainfo::bencode::Error,
     },
     /// An extension message holds something other than a dictionary.

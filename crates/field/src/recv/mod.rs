@@ -63,7 +63,7 @@ pub enum Error {
     Listen {
         /// Where.
         address: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The system's choices of a first port have had no free ones behind them.
@@ -81,13 +81,13 @@ pub enum Error {
     Record {
         /// Where.
         dir: PathBuf,
-        /// What is in the way.
+        /// The obstacle.
         error: io::Error,
     },
     /// Not all that came could be recorded.
     #[error("{why}")]
     Unrecorded {
-        /// What is in the way.
+        /// The obstacle.
         why: String,
         /// What came.
         received: Box<Received>,
@@ -106,7 +106,7 @@ pub enum Error {
     Geometry(#[from] crate::geometry::Error),
 }
 
-/// What readers look at.
+/// The volume that readers see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Volumes {
     /// One volume, always changing.
@@ -124,7 +124,7 @@ impl Volumes {
     }
 }
 
-/// What is where values have not come.
+/// The replacement of missing values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// Those of the step before.
@@ -136,9 +136,9 @@ pub enum Missing {
 /// How steps are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// What readers look at.
+    /// The volume that readers see.
     pub volumes: Volumes,
-    /// What is where values have not come.
+    /// The replacement of missing values.
     pub missing: Missing,
     /// Only steps of which nothing is missing; with [`Volumes::Steps`].
     pub complete: bool,
@@ -218,7 +218,7 @@ impl Default for Options {
 pub enum Event {
     /// Another session counts from now on.
     Session {
-        /// Name of what is sent.
+        /// Name of the field.
         title: String,
         /// Its shape.
         shape: Shape,

@@ -121,7 +121,7 @@ pub(super) struct Run {
     pub(super) id: u64,
     pub(super) session: u64,
     pub(super) terms: Terms,
-    /// Name of what is sent.
+    /// Name of the field.
     pub(super) title: String,
     pub(super) area: Arc<Area>,
     pub(super) ranks: Vec<Ranks>,

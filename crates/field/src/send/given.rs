@@ -14,7 +14,7 @@ pub enum NoAddress {
     Unknown {
         /// What was given.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A host without one.

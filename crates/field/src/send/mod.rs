@@ -52,7 +52,7 @@ pub enum Error {
     Socket {
         /// Where.
         to: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The socket for goes.
@@ -60,7 +60,7 @@ pub enum Error {
     Sync {
         /// Where.
         at: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// Ports beyond the last.
@@ -104,7 +104,7 @@ pub enum Error {
     First {
         /// The source.
         name: String,
-        /// What it has.
+        /// Its contents.
         steps: String,
         /// The first that is asked for.
         first: u64,
@@ -119,7 +119,7 @@ pub enum Error {
         what: String,
         /// Whether one has refused it.
         refused: bool,
-        /// What was sent.
+        /// The data sent.
         sent: Box<Sent>,
     },
 }

@@ -43,9 +43,9 @@ pub enum Fault {
     /// A value of another type than the one that belongs here.
     #[error("expected {expected}, found {found}")]
     Type {
-        /// What belongs here.
+        /// The expected type.
         expected: Kind,
-        /// What stands here.
+        /// The type found.
         found: Kind,
     },
     /// An integer that is empty, not canonical, or beyond 64 bits.

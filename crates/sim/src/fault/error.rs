@@ -13,7 +13,7 @@ pub enum FaultError {
         text: String,
         /// The part.
         part: String,
-        /// What belongs there.
+        /// The expected form.
         wanted: &'static str,
         /// One that is right.
         example: &'static str,
@@ -29,7 +29,7 @@ pub enum FaultError {
     /// A node beyond the last.
     #[error("unknown node {node}; nodes are 0 (the origin) to {last}")]
     NoNode {
-        /// What was asked for.
+        /// The request.
         node: u32,
         /// The last there is.
         last: u32,
@@ -37,9 +37,9 @@ pub enum FaultError {
     /// A switch of another cluster.
     #[error("unknown switch {name:?}; switches are {all}")]
     NoSwitch {
-        /// What was asked for.
+        /// The request.
         name: String,
-        /// What there is.
+        /// The existing ones.
         all: String,
     },
     /// Two switches that no link joins.
@@ -49,13 +49,13 @@ pub enum FaultError {
         a: String,
         /// The other.
         b: String,
-        /// What there is.
+        /// The existing ones.
         all: String,
     },
     /// A piece beyond the last.
     #[error("unknown piece {piece}; pieces are 0 to {last}")]
     NoPiece {
-        /// What was asked for.
+        /// The request.
         piece: u32,
         /// The last there is.
         last: u32,

@@ -17,7 +17,7 @@ pub struct Ask {
     pub size: u64,
     /// Names of ways.
     pub algorithms: Vec<String>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Spec>,
     /// Another seed, another run.
     pub seed: u64,
@@ -62,7 +62,7 @@ pub enum PlanError {
     Unreadable {
         /// Its path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

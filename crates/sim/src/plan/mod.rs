@@ -57,12 +57,12 @@ pub enum How {
         policy: Policy,
         /// What it speaks.
         speech: Speech,
-        /// What the planner knows, if there is one.
+        /// The planner's knowledge, if there is a planner.
         plan: Option<Knows>,
     },
     /// The engine behind a mount: every node opens the files that it would read from a file server.
     Mount {
-        /// What the planner knows, if there is one.
+        /// The planner's knowledge, if there is a planner.
         plan: Option<Knows>,
     },
     /// A published schedule.
@@ -96,11 +96,11 @@ pub struct Plan {
     write: u64,
     /// Of all randomness.
     pub seed: u64,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Spec>,
     /// By name, in the order they were given.
     pub ways: Vec<(String, How)>,
-    /// What no broadcast beats.
+    /// The lower bound of any broadcast.
     pub bound: Bound,
 }
 

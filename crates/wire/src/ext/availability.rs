@@ -24,7 +24,7 @@ pub enum Mode {
 pub struct Availability {
     /// The swarm.
     pub channel: u16,
-    /// What the set is for.
+    /// The use of the set.
     pub mode: Mode,
     /// Pieces below this are in the set, others not, ...
     pub watermark: u32,
@@ -48,7 +48,7 @@ impl Availability {
 pub struct AvailabilityBits {
     /// The swarm.
     pub channel: u16,
-    /// What the set is for.
+    /// The use of the set.
     pub mode: Mode,
     /// The piece of the first bit, a multiple of 8.
     pub first: u32,

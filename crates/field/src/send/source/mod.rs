@@ -29,7 +29,7 @@ pub enum SourceError {
     Io {
         /// Which.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The source is not what it should be.

@@ -23,7 +23,7 @@ pub struct Header {
 /// Reads the head at the beginning of a file.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// The defect, as text.
 pub fn parse(bytes: &[u8]) -> Result<Header, String> {
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not a .npy file")?;
     let (before, length, text) = match rest {
