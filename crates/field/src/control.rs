@@ -15,7 +15,7 @@ pub const NAME: usize = 64;
 /// A control message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// From a sender on each stream: what it sends.
+    /// A sender's hello on each stream: describes the session.
     Hello(Hello),
     /// The receiver's answer to a hello.
     Report(Report),
@@ -25,7 +25,7 @@ pub enum Message {
     Go(Go),
 }
 
-/// What a sender sends, by this stream.
+/// The contents of a session, as announced on this stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hello {
     /// This stream's number, of all.
@@ -99,7 +99,7 @@ impl Hello {
     }
 }
 
-/// How far a receiver has believed a hello.
+/// The receiver's progress in accepting a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// Not yet: say hello again with the challenge.
@@ -108,7 +108,8 @@ pub enum Accepted {
     Yes,
     /// It cannot be: the volume is too large, or a plain session is under way.
     Refused,
-    /// Values were taken, and the receiver ends: `batch` is the newest step that it has closed. Said without a hello.
+    /// The receiver, which has received values, ends: `batch` is the newest step that it has closed. Sent
+    /// without a hello.
     Ended,
 }
 
@@ -153,7 +154,7 @@ impl Message {
     /// Reads a whole datagram; with a key, only one with the right tag.
     ///
     /// # Errors
-    /// When it is no control message, its tag is wrong, or a field cannot be.
+    /// It is not a control message, its tag is wrong, or a field is out of range.
     pub fn read(datagram: &[u8], key: Option<&ControlKey>) -> Result<Self, Error> {
         let bytes = match key {
             Some(key) => key.open(datagram).ok_or(Error::Field("tag"))?,

@@ -27,7 +27,7 @@ pub enum Error {
     /// A word that names no order.
     #[error("unknown order of values {0:?}; use zslab or morton")]
     Order(String),
-    /// Text that is no shape.
+    /// Text that is not a shape.
     #[error("invalid shape {0:?}; write three numbers, e.g. 256,256,256")]
     Shape(String),
 }
@@ -108,13 +108,13 @@ pub fn streams_of(receiver: u32, receivers: u32, streams: u32) -> (u32, u32) {
     (receiver * each + receiver.min(more), each + u32::from(receiver < more))
 }
 
-/// Neighbouring planes of a volume: what one stream carries.
+/// Adjacent planes of a volume: the part that one stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slab {
     shape: Shape,
     /// z of the first plane.
     pub begin: u32,
-    /// z behind the last plane.
+    /// z after the last plane.
     pub end: u32,
 }
 
@@ -224,15 +224,15 @@ impl Ranks {
         Some(brick.rank + (z * high + y) * wide + x)
     }
 
-    /// Where in the volume the value of this rank is; `None` behind the last.
+    /// The position in the volume of the value of this rank; `None` after the last.
     pub fn position(&self, rank: u32) -> Option<(u32, u32, u32)> {
         let mut found = None;
         self.runs(rank, 1, |place, _| found = Some(self.slab.position(place as u32)));
         found
     }
 
-    /// Calls `each` with the place within the slab and the length of every run of values that lie one behind the other, in order: together
-    /// the `count` values from `rank` on, or as many as there are.
+    /// Calls `each` with the place within the slab and the length of every run of consecutive values, in
+    /// order: together the `count` values from `rank` on, or as many as there are.
     #[inline]
     pub fn runs(&self, rank: u32, count: u32, mut each: impl FnMut(usize, usize)) {
         let count = count.min(self.slab.values().saturating_sub(rank));

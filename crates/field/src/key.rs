@@ -23,7 +23,7 @@ pub const TAG: usize = 16;
 #[error("invalid field key: a key has 52 letters and digits, as `tidecast field recv` prints it")]
 pub struct BadSecret;
 
-/// What sender and receiver share: 32 bytes, written as 52 letters and digits (base32).
+/// The secret shared by sender and receiver: 32 bytes, written as 52 letters and digits (base32).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
@@ -105,7 +105,7 @@ impl ControlKey {
         tag
     }
 
-    /// What is before the tag, if the tag is right; in constant time.
+    /// The bytes before the tag, if the tag is valid; in constant time.
     pub fn open<'a>(&self, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let (message, tag) = datagram.split_last_chunk::<TAG>()?;
         let right = self.tag(message).iter().zip(tag).fold(0, |wrong, (a, b)| wrong | (a ^ b));
@@ -122,8 +122,9 @@ enum Seal {
 }
 
 impl StreamKey {
-    /// Puts a tag behind the datagram that begins at `begin`, and encrypts what is behind its head if values are to be hidden.
-    /// `place` is the rank of the first value, or [`parity_place`]. Never two different datagrams with one batch and place.
+    /// Appends a tag to the datagram that begins at `begin`, and encrypts the part after its head if values
+    /// are to be hidden. `place` is the rank of the first value, or [`parity_place`]. Never two different
+    /// datagrams with one batch and place.
     pub fn seal(&self, batch: u32, place: u64, begin: usize, into: &mut Vec<u8>) {
         let datagram = into.get_mut(begin..).unwrap_or_default();
         // It fails only for 64 GiB and more.
@@ -200,7 +201,7 @@ mod tests {
         assert_ne!(Secret::random(), Secret::random());
     }
 
-    /// What ring makes of the same, key and nonce given.
+    /// The result of ring for the same input, key and nonce given.
     fn judge(algorithm: &'static aead::Algorithm, key: &[u8], place: u64, head: &[u8], body: &mut Vec<u8>) {
         let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, key).unwrap());
         let unique = aead::Nonce::assume_unique_for_key(nonce(9, place));

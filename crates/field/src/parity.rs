@@ -4,7 +4,7 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use crate::geometry::Shape;
 
-/// The most bytes of one block's shards: what either end keeps of a block is bounded by it.
+/// The most bytes of one block's shards: it bounds the memory per block at either end.
 const MAX_BLOCK: usize = 256 << 20;
 
 /// Shards that are too many, too few, or not all of one length: a mistake of the caller, for rates from a hello are checked there.

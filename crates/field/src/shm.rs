@@ -29,11 +29,11 @@ const PAGE: usize = 4096;
 /// Volumes begin at multiples of it, so that they can lie on large pages.
 const ALIGN: usize = 2 << 20;
 
-/// What cannot be shared.
+/// Errors of sharing a field.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that is no name of a file.
+    /// A name that cannot be a file name.
     #[error("invalid field name {0:?}; use at most 64 letters, digits, '-', '_' and '.'")]
     Name(String),
     /// Another receiver has it.
@@ -77,7 +77,7 @@ impl Name {
     /// Takes it.
     ///
     /// # Errors
-    /// When it is none, or another receiver has it.
+    /// The name is not valid, or another receiver has it.
     pub fn take(name: &str) -> Result<Self, Error> {
         let path = path(name)?;
         let lock = Path::new(DIR).join(format!(".{PREFIX}{name}.lock"));
@@ -101,7 +101,8 @@ impl Drop for Name {
     }
 }
 
-/// One that is there is opened as it is: in a directory for all, to open with O_CREAT what somebody else has left is refused even to root.
+/// An existing lock file is opened without O_CREAT: in a directory for all users, O_CREAT on a file of
+/// another user is refused even to root.
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -131,7 +132,7 @@ pub struct Shared {
     /// Where the maps of the volumes begin, and bytes of one: a bit for each value.
     first_map: usize,
     map_size: usize,
-    /// The first value here, and behind the last.
+    /// The first value here, and the one after the last.
     span: (usize, usize),
     history: usize,
 }
@@ -267,7 +268,7 @@ impl Shared {
         self.volumes
     }
 
-    /// Says what is sent.
+    /// Sets the name of the field.
     pub fn set_title(&self, title: &str) {
         for (number, word) in padded_name(title).as_chunks().0.iter().enumerate() {
             self.set(head::TITLE + 8 * number, u64::from_le_bytes(*word));
@@ -304,7 +305,7 @@ impl Shared {
         self.get(head::SEQUENCES + 8 * volume)
     }
 
-    /// Marks a volume as one that is written from now on, or no more.
+    /// Marks a volume as being written from now on, or as no longer.
     pub fn mark(&self, volume: usize, written: bool) {
         let now = self.sequence(volume);
         if (now % 2 == 1) != written {
@@ -421,7 +422,7 @@ impl Shared {
     }
 }
 
-/// The first value of all these neighbouring slabs, and behind the last.
+/// The first value of all these adjacent slabs, and the one after the last.
 fn span(slabs: &[(u32, Slab)]) -> (usize, usize) {
     let begin = slabs.iter().map(|(_, slab)| slab.offset()).min().unwrap_or_default();
     let end =

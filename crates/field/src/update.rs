@@ -5,7 +5,7 @@
 pub enum Update<S, N> {
     /// The work has begun.
     Started(S),
-    /// Something is wrong, and the work goes on.
+    /// A problem after which the work continues.
     Warning(String),
     /// How it goes.
     News(N),

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, Sha1Digest};
 
-/// What an entry of the published tree is.
+/// The kind of an entry of the published tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A directory; only needed for empty ones and for those whose metadata is to be kept.
@@ -38,7 +38,7 @@ pub struct Entry {
     /// Path below the published directory, components joined by `/`; empty for the published
     /// file or directory itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The kind.
     pub content: Content,
     /// Permission bits, at most 07777; for Tidecast's key.
     pub mode: Option<u32>,
@@ -65,7 +65,7 @@ pub struct Builder {
     pub creation_date: Option<i64>,
     /// The absolute path that the tree was built for.
     pub prefix: Option<Vec<u8>>,
-    /// What was left out of the tree; no hash covers it.
+    /// The excluded names; no hash covers them.
     pub left_out: LeftOut,
     pub(crate) name: Vec<u8>,
     pub(crate) version: Version,
@@ -239,7 +239,7 @@ impl Entry {
         }
     }
 
-    /// True for empty files and all that are no files.
+    /// True for empty files and for entries other than files.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -252,7 +252,7 @@ pub(crate) fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// What the checks of reading would not see, because writing would hide it.
+/// Checks that reading cannot do, because writing would hide the defect.
 fn check_entry(entry: &Entry) -> Result<(), Error> {
     let path = || printable(&entry.path);
     let fail = |why: &str| Err(Error::Build(format!("`{}`: {why}", path())));

@@ -15,7 +15,7 @@ use crate::files::FileRef;
 use crate::manifest::Manifest;
 use crate::{Error, Version, merkle};
 
-/// What stands in a draft for a root that is not known.
+/// The placeholder of an unknown root in a draft.
 pub(crate) const UNKNOWN: Digest = [0; 32];
 
 /// The roots of a draft's pieces, as far as they are known: each is set once, and read without a lock.
@@ -33,8 +33,8 @@ impl Roots {
 }
 
 impl Builder {
-    /// The draft of what this would build, all of it but the hashes; v2 only. Of a tree without content it is
-    /// the manifest itself.
+    /// The draft of the manifest that this would build, without the hashes; v2 only. Of a tree without
+    /// content it is the manifest itself.
     ///
     /// # Errors
     /// As [`Builder::build`]; [`Error::Draft`] for a version with v1 in it, whose hashes cannot come later.
@@ -64,8 +64,8 @@ impl Manifest {
         self.roots.is_some()
     }
 
-    /// Makes the root of a draft's piece known, to all copies of this manifest. False if there is no such piece, if
-    /// another root is known for it, or if this is no draft.
+    /// Sets the root of a draft's piece, in all copies of this manifest. False if there is no such piece, if
+    /// another root is known for it, or if this is not a draft.
     pub fn learn_root(&self, piece: u32, root: Digest) -> bool {
         let slot = self.roots.as_ref().and_then(|roots| roots.0.get(piece as usize));
         slot.is_some_and(|slot| *slot.get_or_init(|| root) == root)
@@ -91,8 +91,8 @@ impl Manifest {
         a.len() == b.len() && (a.is_empty() || same())
     }
 
-    /// The v2 info-hash of the sealed manifest: what [`Manifest::seal`] makes has it. None while a root is unknown,
-    /// and if this is no draft.
+    /// The v2 info-hash of the manifest that [`Manifest::seal`] makes. None while a root is unknown, and if
+    /// this is not a draft.
     pub fn sealed_hash(&self) -> Option<Digest> {
         self.roots.as_ref()?;
         self.sealed_info().map(|info| sha256(&info))
@@ -101,7 +101,7 @@ impl Manifest {
     /// The manifest that this draft has become.
     ///
     /// # Errors
-    /// [`Error::Draft`] while a root is unknown, or if this is no draft.
+    /// [`Error::Draft`] while a root is unknown, or if this is not a draft.
     pub fn seal(&self) -> Result<Manifest, Error> {
         let roots = self.roots.as_ref().ok_or(Error::Draft("it is not a draft"))?;
         let info = self.sealed_info().ok_or(Error::Draft("some of its data is not hashed yet"))?;

@@ -73,7 +73,7 @@ pub enum Error {
     /// More of something than can be handled.
     #[error("{count} {what}, more than the limit of {max}")]
     TooMany {
-        /// Of what.
+        /// The kind of items.
         what: &'static str,
         /// How many.
         count: u64,
@@ -113,10 +113,10 @@ pub enum Error {
     /// Tidecast's own key is malformed.
     #[error("the `tidecast` key of the manifest is damaged: {0}")]
     Extra(String),
-    /// A draft where there must be none, or the other way round.
+    /// A draft where none is allowed, or the other way round.
     #[error("invalid draft manifest (a manifest whose data is not hashed yet): {0}")]
     Draft(&'static str),
-    /// The builder was not given what it needs.
+    /// The builder lacks an input.
     #[error("cannot build the manifest: {0}")]
     Build(String),
 }

@@ -104,7 +104,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Extends the space over the padding that some v1 writers put behind the last file.
+    /// Extends the space over the padding that some v1 writers put after the last file.
     pub(crate) fn pad_tail(&mut self, space: u64) {
         debug_assert_eq!(
             space.div_ceil(u64::from(self.piece_length)),
@@ -208,8 +208,8 @@ impl Layout {
         end.saturating_sub(pos).min(u64::from(self.piece_length)) as u32
     }
 
-    /// The files' bytes under `len` bytes of a piece from `begin` on, in order, padding included.
-    /// What lies beyond the piece or the torrent space is left out.
+    /// The files' bytes under `len` bytes of a piece from `begin` on, in order, padding included. Bytes
+    /// beyond the piece or the torrent space are left out.
     pub fn spans(&self, piece: u32, begin: u32, len: u32) -> Spans<'_> {
         let length = u64::from(self.piece_length);
         let base = u64::from(piece) * length;

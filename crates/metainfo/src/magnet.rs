@@ -58,16 +58,16 @@ pub enum MagnetError {
     /// No `xt` that BitTorrent knows.
     #[error("the magnet link names no torrent; it needs xt=urn:btih:… or xt=urn:btmh:1220…")]
     NoHash,
-    /// An info-hash that is none.
+    /// An info-hash that is not valid.
     #[error(
         "invalid info-hash `{0}` in the magnet link: btih needs 40 hexadecimal or 32 base32 \
          digits, btmh 1220 and 64 hexadecimal digits"
     )]
     Hash(String),
-    /// A `%` that is not followed by two hexadecimal digits, or bytes that are no UTF-8.
+    /// A `%` that is not followed by two hexadecimal digits, or bytes that are not UTF-8.
     #[error("the magnet link has a malformed escape in `{0}`")]
     Escape(String),
-    /// A selection of files that is none.
+    /// A selection of files that is not valid.
     #[error(
         "invalid file selection `so={0}` in the magnet link; write numbers and ranges with commas (so=0,2,4-6)"
     )]
@@ -193,7 +193,7 @@ fn unescape(text: &str) -> Result<String, MagnetError> {
     String::from_utf8(out).map_err(|_| bad())
 }
 
-/// Writes as it is what RFC 3986 lets stand unescaped, the rest as `%XX`.
+/// Writes characters that RFC 3986 allows unescaped as they are, the rest as `%XX`.
 fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for byte in text.bytes() {
         match byte {

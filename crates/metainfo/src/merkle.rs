@@ -172,16 +172,16 @@ impl Tree {
         Some(at.copied().unwrap_or_else(|| pad(level)))
     }
 
-    /// The answer to a hash request from this tree: nodes, then uncles. `None` if it asks for
-    /// what the tree has not.
+    /// The answer to a hash request from this tree: nodes, then uncles. `None` if the tree does not have
+    /// them.
     pub fn answer(&self, range: &Range) -> Option<Vec<Digest>> {
         let top = self.base + self.levels.len() as u32 - 1;
         answer(range, top, |level, index| self.node(level, index))
     }
 }
 
-/// The answer to a hash request, nodes and then uncles, from whatever knows the nodes of a tree
-/// whose root is at level `top`. `None` if the request is invalid or a node is not known.
+/// The answer to a hash request, nodes and then uncles, from any source of the nodes of a tree whose root is
+/// at level `top`. `None` if the request is invalid or a node is not known.
 pub fn answer(
     range: &Range,
     top: u32,

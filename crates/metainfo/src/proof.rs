@@ -34,9 +34,9 @@ impl Manifest {
         Some(merkle::Tree::new(file.layer()?, base, top))
     }
 
-    /// The answer to a hash request for a file: the nodes asked for, then their uncles. `upper`
-    /// is its [`Manifest::layer_tree`]; `leaves` gives the leaf digests of a piece if they are at
-    /// hand. `None` if the request is invalid or cannot be answered: reject it.
+    /// The answer to a hash request for a file: the requested nodes, then their uncles. `upper` is its
+    /// [`Manifest::layer_tree`]; `leaves` returns the leaf digests of a piece if they are available. `None`
+    /// if the request is invalid or cannot be answered: reject it.
     pub fn answer_hashes(
         &self,
         file: u32,

@@ -52,8 +52,8 @@ pub(crate) fn no_text(text: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The components, from the root of the tree, that the text of a link in the directory `from`
-/// names, without looking at other links. None if that is no place in a tree: the link leads out.
+/// The components, from the root of the tree, that the text of a link in the directory `from` names, without
+/// looking at other links. None if that is not a place in the tree: the link leads out.
 pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Option<Vec<&'a [u8]>> {
     if text.first() == Some(&b'/') {
         return None;
@@ -133,9 +133,9 @@ pub(crate) fn check(
     Ok(inside.is_none() || climbs_through_link(tree, index, info, link_dir, text))
 }
 
-/// Whether the text has a `..` behind a component that is itself a link: lexical resolution says
-/// nothing about where that leads. Without one, following a link stays inside: each link leads
-/// to a place in the tree, and from there the rest only descends.
+/// Whether the text has a `..` after a component that is itself a link: then lexical resolution does not find
+/// the target. Without one, following a link stays inside: each link leads to a place in the tree, and from
+/// there the rest only descends.
 fn climbs_through_link(tree: &Tree, index: &Index, info: &[u8], dir: u32, text: &[u8]) -> bool {
     // `None`: not in the tree, so nothing there is a link of the tree.
     let mut at = Some(dir);

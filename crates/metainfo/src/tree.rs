@@ -37,7 +37,7 @@ struct Dir {
     depth: u8,
 }
 
-/// What a parser knows of a file.
+/// The parser's view of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Props {
     pub(crate) len: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Tree {
     by_root: Vec<u32>,
 }
 
-/// A directory entry: what a name stands for.
+/// A directory entry: the kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(u32),

@@ -10,22 +10,22 @@ pub enum Error {
     /// The operating system refused something.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read", "open".
+        /// The attempted action, as a verb: "read", "open".
         action: &'static str,
         /// The path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// A file is no longer what it was when the tree was scanned.
+    /// A file is no longer as it was when the tree was scanned.
     #[error("{} changed while it was being hashed ({what}); publish again when no process writes to it", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What about it changed.
+        /// The changed property.
         what: &'static str,
     },
-    /// What is to be published is neither a file nor a directory.
+    /// The path to publish is neither a file nor a directory.
     #[error("cannot publish {}: it is neither a regular file nor a directory", .0.display())]
     Kind(PathBuf),
     /// There is no file name to publish under.
@@ -45,7 +45,7 @@ pub enum Error {
     /// The names, sizes or links of the tree make no valid manifest.
     #[error("cannot make a manifest of {}: {source}", path.display())]
     Manifest {
-        /// What was to be published.
+        /// The path to publish.
         path: PathBuf,
         /// Why not.
         source: tidecast_metainfo::Error,

@@ -19,7 +19,7 @@ impl Progress {
         Self::default()
     }
 
-    /// Bytes of files done so far, those taken from an earlier, interrupted run among them.
+    /// Bytes of files done so far, including those taken from an earlier, interrupted run.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -44,7 +44,7 @@ impl Progress {
         self.cancelled.store(true, Relaxed);
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the caller asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// The result of [`verify`](crate::verify).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Everything that is wrong, by path. Empty if the tree is what the manifest says.
+    /// All problems, by path. Empty if the tree matches the manifest.
     pub problems: Vec<Problem>,
-    /// What is there and not in the manifest, as the publisher left such out: what matches its patterns, and sockets, devices and
-    /// pipes, which no manifest has. No problem. Sorted.
+    /// Names on disk that the publisher had excluded: those that match its patterns, and sockets, devices and
+    /// pipes, which no manifest has. Not problems. Sorted.
     pub left_out: Vec<PathBuf>,
     /// Files and links in the manifest.
     pub files: u32,
@@ -18,7 +18,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the tree is exactly what the manifest says.
+    /// Whether the tree matches the manifest exactly.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
@@ -34,19 +34,19 @@ pub struct Problem {
     pub what: What,
 }
 
-/// What is wrong with a file, link or directory.
+/// A problem of a file, link or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
     /// It is in the manifest but not on disk.
     Missing,
-    /// It is on disk but not in the manifest. For a directory: nor is what is below it.
+    /// It is on disk but not in the manifest. The contents of such a directory are not either.
     Extra,
     /// It is something else than it should be.
     Kind {
-        /// What the manifest says.
+        /// The value in the manifest.
         expected: Kind,
-        /// What is there.
+        /// The value on disk.
         found: Kind,
     },
     /// The file is too long or too short.

@@ -32,9 +32,9 @@ const OPEN: usize = 32;
 /// How to scan.
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
-    /// Patterns of what to leave out. With a `/`: matched against the path below the published directory.
-    /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory that matches is left
-    /// out with all below it.
+    /// Patterns of names to exclude. With a `/`: matched against the path below the published directory.
+    /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory
+    /// that matches is excluded with its contents.
     pub exclude: Vec<String>,
     /// Leave symbolic links out that lead out of the tree, with a warning; else they are taken as they are.
     pub skip_outside_links: bool,
@@ -140,8 +140,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Of a directory that is published in part the time says nothing: others come and go in it. The newest of what is
-    /// published counts.
+    /// The time of a directory that is published in part is not meaningful: other files are created and
+    /// removed in it. The newest of the published entries counts.
     fn date_root(&mut self) {
         let Tree { dirs, files, .. } = &mut self.tree;
         let newest = dirs.iter().skip(1).map(|d| d.mtime).chain(files.iter().map(|f| f.mtime)).max();
@@ -150,7 +150,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes up one entry; what comes back is a directory to go into.
+    /// Takes up one entry; returns a directory to descend into.
     fn entry(&mut self, dir: &Root, path: PathBuf, name: &OsStr) -> Result<Option<Listing>, Error> {
         // What is left out by its name alone need not be looked at, which might fail.
         if self.exclude.matches(&path, false) {
@@ -315,7 +315,7 @@ fn mtime(meta: &Meta) -> Time {
     Time { seconds: meta.mtime.0, nanos: meta.mtime.1 }
 }
 
-/// What `meta` says of a file's state.
+/// The state of a file by `meta`.
 pub(crate) fn identity(meta: &Meta) -> Identity {
     Identity {
         dev: meta.id.0,

@@ -35,10 +35,10 @@ const MAX_BATCH: usize = 16 << 20;
 const WAIT: Duration = Duration::from_secs(1);
 const FULL: usize = 4 << 20;
 
-/// What a record stands for.
+/// The key of a record.
 type Key = [u8; SHORT];
 
-/// What is known of a piece.
+/// The recorded hashes of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) v2: Option<Digest>,
@@ -63,8 +63,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Opens the log at `path`, made if it is not there, and reads what it knows. `None` if another run has it: then
-    /// this one does without.
+    /// Opens the log at `path`, created if it is missing, and reads its records. `None` if another run uses
+    /// it: then this one runs without.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let (dir, name, file) = output(path).map_err(Error::io("open the state file", path))?;
         // A file system without locks is no reason to do without; checksums hold there too.
@@ -108,7 +108,7 @@ impl State {
         Ok(())
     }
 
-    /// The payload of the batch at `end`; `None` if there is no whole one.
+    /// The payload of the batch at `end`; `None` if it is not complete.
     fn batch(&self, len: u64) -> io::Result<Option<Vec<u8>>> {
         let mut head = [0; BATCH_HEAD];
         if len.saturating_sub(self.end) < BATCH_HEAD as u64 {
@@ -126,7 +126,7 @@ impl State {
         Ok((short(&payload) == sum).then_some(payload))
     }
 
-    /// What is known of a piece; only with leaves if these are `needed`.
+    /// The hashes of a piece; only with leaves if these are `needed`.
     pub(crate) fn get(&self, key: &Key, leaves_needed: bool) -> Option<Known> {
         let known = self.known.get(key).copied();
         known.filter(|k| !leaves_needed || k.leaves.1 > 0)
@@ -158,7 +158,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes what waits. One write: what a crash cuts off has a wrong checksum.
+    /// Writes the pending records. One write: if a crash truncates it, its checksum is wrong.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.since = Instant::now();
         if self.waiting.is_empty() {

@@ -24,7 +24,7 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// A ClientHello that has come whole, and what has come behind it.
+/// A complete ClientHello, and the bytes after it.
 pub struct Greeting {
     accepted: Accepted,
     received: Vec<u8>,
@@ -36,7 +36,7 @@ impl fmt::Debug for Greeting {
     }
 }
 
-/// What came is no ClientHello.
+/// The received bytes are not a ClientHello.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Rejected {
@@ -47,10 +47,10 @@ pub struct Rejected {
 }
 
 impl Hello {
-    /// Takes what was received. None: more is needed.
+    /// Takes received bytes. None: more are needed.
     ///
     /// # Errors
-    /// It is not the beginning of a ClientHello; what is received after that is of no use.
+    /// It is not the beginning of a ClientHello; further bytes are of no use.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Greeting>, Rejected> {
         self.received.extend_from_slice(bytes);
         let mut unread = bytes;

@@ -9,7 +9,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// What is to be sent.
+    /// The bytes to send.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..self.end]
     }
@@ -22,7 +22,7 @@ impl Outgoing {
         }
     }
 
-    /// At least so many bytes behind what waits.
+    /// At least so many bytes after the waiting ones.
     pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
         let needed = self.end + bytes;
         if self.bytes.len() < needed {

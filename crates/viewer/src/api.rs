@@ -31,7 +31,7 @@ const REQUESTS: usize = 64;
 const WAIT: u64 = 10_000;
 const LOOK: Duration = Duration::from_millis(25);
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct App {
     panels: Vec<Panel>,
@@ -40,10 +40,10 @@ pub(crate) struct App {
     access: Access,
 }
 
-/// Who is answered, and where.
+/// Access rules, and the base path.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// What has to be shown; None: the socket admits its user only.
+    /// The required token; None: the socket admits its user only.
     pub(crate) token: Option<Token>,
     /// The cookie in which browsers keep it: another for each port, as they keep one for all ports of a host.
     pub(crate) cookie: String,
@@ -113,7 +113,7 @@ pub(crate) struct Meta {
     pub(crate) min: Option<f32>,
     pub(crate) max: Option<f32>,
     pub(crate) missing: u64,
-    /// What bytes 1 and 255 mean.
+    /// The values of bytes 1 and 255.
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) milliseconds: u64,
@@ -244,7 +244,7 @@ impl Access {
     }
 }
 
-/// What is said to who does not show the token.
+/// The answer to a request without the token.
 fn stranger(as_page: bool) -> Response {
     let close = ("connection", "close");
     if as_page {

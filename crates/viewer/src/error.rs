@@ -3,22 +3,22 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What does not work out.
+/// Errors of the viewer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing of this name.
     #[error("unknown field {0}; `tidecast field recv --name {0}` creates it")]
     Absent(String),
-    /// A name that is no name of a field.
+    /// A name that cannot be a field name.
     #[error("invalid field name {0:?}; use at most 64 letters, digits, '-', '_' and '.'")]
     Name(String),
-    /// A file that is not what it should be.
+    /// A file of another format.
     #[error("{path} is not {what}: {why}", path = .path.display())]
     Format {
         /// Which file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected format.
         what: &'static str,
         /// Why it is not.
         why: String,
@@ -26,7 +26,7 @@ pub enum Error {
     /// The system says no.
     #[error("cannot read {path}: {error}", path = .path.display())]
     Io {
-        /// What was read.
+        /// The path that was read.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -48,7 +48,7 @@ pub enum Error {
     Remote {
         /// Which.
         address: String,
-        /// What is the matter.
+        /// The reason.
         why: String,
     },
     /// A token that could be guessed, or fits into no URL.
@@ -67,7 +67,7 @@ pub enum Error {
     Socket {
         /// Where.
         path: PathBuf,
-        /// What stands in the way.
+        /// The obstacle.
         error: tidecast_socket::BindError,
     },
     /// Cannot listen.

@@ -34,7 +34,7 @@ use tokio::net::{TcpListener, UnixListener};
 pub use error::Error;
 pub use token::Token;
 
-/// What to show, and where.
+/// What to show, and where to listen.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Names of shared memory, or `http://host:port/NAME`, or several of these joined by `+`. None, and no records: all that there are.
@@ -43,15 +43,15 @@ pub struct Options {
     pub records: Vec<PathBuf>,
     /// Where to listen.
     pub listen: Place,
-    /// What has to be shown; None: nothing, at a unix socket that its user alone reaches.
+    /// The required token; None: none, at a unix socket that only its user can reach.
     pub token: Option<Token>,
-    /// What other viewers among the names want to be shown.
+    /// The token for other viewers among the names.
     pub remote_token: Option<Token>,
     /// Names, besides its addresses, by which browsers may ask for it.
     pub allow_hosts: Vec<String>,
     /// The path below which proxies see the page; empty: none.
     pub base: String,
-    /// Threads of who serves it; None: one for each core.
+    /// Threads of the server; None: one for each core.
     pub threads: Option<usize>,
 }
 
@@ -112,10 +112,10 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Opens what is to be shown, as far as it is there already, and listens.
+    /// Opens the volumes that exist already, and listens.
     ///
     /// # Errors
-    /// When a name is none, a record is not one, or the port is taken.
+    /// A name is not valid, a recording is damaged, or the port is taken.
     pub async fn start(options: &Options) -> Result<Self, Error> {
         let mut names = options.names.clone();
         if names.is_empty() && options.records.is_empty() {
@@ -166,7 +166,7 @@ impl Viewer {
         }
     }
 
-    /// The path of the page, and the token behind it: what belongs behind the address.
+    /// The path of the page, followed by the token: the part after the address.
     #[must_use]
     pub fn path(&self) -> String {
         let access = self.app.access();
@@ -174,7 +174,7 @@ impl Viewer {
         format!("{}/{token}", access.base)
     }
 
-    /// What it shows.
+    /// The shown volumes.
     pub fn names(&self) -> &[String] {
         &self.names
     }

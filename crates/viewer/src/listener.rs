@@ -11,7 +11,7 @@ use tidecast_admission::{Gate, Unproven, UntilProven, accept, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// What accepts connections.
+/// The listening socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpListener),

@@ -9,7 +9,7 @@ pub(crate) const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-in
 const ABSENT: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
 <p>This program was built without its page. Run <code>scripts/web</code> in the source tree (Node 18 or newer), then build again.";
 
-/// Shown to who does not show the token.
+/// Shown if the token is missing.
 pub(crate) const STRANGER: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
 <p>403: missing or wrong token.<p>Open the URL that <code>tidecast field view</code> printed, including <code>?token=</code>.";
 

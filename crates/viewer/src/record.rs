@@ -21,7 +21,7 @@ const STEPS: u64 = 1 << 20;
 /// Entries of the history that are told.
 const TOLD: usize = 4096;
 
-/// What a `zarr.json` says, as far as it matters here.
+/// The relevant contents of a `zarr.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     /// The source's numbers of the steps.
@@ -34,7 +34,7 @@ impl Array {
     /// Reads `zarr.json`.
     ///
     /// # Errors
-    /// What is not as it must be, in words.
+    /// The reason why it is not supported, as text.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let all: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         let list = |value: &Value| {
@@ -93,7 +93,7 @@ impl Record {
         Array::parse(&text).map_err(|why| Error::Format { path, what: "a recorded field", why })
     }
 
-    /// What `steps.jsonl` says of each step; a line that was cut is passed over.
+    /// The entries of `steps.jsonl` for each step; a truncated line is ignored.
     fn lines(&self, array: &Array) -> Vec<Line> {
         let text = head(&self.dir.join("steps.jsonl"), LINES).unwrap_or_default();
         let begun = |step: &u64| Line { closed: Closed { step: *step, ..Closed::default() }, range: None };
@@ -148,14 +148,14 @@ impl Record {
     }
 }
 
-/// What is said of a recorded step.
+/// The metadata of a recorded step.
 struct Line {
     closed: Closed,
     /// Its least and its greatest value, if it has any; older recordings do not say.
     range: Option<Option<(f64, f64)>>,
 }
 
-/// The least and the greatest value of all steps, if what each has is known.
+/// The least and the greatest value of all steps, if those of each are known.
 fn range(lines: &[Line]) -> Option<(f64, f64)> {
     let all = lines.iter().map(|line| line.range).collect::<Option<Vec<_>>>()?;
     let wider = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.max(other.1));
@@ -178,7 +178,7 @@ impl Values for Chunk {
     }
 }
 
-/// What a file has, `most` bytes of it.
+/// The contents of a file, `most` bytes of it.
 fn head(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let io = |error| Error::Io { path: path.into(), error };
     let mut text = Vec::new();

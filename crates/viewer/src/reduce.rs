@@ -13,7 +13,7 @@ const LANES: usize = 64;
 /// Cells of an answer at most.
 pub(crate) const CELLS: u64 = 1 << 26;
 
-/// What becomes of the values of a cell.
+/// How the values of a cell are combined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
@@ -70,7 +70,7 @@ impl Region {
     }
 }
 
-/// Values of a level; NaN where there is none.
+/// Values of a level; NaN where a value is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cells {
     /// x fastest.
@@ -82,8 +82,9 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// A byte for each: 0 where there is none, 1 to 255 from `min` to `max`; the middle where these are one value. In float64: the width of a
-    /// range of float32 may be infinite in it, and so may be what divides a tiny one.
+    /// A byte for each: 0 for a missing value, 1 to 255 from `min` to `max`; the middle where these are one
+    /// value. In float64: the width of a range of float32 may be infinite in it, and so may be the quotient
+    /// by a tiny one.
     pub fn quantised(&self, min: f64, max: f64) -> Vec<u8> {
         let (scale, first) = if max > min { (254.0 / (max - min), 1.5) } else { (0.0, 128.0) };
         let byte = |v: f32| match v.is_nan() {
@@ -272,7 +273,7 @@ impl Seen {
         self.greatest = greatest.iter().chain(rest).copied().fold(self.greatest, more);
     }
 
-    /// Notes the one value of a cell; NaN if there is none.
+    /// Notes the only value of a cell; NaN if it is missing.
     fn value(&mut self, value: f32) -> f32 {
         if value.is_finite() {
             self.range(&[value]);

@@ -28,7 +28,7 @@ pub(crate) struct Remote {
     address: String,
     /// None: its first.
     name: Option<String>,
-    /// What it wants to be shown.
+    /// The token that it requires.
     token: Option<Token>,
 }
 

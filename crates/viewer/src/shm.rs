@@ -22,7 +22,7 @@ const WORDS: usize = slab::IS_OPEN + 8;
 /// Entries of the history that are told.
 const TOLD: u64 = 600;
 
-/// What does not change of a file.
+/// The constant part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// x, y, z.
@@ -30,7 +30,7 @@ pub struct Layout {
     slabs: [u64; 3],
     volumes: [u64; 3],
     history: [u64; 2],
-    /// Of which values are of the step: where the first volume's map is, and bytes of one; 0: there are none.
+    /// The maps of values of the step: where the first volume's map is, and bytes of one; 0: there are none.
     maps: [u64; 2],
     made: u64,
 }
@@ -133,7 +133,7 @@ pub(crate) struct Front {
     pub(crate) step: u64,
 }
 
-/// Whether what this user has made is meant by a name: another could show anything in its place.
+/// Whether a name refers to this user's own files: another user could show anything in their place.
 fn is_trusted(owner: u32) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || owner == 0 || owner == user.as_raw()
@@ -221,8 +221,9 @@ impl Open {
         self.read(&mut head, 0).map(|()| head)
     }
 
-    /// Whether a receiver has it: one that was killed could not say that it ends, but holds its lock no more. Ours is shared and given
-    /// back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way.
+    /// Whether a receiver has it: a killed one could not mark its end, but holds its lock no longer. Our lock
+    /// is shared and released at once: receivers lock only files that no other process can have opened yet,
+    /// so it disturbs none.
     fn is_receiving(&self, head: &[u8]) -> bool {
         let flock = |how| rustix::fs::flock(&self.file, how);
         word(head, at::STATE) == Some(1)
@@ -232,7 +233,7 @@ impl Open {
             }
     }
 
-    /// What is in front; none while it is written.
+    /// The front volume; None while it is written.
     pub(crate) fn front(&self) -> Result<Option<Front>, Error> {
         let head = self.head()?;
         let get = |offset| word(&head, offset).unwrap_or_default();
@@ -252,7 +253,8 @@ impl Open {
         self.read(bytes, first + front.volume * each + self.place(place) * 4)
     }
 
-    /// Makes NaN of the values of a row that are not of the step in front: they would show what was elsewhere in time.
+    /// Replaces the values of a row that are not of the current step by NaN: they would show values of
+    /// another time.
     pub(crate) fn blank(&self, front: &Front, place: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
         if !front.holed {
             return Ok(());

@@ -16,21 +16,21 @@ use crate::error::Error;
 const LEAST: usize = 16;
 const MOST: usize = 256;
 
-/// What whoever may see has to show. It is in no message.
+/// The token that every request has to show. It is not contained in any message.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// One that nobody guesses.
+    /// A random one that cannot be guessed.
     #[must_use]
     pub fn random() -> Self {
         Self(HEXLOWER.encode(&rand::random::<[u8; 24]>()))
     }
 
-    /// The one that opens a viewer: of this file, which nobody else may read, or of `TIDECAST_VIEW_TOKEN`.
+    /// The token of a viewer: of this file, which only its user may read, or of `TIDECAST_VIEW_TOKEN`.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is not valid.
     pub fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
         Self::of(Kind { name: "token", variable: "TIDECAST_VIEW_TOKEN" }, file)
     }

@@ -1,7 +1,7 @@
 //! Errors in the bytes of a peer, or in a message handed to the encoder.
 
-/// Why the bytes received are not the peer protocol. Whatever it is, the sender broke a rule or the stream is
-/// out of step: close the connection, nothing after the error can be read.
+/// The reason why the received bytes violate the peer protocol. Whatever it is, the sender broke a rule or
+/// the stream is out of step: close the connection, nothing after the error can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream does not begin with the BitTorrent handshake.
@@ -36,7 +36,7 @@ pub enum Error {
         /// The rule broken, with its source.
         rule: &'static str,
     },
-    /// A field that must be there and is not, or not as what it must be.
+    /// A required field that is missing, or has another type.
     #[error("{message} message without {field} ({rule})")]
     Missing {
         /// The message.

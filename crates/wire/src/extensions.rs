@@ -79,7 +79,7 @@ impl ExtIds {
         Extension::ALL.into_iter().filter_map(|e| Some((e, self.get(e)?))).collect()
     }
 
-    /// Takes over what an extension handshake changes.
+    /// Applies the changes of an extension handshake.
     #[must_use]
     pub fn changed_by(self, m: &[(Extension, u8)]) -> Self {
         m.iter().fold(self, |ids, &(extension, id)| ids.with(extension, id))
@@ -107,7 +107,7 @@ pub struct ExtHandshake {
     pub ipv6: Option<Ipv6Addr>,
     /// BEP 21: the sender downloads nothing more.
     pub upload_only: bool,
-    /// What the sender offers of the Tidecast extension.
+    /// The sender's offer of the Tidecast extension.
     pub tidecast: Option<Offer>,
 }
 

@@ -40,8 +40,8 @@ pub use message::{BlockHeader, BlockRange, HashRange, Hashes, Message};
 pub use metadata::{METADATA_PIECE, Metadata};
 pub use pex::{MAX_PEX, Pex, PexPeer};
 
-/// The block of stock clients: what is requested of them, and the most that a `piece` message of theirs may
-/// carry.
+/// The block of stock clients: the size of requests to them, and the most that a `piece` message of theirs
+/// may carry.
 pub const STOCK_BLOCK: u32 = 16 * 1024;
 /// The longest core `request` taken; BEP 3 lets a client close the connection above 16 KiB, old ones sent 128
 /// KiB.

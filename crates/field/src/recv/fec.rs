@@ -29,7 +29,8 @@ pub(super) enum Shard {
     Parity(u32),
 }
 
-/// What has come of each block of one step: data packets in the low half, parity packets in the high one.
+/// The received packets of each block of one step: data packets in the low half, parity packets in the high
+/// one.
 #[derive(Debug)]
 pub(super) struct Blocks(Vec<AtomicU64>);
 

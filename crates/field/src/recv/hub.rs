@@ -25,11 +25,12 @@ const REMEMBERED: usize = 256;
 /// With nothing from anybody for so long, another sender may take over a plain stream.
 const QUIET: u64 = 2_000_000_000;
 
-/// Refusals that are told within [`WHILE`] (ns), and kept so as not to be told again: whoever floods this end does not flood its log.
+/// Refusals that are reported within [`WHILE`] (ns), and remembered so as not to be reported again: a flood
+/// of packets does not flood the log.
 const TOLD: usize = 4;
 const WHILE: u64 = 10_000_000_000;
 
-/// What a hello has led to.
+/// The result of a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     /// Its session is the present one.
@@ -51,7 +52,7 @@ struct Current {
     refusals: Refusals,
 }
 
-/// What was said of refusals: once is enough.
+/// The reported refusals: each is reported once.
 #[derive(Default)]
 struct Refusals {
     told: VecDeque<String>,
@@ -63,7 +64,7 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// What is to be told of this one, if anything is.
+    /// The text to report of this one, if any.
     fn tell(&mut self, refusal: String, now: u64) -> Option<String> {
         if self.told.contains(&refusal) {
             return None;
@@ -147,7 +148,7 @@ impl Hub {
         self.foreign.is_some()
     }
 
-    /// Tells whoever listens; one who is too slow misses it, and never holds up a stream.
+    /// Sends an event to the listeners; a slow listener misses it, and never delays a stream.
     pub(super) fn tell(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.unheard.add(1);
@@ -176,7 +177,8 @@ impl Hub {
         }
     }
 
-    /// What a hello on stream `index` of this receiver comes to; `proven`: it has returned the challenge, or none is asked for.
+    /// Handles a hello on stream `index` of this receiver; `proven`: it has returned the challenge, or none
+    /// is required.
     pub(super) fn hello(&self, hello: &Hello, index: usize, proven: bool) -> Begun {
         let mut current = self.current.lock();
         let terms = Terms::of(hello);
@@ -293,7 +295,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Writes what is known of one stream into its slab's header. `closed`: a part that is no longer under way.
+    /// Writes the counters of one stream into its slab's header. `closed`: a step that is no longer open.
     pub(super) fn publish(&self, run: &Run, index: usize, closed: Option<&Part>) {
         let (Some(counts), Some(slot)) = (self.counts.get(index), run.slot(index)) else { return };
         let slot = slot.lock();
@@ -348,7 +350,8 @@ impl Hub {
         Some(progress)
     }
 
-    /// Ends: no run is the present one any more, and the shared memory is gone. Of steps under way nothing is lost: it is we who go.
+    /// Ends: there is no current run any longer, and the shared memory is removed. Open steps do not count as
+    /// lost: the receiver ends, not the sender.
     pub(super) fn end(&self) {
         if let Some(run) = self.current.lock().run.take() {
             run.tend(self, false);

@@ -54,7 +54,7 @@ const CHOICES: usize = 200;
 /// How often steps are looked at, at least.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why there is no receiver.
+/// Errors of starting and running a receiver.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -89,7 +89,7 @@ pub enum Error {
     Unrecorded {
         /// The obstacle.
         why: String,
-        /// What came.
+        /// The steps received.
         received: Box<Received>,
     },
     /// A volume that is always changing has no whole steps.
@@ -151,8 +151,8 @@ impl Policy {
         Self { volumes: Volumes::Steps, missing: Missing::Keep, complete: false }
     }
 
-    /// What is asked for: unless `volumes` says, a volume that is always changing, or steps where these are to be complete or
-    /// recorded.
+    /// The requested kind of volume: as `volumes` says, else a live volume, or steps where these are to be
+    /// complete or recorded.
     ///
     /// # Errors
     /// [`Error::Live`].
@@ -173,16 +173,17 @@ impl Policy {
     }
 }
 
-/// What a receiver is to do. By default it listens at port 7500 and those behind it, with a key of its own.
+/// The options of a receiver. By default it listens on port 7500 and those after it, with a key of its own.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses the first.
+    /// Where the first stream arrives; the others use the ports after it. With port 0 the system chooses the
+    /// first.
     pub listen: SocketAddr,
     /// How many streams there are at most.
     pub streams: u32,
     /// The name of the shared memory.
     pub name: String,
-    /// What senders must know; `None`: anybody may send.
+    /// The secret that senders must know; `None`: any sender is accepted.
     pub secret: Option<Secret>,
     /// The file that has the secret, if it is in one: senders are told to name it.
     pub key_file: Option<PathBuf>,
@@ -212,7 +213,7 @@ impl Default for Options {
     }
 }
 
-/// What a listener hears.
+/// An event for listeners.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -312,7 +313,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// What happens, as it happens; a listener that is too slow misses some of it.
+    /// Events as they happen; a slow listener misses some of them.
     pub fn events(&self) -> &Queue<Event> {
         &self.events
     }
@@ -327,7 +328,7 @@ impl Receiver {
         self.hub.progress()
     }
 
-    /// What has come by each stream so far.
+    /// The counters of each stream so far.
     pub fn totals(&self) -> Vec<Total> {
         self.hub.counts.iter().map(counts::Counts::total).collect()
     }
@@ -342,8 +343,8 @@ impl Receiver {
         self.hub.unrecorded.lock().clone()
     }
 
-    /// Ends it: steps under way are given up, readers are told, and the shared memory's name goes. Events that nobody has heard can
-    /// still be taken.
+    /// Ends it: open steps are given up, readers are notified, and the shared memory's name is removed.
+    /// Pending events can still be taken.
     pub fn end(&mut self) {
         self.hub.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

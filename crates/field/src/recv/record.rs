@@ -34,7 +34,8 @@ pub(super) const COPYING: usize = 8;
 /// Bytes of steps that wait to be written, at most; one step waits in any case.
 const WAITING: usize = 256 << 20;
 
-/// Numbers in a chunk of a coordinate: chunks of one length, so that who reads while it grows finds a chunk as long as it was said to be.
+/// Numbers in a chunk of a coordinate: chunks of one length, so that a reader of a growing recording finds a
+/// chunk as long as announced.
 const NUMBERS: usize = 4096;
 
 /// Each step is a collection of so many slabs, which several processes of ParaView share among them.
@@ -48,7 +49,7 @@ pub(super) struct Take {
     pub(super) volume: usize,
     pub(super) sequence: u64,
     pub(super) shape: Shape,
-    /// The planes that are here: first, and behind the last.
+    /// The planes that are here: the first, and the one after the last.
     pub(super) planes: (u32, u32),
     pub(super) title: String,
 }
@@ -59,7 +60,7 @@ impl Take {
     }
 }
 
-/// Makes sure that steps can be recorded here: before the first one comes, when somebody still looks.
+/// Checks that steps can be recorded here: before the first one comes, while the user is still watching.
 pub(super) fn prepare(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     before(dir)?;
@@ -68,7 +69,8 @@ pub(super) fn prepare(dir: &Path) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
-/// The shape and the steps of the recording that a directory has, if it has one; what else is there is not written over.
+/// The shape and the steps of the recording that a directory has, if it has one; other contents are not
+/// overwritten.
 fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
     let foreign =
         |what: &str| Err(io::Error::other(format!("the directory contains {what}; name another directory")));
@@ -118,7 +120,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
     });
 }
 
-/// Writes what was copied, until there is no more or the disk fails.
+/// Writes the copied steps, until there are no more or the disk fails.
 fn write(
     hub: &Hub,
     dir: &Path,
@@ -162,8 +164,8 @@ fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
     }
 }
 
-/// Copies the planes here, with NaN for what has not come: other steps' values must not look like this one's. False if a later step has come
-/// into the volume meanwhile.
+/// Copies the planes here, with NaN for missing values, so that values of other steps do not look like this
+/// one's. False if a later step has been written into the volume meanwhile.
 fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
     let (shared, volume) = (&take.area.shared, take.volume);
     let plane = take.shape.plane() as usize;
@@ -198,7 +200,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Begins one, or goes on with one of the same shape.
+    /// Begins a recording, or continues one of the same shape.
     fn open(dir: &Path, take: &Take) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let (nx, ny, _) = take.shape.sides();
@@ -241,7 +243,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The array's metadata, and what is said of it.
+    /// The array's metadata and attributes.
     fn array(&self, said: &Value) -> Value {
         let [nz, ny, nx] = self.sides;
         described(
@@ -369,7 +371,7 @@ fn range(values: &[u8]) -> Option<(f32, f32)> {
     (least <= most).then_some((least, most))
 }
 
-/// Writes a file so that nobody finds a part of it.
+/// Writes a file atomically.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_added_extension("part");
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));

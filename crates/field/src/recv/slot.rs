@@ -24,7 +24,7 @@ impl Area {
     }
 }
 
-/// The steps of one slab that are under way: two at most, for what comes of the last one while the next has begun.
+/// The open steps of one slab: at most two, for packets of the last one that arrive after the next has begun.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The run whose packets may be written.
@@ -75,7 +75,8 @@ impl Slot {
     }
 }
 
-/// What has come of one step of one slab. Units are packets; of a foreign sender, whose packets are not known beforehand, values.
+/// The received units of one step of one slab. Units are packets; of a foreign sender, whose packets are not
+/// known beforehand, values.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) batch: u32,
@@ -84,7 +85,7 @@ pub(super) struct Part {
     have: Vec<u64>,
     /// Units that are there.
     pub(super) filled: u32,
-    /// The highest unit so far, to see what is out of order.
+    /// The highest unit so far, to detect packets out of order.
     pub(super) highest: u32,
     /// Packets with something new.
     pub(super) received: u64,

@@ -19,13 +19,13 @@ use crate::shm::now;
 /// How long a thread waits for a datagram before it looks whether all is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a datagram with a tag says that it is: nothing is done with it before the tag was found to be right.
+/// The claimed contents of a datagram with a tag: nothing is done with it before the tag has been verified.
 enum Claim {
     Values { unit: u32, place: u64 },
     Parity { number: u32 },
 }
 
-/// What becomes of a datagram of values or parity.
+/// The fate of a datagram of values or parity.
 enum Fate {
     Taken,
     Duplicate,
@@ -40,7 +40,7 @@ pub(super) struct Stream {
     run: Option<Arc<Run>>,
     version: u64,
     key: Option<StreamKey>,
-    /// What the next hello of a new session must return.
+    /// The challenge that the next hello of a new session must return.
     challenge: u64,
     /// Where the session's hellos come from: without tags, values must come from there too.
     peer: Option<SocketAddr>,
@@ -188,7 +188,7 @@ impl Stream {
         })
     }
 
-    /// Counts a datagram of values or parity that is what it says.
+    /// Counts a datagram of values or parity that has been verified.
     fn believed(&mut self, batch: u32, bytes: usize) {
         self.highest = self.highest.max(batch);
         if let Some(counts) = self.hub.counts.get(self.index) {

@@ -4,20 +4,20 @@
 const START: u64 = 200_000_000;
 /// Never below, nor above.
 const BOUNDS: (f64, f64) = (1e6, 400e9);
-/// Loss that is nobody's fault.
+/// The loss rate that counts as normal.
 const LOSS: f64 = 0.01;
 
-/// What went on since the last look.
+/// The measurements since the last call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Packets sent, and of those lost, as receivers say.
+    /// Packets sent, and of those lost, as receivers report.
     pub(super) sent: u64,
     pub(super) lost: u64,
     /// Bits a second that were sent.
     pub(super) rate: f64,
 }
 
-/// Doubles until something is lost, then goes by small steps around what arrives.
+/// Doubles until packets are lost, then varies in small steps around the rate that arrives.
 #[derive(Debug)]
 pub(super) struct Auto {
     rate: f64,

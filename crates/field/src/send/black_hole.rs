@@ -26,7 +26,7 @@ pub struct BlackHole {
 }
 
 impl BlackHole {
-    /// The bytes of a datagram to try next; `None`: there are none that would be of use.
+    /// The datagram size to try next; `None`: no other size would help.
     #[must_use]
     pub fn smaller(&self) -> Option<usize> {
         let head = if self.to.is_ipv4() { 28 } else { 48 };
@@ -42,7 +42,7 @@ pub(super) fn swallows(streams: &[Heard]) -> bool {
     (silent && all >= PACKETS.0) || streams.iter().filter(dry).any(|heard| heard.dry_packets() >= PACKETS.1)
 }
 
-/// Whether a receiver that takes what is sent has had none of it, when all is over.
+/// Whether a receiver that accepts the session has received none of it at the end.
 pub(super) fn swallowed(streams: &[Heard]) -> bool {
     let sent = streams.iter().filter(|heard| heard.is_accepted()).map(Heard::dry_packets).sum::<u64>();
     sent > 0 && streams.iter().all(|heard| heard.came() == 0)

@@ -8,7 +8,7 @@ use super::{BlackHole, Error, Fate, Options, Progress, Receiver, run};
 use crate::packet::Packing;
 use crate::update::Update;
 
-/// Sends a source as [`run`] does, until it is over or `stay` says no; `tell` hears what happens.
+/// Sends a source as [`run`] does, until it is over or `stay` returns false; `tell` is called with events.
 ///
 /// # Errors
 /// As [`run`]; it was stopped before the last step ([`Error::Stopped`]), or receivers have not taken it ([`Error::Missed`]).
@@ -76,7 +76,7 @@ fn sent(last: &Progress, asked: Option<u64>) -> Sent {
     }
 }
 
-/// What receivers have not taken, and whether one has refused it.
+/// Data that receivers did not accept, and whether one has refused it.
 fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
     // The paper's own receivers say nothing.
     let silent = options.key.is_none() && options.packing == Packing::Xyz;
@@ -98,7 +98,7 @@ fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
     Some((all.join("; "), worst == Fate::Refused))
 }
 
-/// What has been told so far.
+/// State of the reports so far.
 #[derive(Default)]
 struct Watch {
     /// Reports since receivers were asked.
@@ -110,7 +110,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// What is new of what is wrong.
+    /// New warnings.
     fn warnings(&mut self, now: &Progress) -> Vec<String> {
         let mut warnings: Vec<String> = self.swallowed(now).into_iter().collect();
         self.reports += 1;

@@ -12,7 +12,7 @@ pub enum NoAddress {
     /// Not `HOST:PORT`, or an unknown host.
     #[error("cannot resolve {name} (expected HOST:PORT): {error}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
         /// The system's error.
         error: std::io::Error,
@@ -44,7 +44,7 @@ pub fn addresses(names: &[String]) -> Result<Vec<SocketAddr>, NoAddress> {
 pub struct Steps {
     /// The first step.
     pub begin: u64,
-    /// The one behind the last; None: all that there are.
+    /// The step after the last; None: all.
     pub end: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Steps {
     /// How many they are.
     ///
     /// # Errors
-    /// They are none.
+    /// The range is empty.
     pub fn count(self) -> Result<Option<u64>, String> {
         match self.end.map(|end| end.saturating_sub(self.begin)) {
             Some(0) => {
@@ -98,7 +98,7 @@ impl FromStr for Pace {
 /// A share of one: `5%`, `0`.
 ///
 /// # Errors
-/// It is none.
+/// It is not a valid share.
 pub fn share(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) && (text.ends_with('%') || percent == 0.0) => {

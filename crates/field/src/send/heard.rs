@@ -9,7 +9,7 @@ use crate::control::{Accepted, Report};
 /// Hellos without an answer after which a receiver counts as gone.
 const SILENCE: u32 = 12;
 
-/// What is known of a stream's receiver.
+/// The state of a stream's receiver.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Heard {
     /// To be returned in hellos.
@@ -18,7 +18,7 @@ pub(super) struct Heard {
     pub(super) accepted: Option<Accepted>,
     /// Whether it has ever taken this session.
     taken: bool,
-    /// The newest step that it had closed when it said that it ends.
+    /// The newest step that it had closed when it reported its end.
     ended: Option<u32>,
     /// Packets sent when the last hello went.
     asked: u64,
@@ -35,7 +35,7 @@ pub(super) struct Heard {
     unanswered: u32,
     /// Packets that receivers before this one have lost and received.
     past: (u64, u64),
-    /// Packets that were sent before the session was accepted: nobody can blame the way for them.
+    /// Packets that were sent before the session was accepted: their loss does not count.
     before: Option<u64>,
     /// Packets lost, of those that were sent to a receiver that took them.
     pub(super) lost: u64,
@@ -60,14 +60,14 @@ impl Heard {
         }
     }
 
-    /// The receiver is gone, or another is in its place: what comes next is counted from there on.
+    /// The receiver has ended, or another is in its place: counting starts again.
     pub(super) fn part(&mut self) {
         self.accepted = None;
         self.before = None;
         self.past = (self.lost, self.received);
     }
 
-    /// A report has come; true if it has a challenge to which a hello should be said at once.
+    /// A report has arrived; true if it has a challenge to which a hello should be sent at once.
     pub(super) fn hear(&mut self, report: &Report) -> bool {
         let new = report.challenge != self.challenge;
         self.challenge = report.challenge;
@@ -102,7 +102,7 @@ impl Heard {
         new && report.accepted == Accepted::NotYet
     }
 
-    /// Full packets that have come: those and last ones together have the bytes that the receiver tells of.
+    /// Full packets received: together with the last ones they have the bytes that the receiver reports.
     fn full(&self, report: &Report) -> u64 {
         let (full, last) = self.lengths;
         if last >= full || report.bytes == 0 {
@@ -140,7 +140,7 @@ impl Heard {
         self.accepted == Some(Accepted::Yes)
     }
 
-    /// What has become of it, when the first batch that was not sent to its end is `batch`.
+    /// The receiver's fate, when the first batch that was not sent completely is `batch`.
     pub(super) fn fate(&self, batch: u32) -> Fate {
         match self.accepted {
             Some(Accepted::Yes) => Fate::Taken,

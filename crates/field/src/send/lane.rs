@@ -82,7 +82,8 @@ impl Lane {
         self.now.is_some()
     }
 
-    /// Puts datagrams one behind the other, at most `most` bytes but at least one, of `size` each but the last; true when the slab is done.
+    /// Appends datagrams one after the other, at most `most` bytes but at least one, of `size` each but the
+    /// last; true when the slab is done.
     pub(super) fn fill(&mut self, most: usize, size: usize, into: &mut Vec<u8>) -> (Made, bool) {
         let (mut made, mut done) = (Made::default(), false);
         into.clear();

@@ -48,7 +48,8 @@ pub(super) enum End {
     Swallowed(u32, BlackHole),
 }
 
-/// A stream's socket, and what went through it. The lock is held while it is sent by, so that counts and datagrams keep one order.
+/// A stream's socket, and its counters. The lock is held while sending, so that counts and datagrams keep one
+/// order.
 struct Line {
     out: Out,
     count: Mutex<Count>,
@@ -446,7 +447,7 @@ impl<'a> Session<'a> {
         let _ = line.out.send(&hello, hello.len());
     }
 
-    /// Takes what comes, until `until` at most.
+    /// Receives datagrams, until `until` at most.
     fn listen(&self, ear: Option<&Ear>, until: Instant, heard: &mut [Heard]) {
         let wait = until.saturating_duration_since(Instant::now()).min(NOTHING);
         let mut fds: Vec<_> =
@@ -536,7 +537,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the directing thread keeps.
+/// The state of the directing thread.
 struct Clock {
     /// When the next hellos go.
     hello: Instant,

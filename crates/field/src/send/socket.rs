@@ -12,23 +12,23 @@ use rustix::net::sockopt::{
 
 /// UDP payload in a frame of 9,000 bytes: no larger datagram is made, on whatever network.
 const JUMBO: usize = 8_972;
-/// The same of 1,500: where the kernel does not say what fits.
+/// The same of 1,500: where the kernel does not report the MTU.
 const ETHERNET: usize = 1_472;
 /// Bytes and datagrams of one call at most.
 const CALL: (usize, usize) = (65_000, 64);
-/// What the kernel is asked to hold.
+/// The requested size of the kernel's buffer.
 const BUFFER: usize = 4 << 20;
 /// A call that waits for room longer than this has failed.
 const ROOM: Duration = Duration::from_secs(1);
 
-/// What became of datagrams.
+/// The fate of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// They are gone.
+    /// They are sent.
     Gone,
-    /// Nobody listens there, or there is no way, now: they are lost.
+    /// There is no listener, or no route, now: they are lost.
     Lost,
-    /// They are larger than the way allows: see [`Out::room`].
+    /// They are larger than the path MTU: see [`Out::room`].
     TooLarge,
 }
 
@@ -76,7 +76,8 @@ impl Out {
         mtu.map_or(ETHERNET - (head - 28), |mtu| mtu.saturating_sub(head).min(JUMBO))
     }
 
-    /// Has the kernel cut what is given to it into datagrams of `size`, if it can; answers how many bytes of them one call may have.
+    /// Has the kernel cut the given data into datagrams of `size`, if it can; returns how many bytes of them
+    /// one call may have.
     pub(super) fn segment(&self, size: usize) -> usize {
         let can = i32::try_from(size)
             .is_ok_and(|size| setsockopt(&self.socket, sockopt::UdpGsoSegment, &size).is_ok());
@@ -140,7 +141,7 @@ impl Out {
         }
     }
 
-    /// To wait for what comes back.
+    /// To wait for answers.
     pub(super) fn poll(&self) -> rustix::event::PollFd<'_> {
         rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)
     }

@@ -51,7 +51,7 @@ pub struct Staged {
     pub parity: Option<Arc<Parity>>,
 }
 
-/// What staging has for a stream.
+/// The staged data of a stream.
 #[derive(Debug)]
 pub enum Next {
     /// A slab.
@@ -71,7 +71,7 @@ pub struct Plan {
     pub count: Option<u64>,
     /// Begin again when they are over.
     pub again: bool,
-    /// The first batch: not 0 for who goes on in a new session.
+    /// The first batch: not 0 when it continues in a new session.
     pub begin: u32,
 }
 
@@ -88,7 +88,7 @@ struct State {
     /// The first batch that each stream is not yet through with. It is kept under the lock: two streams that end a step at the same
     /// moment must not both miss the other's end, or the step stays in front for ever.
     at: Vec<u32>,
-    /// Frames before this batch are given up: the least of `at`, or what [`Stage::skip_to`] says.
+    /// Frames before this batch are given up: the least of `at`, or the one of [`Stage::skip_to`].
     wanted: u32,
     /// No frame will come behind those that are there.
     over: bool,
@@ -96,7 +96,7 @@ struct State {
     stop: bool,
 }
 
-/// Steps on their way from a source to those who send.
+/// Steps in transit from a source to the sending threads.
 pub struct Stage {
     slabs: Vec<Slab>,
     teams: Vec<Team>,
@@ -249,8 +249,9 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// What stream `slab` may send, of batches `from` to `until`. It is taken: who holds it last frees it. No stream begins a
-    /// step before all are through with the last, or parity across slabs would come when its step has gone.
+    /// The slab that stream `slab` may send, of batches `from` to `until`. It is leased: the last holder
+    /// frees it. No stream begins a step before all have finished the last, or parity across slabs would come
+    /// too late.
     #[must_use]
     pub fn next(&self, slab: usize, from: u32, until: u32) -> Next {
         let mut state = self.state.lock();
@@ -273,7 +274,8 @@ impl Stage {
         Next::Ready(Staged { batch: frame.batch, step: frame.step, values, parity })
     }
 
-    /// Stream `slab` is through with all batches before `batch`. Frames that no stream needs any more are gone.
+    /// Stream `slab` has finished all batches before `batch`. Frames that no stream needs any longer are
+    /// dropped.
     pub fn done(&self, slab: usize, batch: u32) {
         let mut state = self.state.lock();
         if let Some(at) = state.at.get_mut(slab) {
@@ -309,7 +311,7 @@ impl Stage {
         self.changed.wait_until(&mut self.state.lock(), until);
     }
 
-    /// No more is staged, and nothing more is given out.
+    /// Nothing more is staged or handed out.
     pub fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -319,7 +321,7 @@ impl Stage {
         self.state.lock().stop
     }
 
-    /// What went wrong, if anything did.
+    /// The error, if any.
     #[must_use]
     pub fn error(&self) -> Option<SourceError> {
         self.state.lock().error.take().filter(|error| !matches!(error, SourceError::Stopped))
@@ -400,7 +402,7 @@ mod tests {
         Stage::new(slabs, vec![Team::plain(0..3)], memory, 0)
     }
 
-    /// What stream `slab` is given, until it is over or `most` have come.
+    /// The batches given to stream `slab`, until it is over or `most` have come.
     fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < most {

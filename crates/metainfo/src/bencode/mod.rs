@@ -27,7 +27,7 @@ pub const MAX_DEPTH: usize = 300;
 pub struct Error {
     /// Offset of the first byte that is wrong.
     pub at: usize,
-    /// What is wrong there.
+    /// The defect there.
     pub what: Fault,
 }
 
@@ -54,7 +54,7 @@ pub enum Fault {
     /// A string length that is not canonical or longer than the rest of the input.
     #[error("string length of {0} bytes exceeds the input")]
     Length(u64),
-    /// A string length that is no number.
+    /// A string length that is not a number.
     #[error("malformed string length")]
     LengthSyntax,
     /// Lists and dictionaries nested deeper than [`MAX_DEPTH`].

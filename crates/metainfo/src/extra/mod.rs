@@ -41,7 +41,7 @@ pub(crate) struct Extra {
     xattrs: Runs,
     /// Offset of each set's dictionary in the info dictionary.
     sets: Vec<u32>,
-    /// (link, what it is a link to), ascending.
+    /// (link, its target), ascending.
     links: Vec<(u32, u32)>,
     /// (symbolic link, place of its exact text), ascending.
     symlinks: Vec<(u32, Range<u32>)>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Names and values of extended attributes, sorted.
 type AttributeSet<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// What the key is made of.
+/// The inputs of the key.
 pub(crate) struct Columns<'a> {
     /// Files in manifest order.
     pub(crate) files: &'a [Entry],
@@ -23,7 +23,7 @@ pub(crate) struct Columns<'a> {
     /// (symbolic link, exact text), ascending, where the text cannot be computed.
     pub(crate) texts: Vec<(u32, &'a [u8])>,
     pub(crate) prefix: Option<&'a [u8]>,
-    /// True if the root must be said to be a directory.
+    /// True if the root must be marked as a directory.
     pub(crate) root: bool,
 }
 

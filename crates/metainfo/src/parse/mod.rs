@@ -150,8 +150,8 @@ fn check_len(input: &[u8]) -> Result<(), Error> {
     Err(Error::TooBig { len: input.len() as u64, max: MAX_LEN as u64 })
 }
 
-/// BEP 12: the tiers, or the plain tracker. What is no usable URL is left out: a bad tracker is
-/// no reason to refuse the data.
+/// BEP 12: the tiers, or the plain tracker. Unusable URLs are left out: a bad tracker is no reason to reject
+/// the data.
 fn trackers(input: &[u8], announce: Option<usize>, list: Option<usize>) -> Vec<Vec<String>> {
     let url = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).ok()?.trim();
@@ -326,7 +326,7 @@ fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error>
     Ok(manifest)
 }
 
-/// As [`read_info`], but for the hashes and what stands outside of the info dictionary.
+/// As [`read_info`], but for the hashes and the fields outside of the info dictionary.
 fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
     read_keys(info, Fields::read(info)?, drafts)
 }

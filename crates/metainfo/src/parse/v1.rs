@@ -119,9 +119,9 @@ pub(super) fn pieces(info: &[u8], keys: &Fields, layout: &Layout) -> Result<Rang
     Ok(range)
 }
 
-/// Checks that the v1 half lists the files of the v2 half, in the same order, each at the start
-/// of the same piece; takes over the padding behind the last file, if there is any. False if they list the same files in
-/// different orders: libtorrent has written such, sorting `a b` before `a/` in one half only.
+/// Checks that the v1 half lists the files of the v2 half, in the same order, each at the start of the same
+/// piece; takes over the padding after the last file, if there is any. False if they list the same files in
+/// different orders: libtorrent has written such manifests, sorting `a b` before `a/` in one half only.
 pub(super) fn compare(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout) -> Result<bool, Error> {
     match compare_in_order(info, keys, tree, layout) {
         Err(Error::Hybrid(_)) if differs_in_order(info, keys, tree, layout)? => Ok(false),

@@ -81,7 +81,7 @@ fn walk(
     Ok(())
 }
 
-/// The properties of a file: what stands under the empty key.
+/// The properties of a file: the dictionary under the empty key.
 fn file(info: &[u8], c: &mut Cursor<'_>, path: impl Fn() -> String) -> Result<Props, Error> {
     let keys = ["attr", "length", "pieces root", "symlink path"];
     let [attr, length, root, symlink] = fields(c, "description of a file", keys)?;

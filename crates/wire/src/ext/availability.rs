@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{MAX_BITS, MAX_RANGES, Message};
 
-/// What a described set does to the set known of the peer.
+/// The effect of a described set on the set known of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// It is the set.
@@ -72,9 +72,8 @@ impl AvailabilityBits {
     }
 }
 
-/// The messages that describe a set given as ascending ranges apart from each other: ranges or bits,
-/// whichever is shorter, in as many messages as the bounds demand (after the first, `Reset` goes on as
-/// `Add`).
+/// The messages that describe a set given as ascending, separate ranges: ranges or bits, whichever is
+/// shorter, in as many messages as the bounds require (after the first, `Reset` continues as `Add`).
 #[must_use]
 pub fn describe(channel: u16, mode: Mode, held: &[Range<u32>]) -> Vec<Message> {
     debug_assert!(held.iter().all(|r| !r.is_empty()), "a range of no pieces");

@@ -4,22 +4,22 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What a path leads to.
+/// The type of the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// NumPy's .npy.
     Npy,
-    /// NetCDF, HDF5, Zarr, .npz, VTK's files: what the Python package reads.
+    /// NetCDF, HDF5, Zarr, .npz, VTK's files: the formats that the Python package reads.
     Science,
     /// Raw values, or nothing that is known.
     Else,
 }
 
-/// What makes a directory a Zarr array or group.
+/// The files that make a directory a Zarr array or group.
 const ZARR: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 /// Within so many bytes XML says that it is VTK's.
 const XML: usize = 512;
-/// HDF5 begins at 0, or at 512 times a power of two, behind a block of the user's.
+/// HDF5 begins at 0, or at 512 times a power of two, after a user block.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
 pub(super) fn of(path: &Path) -> Content {
@@ -53,7 +53,7 @@ pub(super) fn of(path: &Path) -> Content {
     Content::Else
 }
 
-/// What a file is that people take for a field and that has to be changed first; what to do.
+/// The instructions for a file that is often taken for a field but has to be converted first.
 pub(super) fn foreign(path: &Path) -> Option<&'static str> {
     if !path.is_file() {
         return None;
@@ -72,7 +72,7 @@ pub(super) fn foreign(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Whether XML is of VTK's kinds: other XML is no field.
+/// Whether XML is of VTK's kinds: other XML is not a field.
 fn is_vtk(file: &File) -> bool {
     let mut head = [0; XML];
     let read = file.read_at(&mut head, 0).unwrap_or(0);

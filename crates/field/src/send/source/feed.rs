@@ -25,12 +25,13 @@ use crate::geometry::Shape;
 const SLOTS: usize = 3;
 /// The longest line that is read.
 const LINE: u64 = 64 << 10;
-/// How long a process may take until it says what it has: opening a large file over a network is slow.
+/// How long a process may take until it reports its shape: opening a large file over a network is slow.
 const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
-/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by what is in it, or `script.py:function`.
+/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by its
+/// contents, or `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
     let file = file_of(name);
     if content::of(file) == Content::Science {
@@ -125,7 +126,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Hears what there is.
+    /// Reads the description of the source.
     fn greet(
         name: String,
         memory: File,
@@ -170,7 +171,7 @@ impl Feed {
         SourceError::Feed { name: self.name.clone(), what: what.into() }
     }
 
-    /// Asks for this step, if that is not done, and for those behind it, into all slots that are free.
+    /// Requests this step, if that is not done, and the following ones, into all free slots.
     fn ask(&mut self, step: u64) {
         while let Ok(slot) = self.free.1.try_recv() {
             let ahead = self.asked.iter().any(|(asked, _)| *asked == step);
@@ -272,7 +273,7 @@ impl Step for Filled {
     }
 }
 
-/// Hears lines; the thread ends with the pipe, or when nobody listens any more.
+/// Reads lines; the thread ends with the pipe, or when the lines are no longer taken.
 fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
     let (send, lines) = bounded(SLOTS);
     std::thread::spawn(move || {
@@ -294,7 +295,7 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
     lines
 }
 
-/// What a line says; an error that it tells of is one.
+/// Parses a line; a reported error is returned as one.
 fn heard(line: &str) -> Result<Value, String> {
     let said: Value = serde_json::from_str(line)
         .map_err(|_| format!("the reader sent invalid JSON: {:?}", line.trim_end()))?;

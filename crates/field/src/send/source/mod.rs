@@ -32,20 +32,20 @@ pub enum SourceError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// The source is not what it should be.
+    /// The source is not valid.
     #[error("{name}: {what}")]
     Wrong {
         /// Which source or file.
         name: String,
-        /// What is wrong, and what to do.
+        /// The defect, and the remedy.
         what: String,
     },
-    /// What feeds it has failed.
+    /// The process that feeds it has failed.
     #[error("{name}: {what}")]
     Feed {
         /// Which source.
         name: String,
-        /// What it said, or what has become of it.
+        /// Its message, or its fate.
         what: String,
     },
     /// It was told to stop.
@@ -68,18 +68,18 @@ impl SourceError {
 pub trait Source: Send {
     /// How large it is.
     fn shape(&self) -> Shape;
-    /// What it is called, for people.
+    /// Its name, for people.
     fn name(&self) -> &str;
     /// How many steps there are, if that is known and there is an end.
     fn steps(&self) -> Option<u64>;
-    /// True if it is computed while it is sent, so that nobody should have to wait.
+    /// True if it is computed while it is sent, so that it should not have to wait.
     fn is_live(&self) -> bool {
         false
     }
-    /// Opens a step; None when there is none any more. Asked in rising order, or from the start again.
+    /// Opens a step; None after the last. Called in rising order, or from the start again.
     ///
     /// # Errors
-    /// When it cannot be had; [`SourceError::Stopped`] when `wait` said so.
+    /// It cannot be read; [`SourceError::Stopped`] when `wait` returned false.
     fn open(&mut self, step: u64, wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError>;
 }
 
@@ -100,7 +100,7 @@ pub trait Step: Send + Sync {
     fn read(&self, planes: Range<usize>, into: &mut [u8]) -> Result<(), SourceError>;
 }
 
-/// Opens what a user has named.
+/// Opens the source that a user has named.
 ///
 /// # Errors
 /// When there is no such source, or it is not one.
@@ -143,7 +143,7 @@ pub fn open(
     files::raw(names, shape)
 }
 
-/// By what is in it; a name that says so is one too, so that what is wrong with it is told.
+/// By its contents; a name with the suffix counts too, so that a defect of the file is reported.
 fn is_npy(name: &str) -> bool {
     let path = Path::new(name);
     content::of(path) == content::Content::Npy

@@ -5,10 +5,10 @@ use super::Kind;
 /// The longest head that is read: NumPy's own is below 200 bytes.
 pub const MAX_HEADER: usize = 64 << 10;
 
-/// What the head says.
+/// The contents of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What numbers follow.
+    /// The kind of numbers.
     pub kind: Kind,
     /// Their byte order.
     pub big_endian: bool,

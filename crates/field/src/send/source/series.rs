@@ -24,7 +24,8 @@ pub(super) fn of(names: &[String]) -> Result<Vec<String>, SourceError> {
     Ok(all)
 }
 
-/// Directory, pattern of names in it, and what stands behind a colon, of a name that has wildcards and is no file.
+/// Directory, pattern of names in it, and the part after a colon, of a name that has wildcards and is not a
+/// file.
 fn pattern(name: &str) -> Option<(PathBuf, String, Option<&str>)> {
     if !name.contains(['*', '?']) || Path::new(name).exists() {
         return None;

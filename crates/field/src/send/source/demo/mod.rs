@@ -16,9 +16,10 @@ const SIDE: u64 = 128;
 /// Volumes that go round: one is computed, one waits, two are read.
 const VOLUMES: usize = 4;
 
-/// What is computed: from step to step, for ever.
+/// A computation that runs from step to step, for ever.
 trait Model: Send {
-    /// Goes on by one step and writes its values, from 0 to 1, as float32: all of `into`, by so many threads.
+    /// Computes the next step and writes its values, from 0 to 1, as float32: all of `into`, by so many
+    /// threads.
     fn advance(&mut self, into: &mut [u8], threads: usize);
 }
 
@@ -51,7 +52,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// Begins to compute, by a thread that ends when nobody takes volumes any more.
+    /// Begins to compute, in a thread that ends when the volumes are no longer taken.
     fn begin(name: String, shape: Shape, mut model: Box<dyn Model>) -> Self {
         let (give, volumes) = bounded(1);
         let (used, take) = bounded::<Vec<u8>>(VOLUMES);
