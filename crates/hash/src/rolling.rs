@@ -13,12 +13,12 @@ use crate::{Digest, LEAF, leaf_digests, sha256};
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Sums are looked up by so many of their upper bits first.
 const FILTER_BITS: u32 = 20;
-/// Leaves of one sum that differ: more are nobody's data.
+/// Different leaves with one sum: more of them do not occur in real data.
 const MOST_ALIKE: usize = 4;
 /// Windows whose sum is right and whose content is not: beyond so many, and one a leaf, nothing more is looked for.
 const WRONG: u64 = 100;
 
-/// What a leaf is known by: its sum, and the first bytes of its digest.
+/// The fingerprint of a leaf: its sum, and the first bytes of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     sum: u64,
@@ -83,7 +83,7 @@ pub struct Search {
     /// By sum: digests, and the leaves that have them.
     wanted: HashMap<u64, Vec<(u64, Vec<u32>)>>,
     filter: Vec<u64>,
-    /// What a byte that leaves the window has been worth: a power of the base.
+    /// The weight of the byte that leaves the window: a power of the base.
     leaving: u64,
     wrong: u64,
 }
@@ -116,8 +116,9 @@ impl Search {
         self.wanted.is_empty() || self.wrong > WRONG
     }
 
-    /// Tells where leaves are in `data`, by their offset there and their numbers: each leaf once, at the first place. Returns from
-    /// which offset on windows reach beyond the data: the caller goes on there with more of it.
+    /// Finds leaves in `data`, by their offset there and their numbers: each leaf once, at the first place.
+    /// Returns the offset from which on windows extend beyond the data: the caller continues there with more
+    /// of it.
     pub fn scan(&mut self, data: &[u8], mut found: impl FnMut(usize, &[u32])) -> usize {
         self.wrong = self.wrong.saturating_sub((data.len() / LEAF) as u64);
         let mut at = 0;
@@ -147,7 +148,7 @@ impl Search {
         at
     }
 
-    /// The leaves that this window is, which are then looked for no more.
+    /// The leaves that match this window; they are no longer searched for.
     fn take(&mut self, sum: u64, window: &[u8]) -> Option<Vec<u32>> {
         let alike = self.wanted.get_mut(&sum)?;
         let digest = first(&sha256(window));

@@ -4,13 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// 0, 1, -1, or not below the prime: the secret would be known to everybody.
+    /// 0, 1, -1, or not below the prime: the secret would be known to any observer.
     #[error("degenerate Diffie-Hellman key")]
     Key,
     /// Neither the plain handshake nor an encrypted one.
     #[error("the first bytes are neither a BitTorrent handshake nor an encrypted one")]
     NoSync,
-    /// The info-hash is none of ours.
+    /// The info-hash is unknown here.
     #[error("the encrypted handshake is for a swarm that is not served here")]
     UnknownSwarm,
     /// The cipher streams differ.

@@ -51,7 +51,7 @@ pub const MAX_HELD: usize = KEY + MAX_PAD + 2 * HASH + HEAD + MAX_PAD + 2 + MAX_
 const HASH: usize = 20;
 /// Eight zero bytes, by which the stream of a cipher is recognised.
 const VC: [u8; 8] = [0; 8];
-/// VC, what is offered or selected, length of the pad.
+/// VC, the offered or selected methods, length of the pad.
 const HEAD: usize = 14;
 
 /// Payload that is not enciphered.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// others where the queue of the network card is `fq`.
 ///
 /// # Errors
-/// What the system says: it is no socket, or the system is older than the option.
+/// The system's error: it is not a socket, or the system is older than the option.
 pub fn pace(socket: impl AsFd, bytes_per_second: Option<u64>) -> io::Result<()> {
     let rate = bytes_per_second.unwrap_or(u64::MAX);
     let (value, len) = ((&raw const rate).cast(), size_of_val(&rate) as libc::socklen_t);

@@ -36,7 +36,7 @@ impl Root {
         Ok(own::set_mode(fd.as_fd(), mode)?)
     }
 
-    /// Opens a file or a directory to change what belongs to it (mode, times, attributes) by its descriptor.
+    /// Opens a file or a directory to change its metadata (mode, times, attributes) by its descriptor.
     ///
     /// # Errors
     /// `ELOOP` for a link; else the system's error.

@@ -196,7 +196,7 @@ pub fn sync(fd: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Fills the empty `to` with what is in `from`, sharing blocks where the file system can.
+/// Fills the empty `to` with the contents of `from`, sharing blocks where the file system can.
 ///
 /// # Errors
 /// The system's error.
@@ -259,7 +259,7 @@ impl Scratch {
         self.dir.full(self.name.as_deref().unwrap_or(OsStr::new("")))
     }
 
-    /// Makes it durable and gives it its name, over what has it already.
+    /// Makes it durable and gives it its name, replacing an existing file.
     ///
     /// # Errors
     /// The system's error.

@@ -40,7 +40,7 @@ pub(crate) fn plain(path: &Path) -> Result<&Path, Errno> {
     Ok(path.components().as_path())
 }
 
-/// Opens what `path` names beneath `at`. A link anywhere on it is `ELOOP`, as its last component too.
+/// Opens `path` beneath `at`. A link anywhere on it is `ELOOP`, as its last component too.
 pub(crate) fn open(
     at: BorrowedFd<'_>,
     path: &Path,

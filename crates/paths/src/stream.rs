@@ -13,7 +13,8 @@ use crate::output::{open, send};
 /// Bytes read at a time.
 const POUR: usize = 1 << 20;
 
-/// Whether `path` is a pipe or a device, or a link to one: what is written there goes there in order, and replaces nothing.
+/// Whether `path` is a pipe or a device, or a link to one: data is written there in order, and nothing is
+/// replaced.
 #[must_use]
 pub fn is_stream(path: &Path) -> bool {
     let is = |kind: FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
@@ -28,7 +29,7 @@ impl Stream {
     /// Opens a pipe or a device; the reader of a pipe is waited for until `is_over`.
     ///
     /// # Errors
-    /// As [`crate::output`]; also [`io::ErrorKind::InvalidInput`] for what is no pipe or device.
+    /// As [`crate::output`]; also [`io::ErrorKind::InvalidInput`] for other files than pipes and devices.
     pub fn open(path: &Path, is_over: &dyn Fn() -> bool) -> io::Result<Self> {
         if !is_stream(path) {
             return Err(Errno::INVAL.into());
@@ -36,7 +37,7 @@ impl Stream {
         open(path, 0, is_over).map(Self)
     }
 
-    /// This process's standard output, whatever it is: a file is written on from where it is.
+    /// This process's standard output, whatever it is: a file is written from its current offset on.
     ///
     /// # Errors
     /// It is closed.
@@ -55,13 +56,13 @@ impl Stream {
     /// Writes all of it; `is_over` ends the wait for a reader that takes nothing.
     ///
     /// # Errors
-    /// What the system reports; [`io::ErrorKind::Interrupted`] when `is_over` ended the wait, [`io::ErrorKind::BrokenPipe`] when the
-    /// reader of a pipe has gone.
+    /// The system's error; [`io::ErrorKind::Interrupted`] when `is_over` ended the wait,
+    /// [`io::ErrorKind::BrokenPipe`] when the reader of a pipe has closed it.
     pub fn write_all(&self, bytes: &[u8], is_over: &dyn Fn() -> bool) -> io::Result<()> {
         send(&self.0, bytes, is_over)
     }
 
-    /// All is written: has it on the disk, if that is what it is.
+    /// Everything is written: syncs it to disk, if it is on one.
     ///
     /// # Errors
     /// The system's error.
@@ -76,7 +77,7 @@ impl Stream {
 /// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` hears how many are through. `is_over` ends the copy.
 ///
 /// # Errors
-/// As [`Stream::write_all`]; what reading the file reports.
+/// As [`Stream::write_all`]; errors of reading the file.
 pub fn pour(
     from: &Path,
     to: &Stream,

@@ -24,7 +24,7 @@ pub enum Error {
     None {
         /// The file, or standard input.
         place: String,
-        /// What it should have.
+        /// The kind of secret.
         name: &'static str,
     },
     /// A file that others may read.
@@ -35,10 +35,10 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
-    /// What an environment variable has is no text.
+    /// The value of an environment variable is not text.
     #[error("{0} is not UTF-8")]
     NotUtf8(&'static str),
-    /// What an environment variable names cannot be had.
+    /// The secret named by an environment variable cannot be read.
     #[error("{variable}")]
     Variable {
         /// Its name.
@@ -50,7 +50,7 @@ pub enum Error {
     /// The system gives no memory or descriptor for another process.
     #[error("cannot pass a secret to another process")]
     HandOver(#[source] io::Error),
-    /// What another process has handed over cannot be read.
+    /// A secret passed by another process cannot be read.
     #[error("cannot read a secret passed by another process")]
     TakeOver(#[source] io::Error),
 }

@@ -85,7 +85,7 @@ impl<T> Agenda<T> {
         self.full |= 1 << bucket;
     }
 
-    /// Goes on to the next time: the first bucket that is not empty is spread over those before it.
+    /// Advances to the next time: the first non-empty bucket is spread over those before it.
     fn refill(&mut self) {
         self.ready.clear();
         self.taken = 0;

@@ -24,10 +24,10 @@ pub enum Speech {
 /// Nodes that begin by themselves do so within this time of each other, nanoseconds.
 pub const SPREAD: u64 = 10_000_000;
 
-/// What a host can do, bytes per second.
+/// The capacity of a host, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Verifying and writing what arrives.
+    /// Verifying and writing received data.
     pub settle: u64,
     /// Nanoseconds to answer an event, added to each message it sends.
     pub think: u64,
@@ -64,11 +64,11 @@ pub struct Job {
     pub leaves: bool,
     /// The hosts.
     pub host: Host,
-    /// Data follows a plan, made by one who knows so much; none is a swarm.
+    /// Data follows a plan, made with this knowledge of the network; None is a swarm.
     pub plan: Option<(Knows, u16)>,
     /// Members join the plan as they start; the number of stripes in `plan` is the most that there may be.
     pub gathers: bool,
-    /// Nodes each node hears of when it joins; everyone where there are no more.
+    /// Nodes that each node is told of when it joins; all where there are no more.
     pub acquaintances: u32,
     /// Nodes start within this time of each other, nanoseconds: [`SPREAD`], or none where a coordinator waits
     /// until all are there.
@@ -91,7 +91,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A swarm of Tidecast's in which nothing goes wrong, on hosts that keep up with 1 GiB/s; whoever wants more sets it.
+    /// A swarm of Tidecast's without faults, on hosts that keep up with 1 GiB/s; the caller may change it.
     #[must_use]
     pub fn plain(topology: Topology, lengths: Vec<u32>) -> Job {
         Job {

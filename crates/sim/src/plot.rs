@@ -34,7 +34,7 @@ text{font-family:'Helvetica Neue',Helvetica,Arial,'Liberation Sans','DejaVu Sans
 .curve{fill:none;stroke-width:2;stroke-linejoin:round}.use{fill:none;stroke-width:1.3;stroke-linejoin:round}\
 .bound{stroke:#555;stroke-width:1.3;stroke-dasharray:5 4}";
 
-/// Draws `runs` under a title and a line that says what was simulated, with the bound where there is one.
+/// Draws `runs` under a title and a line about the simulation, with the bound where there is one.
 #[must_use]
 pub fn svg(title: &str, subtitle: &str, runs: &[Outcome], bound: Option<Time>) -> String {
     let mut page = Page { body: String::new(), y: 34.0 };
@@ -49,8 +49,8 @@ pub fn svg(title: &str, subtitle: &str, runs: &[Outcome], bound: Option<Time>) -
     page.finish(title, subtitle)
 }
 
-/// An axis that shows the last completion of every run, and the bound. A run that never ends goes on to
-/// the right edge.
+/// An axis that shows the last completion of every run, and the bound. A run that never ends continues to the
+/// right edge.
 fn time_axis(runs: &[Outcome], bound: Option<Time>) -> Scale {
     let complete = runs.iter().filter_map(|run| completions(run).last().copied());
     let mut times: Vec<Time> = complete.chain(bound).filter(|t| t.0 > 0).collect();
@@ -74,7 +74,7 @@ fn dash(turn: usize) -> &'static str {
     DASHES[turn % DASHES.len()]
 }
 
-/// What has been drawn, and how far down the page it goes.
+/// The picture so far, and the next position on the page.
 struct Page {
     body: String,
     y: f64,

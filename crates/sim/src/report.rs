@@ -23,7 +23,7 @@ pub fn completions(outcome: &Outcome) -> Vec<Time> {
     times
 }
 
-/// Receivers that somebody waits for.
+/// Receivers that count.
 #[must_use]
 pub fn awaited(outcome: &Outcome) -> usize {
     let complete = outcome.finished.iter().flatten().count();
@@ -57,7 +57,7 @@ pub fn figures(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Figures
     }
 }
 
-/// A run for programs: these figures of it, and what they were made of.
+/// A run for programs: these figures, and their inputs.
 #[must_use]
 pub fn run(outcome: &Outcome, figures: Figures) -> Run {
     Run {

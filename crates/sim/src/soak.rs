@@ -62,18 +62,18 @@ impl FromStr for Seeds {
 /// One run that broke no rule.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it met: kinds of faults that found what they strike, and ways to be.
+    /// The features of the run: kinds of faults that struck, and conditions.
     pub met: BTreeSet<&'static str>,
 }
 
 /// One run that broke a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The rule, and what was seen.
+    /// The rule, and the observation.
     pub violation: Violation,
-    /// The scenario in words: what stays of it when the distributions change and its seed means another.
+    /// The scenario in words: it remains readable when the distributions change and its seed means another.
     pub scenario: String,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What many runs came to.
+/// The results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Runs that are over.
@@ -184,13 +184,13 @@ pub fn same(again: &Job, first: &Outcome) -> Result<(), Violation> {
     Err(Violation { seed: again.seed, at: first.ended, node: None, rule: Rule::Replay, message })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// What a run met, faults and ways to be.
+/// The features of a run: faults and conditions.
 fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     let ways = [
         ("plan", job.plan.is_some()),
@@ -204,8 +204,8 @@ fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     struck.iter().copied().chain(ways.into_iter().filter(|way| way.1).map(|way| way.0)).collect()
 }
 
-/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` sees what
-/// all have come to so far, and ends it by saying false.
+/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` gets the
+/// total so far, and ends it by returning false.
 pub fn run(seeds: Range<u64>, threads: usize, tell: &(dyn Fn(&Summary) -> bool + Sync)) -> Summary {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());

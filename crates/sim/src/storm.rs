@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// What each client asks for.
+/// The files that each client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Files, of equal size.
@@ -138,7 +138,7 @@ pub fn run(storm: &Storm<'_>, progress: &Progress) -> Outcome {
     run.finish()
 }
 
-/// What happens to a client beside the data it gets.
+/// The events of a client beside received data.
 enum Thing {
     /// Its question has arrived at the server of names.
     Asked(u32),

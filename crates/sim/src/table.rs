@@ -63,7 +63,7 @@ fn row(run: &Run, f: &Figures, links: bool) -> Vec<String> {
     row
 }
 
-/// Who is not there, in a sentence; nothing where everyone is.
+/// The incomplete receivers, in a sentence; nothing if all are complete.
 fn missing(run: &Run, f: &Figures) -> Option<String> {
     let unfinished = u64::from(f.receivers - f.complete);
     let mut parts = Vec::new();

@@ -24,7 +24,7 @@ impl Trace {
         (node, action).hash(&mut self.0);
     }
 
-    /// A run without engines says what happened.
+    /// An event of a run without engines.
     pub fn number(&mut self, at: Time, n: u64) {
         (at, n).hash(&mut self.0);
     }

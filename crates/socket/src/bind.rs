@@ -23,7 +23,7 @@ const BACKLOG: i32 = 128;
 /// Another process may hold the directory's lock for so long; then we go on without, as the checks hold by themselves.
 const LOCKED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
-/// Dead sockets that are removed before we give up: somebody makes them as fast.
+/// Dead sockets that are removed before we give up: another process creates them as fast.
 const TRIES: usize = 16;
 
 /// Why a socket cannot be made at a path.
@@ -82,7 +82,8 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, Bound), BindError
 /// A socket that listens at `path`, with these permission bits. A dead socket of this user in its place is replaced.
 ///
 /// # Errors
-/// Something else is there, or a socket in use; other users may write to the directory; what the system reports.
+/// Another file has the name, or a socket in use; other users may write to the directory; else the system's
+/// error.
 pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound), BindError> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.to_owned();
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -129,7 +130,7 @@ fn safe(dir: &File, path: &Path) -> Result<(), BindError> {
     if ours && (sticky || !shared) { Ok(()) } else { Err(BindError::Shared(path.to_owned())) }
 }
 
-/// Removes what has the name, if it is a dead socket of ours.
+/// Removes the file of this name, if it is a dead socket of ours.
 fn clear(dir: &File, name: &OsStr, kind: SocketType) -> Result<(), BindError> {
     let Some(there) = stat(dir, name)? else { return Ok(()) };
     judge(&there)?;
@@ -139,8 +140,8 @@ fn clear(dir: &File, name: &OsStr, kind: SocketType) -> Result<(), BindError> {
     unlink(dir, name, |moved, aside| id(moved) == id(&there) && !lives(dir, aside, kind))
 }
 
-/// Removes a socket of which `is_meant` is true by the time that it has lost its name. What is not meant gets its name back: it
-/// has taken it between the two looks.
+/// Removes a socket if `is_meant` is true after it has lost its name. Otherwise it gets its name back:
+/// another socket has taken the name between the two checks.
 fn unlink(dir: &File, name: &OsStr, is_meant: impl Fn(&Stat, &OsStr) -> bool) -> Result<(), BindError> {
     let mut aside = OsString::from(".");
     aside.push(name);

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-/// What a line does to packets. Chances are of each packet of the MTU.
+/// The properties of a line. Probabilities are per packet of the MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Bits per second; 0 for no limit.
     pub rate: u64,
-    /// Bytes that may wait for the line at this rate; what comes on top is dropped.
+    /// Bytes that may wait for the line at this rate; packets beyond are dropped.
     pub queue: u64,
     /// From the end of sending to arrival, one way.
     pub delay: Duration,
@@ -28,7 +28,7 @@ impl Config {
     }
 }
 
-/// What becomes of one packet.
+/// The fate of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
     /// When it arrives at the other end, on the clock of [`Line::send`]; equal for packets that may stay together.
@@ -39,7 +39,7 @@ pub struct Fate {
     pub late: bool,
 }
 
-/// What a line has done so far.
+/// Counters of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets of the MTU that came.
@@ -98,12 +98,12 @@ impl Line {
         fate
     }
 
-    /// From the next packet on it is another line; what is on its way arrives when it would have.
+    /// From the next packet on the line has this configuration; packets in transit arrive as before.
     pub fn change(&mut self, config: Config) {
         self.config = config;
     }
 
-    /// What it has done so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

@@ -36,7 +36,8 @@ struct Tcp {
 }
 
 impl<'a> Unit<'a> {
-    /// Look at what was read, header first; `ethernet` for a TAP device. None when it is shorter than its header.
+    /// Parses a unit as read, header first; `ethernet` for a TAP device. None when it is shorter than its
+    /// header.
     #[must_use]
     pub fn new(bytes: &'a [u8], ethernet: bool) -> Option<Self> {
         (bytes.len() > HEADER).then(|| Self { bytes, tcp: Tcp::find(bytes, ethernet) })

@@ -52,7 +52,7 @@ pub enum Error {
 /// Make the device `NAMESPACE:DEVICE` and return it, ready to be read and written with virtio headers.
 ///
 /// # Errors
-/// The name is none, the namespace is not there, or the kernel refuses.
+/// The name is not valid, the namespace is missing, or the kernel refuses.
 pub fn open(place: &str, ethernet: bool) -> Result<File, Error> {
     let (namespace, name) = place.split_once(':').ok_or_else(|| Error::Name(place.to_owned()))?;
     if name.is_empty() || name.len() > NAME_MAX || namespace.is_empty() || namespace.contains('/') {

@@ -19,8 +19,8 @@ macro_rules! lanes {
             *h = add(t1, add(s0, majority(a, b, c)));
         }
 
-        /// Eight rounds, after which every word is back under its own name. Round `i` takes what `kw(i)` makes, right
-        /// then: few values are alive at a time, so that they stay in registers.
+        /// Eight rounds, after which every word is back under its own name. Round `i` calls `kw(i)` at that
+        /// moment: few values are alive at a time, so that they stay in registers.
         $(#[$attribute])*
         #[inline]
         fn eight(state: &mut [Word; 8], mut kw: impl FnMut(usize) -> Word) {

@@ -111,8 +111,8 @@ fn each(messages: &[&[u8]], out: &mut [Digest]) {
     }
 }
 
-/// Hashes `LANES` at a time with `hash`. What is left over goes there too if there are at least `pays` (the lanes
-/// without a message get the last one again), else to `rest`.
+/// Hashes `LANES` at a time with `hash`. The rest goes there too if it has at least `pays` messages (the
+/// lanes without a message get the last one again), else to `rest`.
 fn wide<const LANES: usize>(
     messages: &[&[u8]],
     out: &mut [Digest],

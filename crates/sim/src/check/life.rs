@@ -25,7 +25,7 @@ const AT_ONCE: (u64, u64) = (20_000, 5_000);
 /// Steps without anything verified: a base, for each possible connection (handshakes), for each leaf that may
 /// come before the first piece is whole, and for each node and second.
 const IDLE: (u64, u64, u64, u64) = (100_000, 64, 8, 400);
-/// What a relay passes on at once, bytes.
+/// Bytes that a relay forwards at once.
 const LEAF: u64 = 16 << 10;
 
 /// See the head of the file.
@@ -74,7 +74,7 @@ impl Life {
         (self.quiet, self.idle, self.disturbed) = (at, 0, at);
     }
 
-    /// Somebody has one piece more.
+    /// A node has one piece more.
     pub(super) fn verified(&mut self, at: Time) {
         (self.quiet, self.idle) = (at, 0);
     }
@@ -127,7 +127,7 @@ impl Life {
         Ok(())
     }
 
-    /// The run is over: because nobody is awaited, or because its time is up.
+    /// The run is over: because no node is awaited, or because its time is up.
     pub(super) fn end(&self, truth: &dyn Truth, ledgers: &[Ledger]) -> Result<(), (Option<NodeId>, Finding)> {
         let time = self.until.0.saturating_sub(self.disturbed.0) > self.patience;
         match stuck(truth, ledgers).filter(|_| time) {
@@ -148,7 +148,7 @@ pub(super) fn slowest(job: &Job) -> u64 {
     nodes.chain(links).chain(faults).min().unwrap_or(1)
 }
 
-/// A node that could get something that it wants, and from whom. O(nodes^2 x pieces / 64).
+/// A node that could get a piece that it wants, and the node that has it. O(nodes^2 x pieces / 64).
 fn stuck(truth: &dyn Truth, ledgers: &[Ledger]) -> Option<(NodeId, String)> {
     let ids = || (0..truth.nodes()).map(NodeId);
     let runs = |id: NodeId| truth.engine(id).is_some();

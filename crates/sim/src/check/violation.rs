@@ -6,18 +6,18 @@ use tidecast_swarm::Time;
 
 use crate::topology::NodeId;
 
-/// What must hold of every run.
+/// The invariants of every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// No byte counts as possessed, or is served, that the truth does not call good.
     Unverified,
-    /// What was verified stays, over a restart too, unless its disk loses it.
+    /// Verified pieces stay, over a restart too, unless the disk loses them.
     Lost,
-    /// Only who sent wrong bytes is banned.
+    /// Only senders of wrong bytes are banned.
     HonestBanned,
-    /// Nobody honest and well is dropped for misconduct.
+    /// No honest and healthy node is dropped for misconduct.
     HonestDropped,
-    /// Who can be reached by those that have what it wants is complete in the end.
+    /// A node that the holders of its wanted pieces can reach is complete in the end.
     Unfinished,
     /// Every queue, table and burst has a bound.
     Unbounded,
@@ -52,7 +52,7 @@ pub struct Violation {
     pub node: Option<NodeId>,
     /// Which.
     pub rule: Rule,
-    /// What was seen, with the numbers.
+    /// The observation, with the numbers.
     pub message: String,
 }
 

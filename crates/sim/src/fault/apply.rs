@@ -55,7 +55,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What happens to one node.
+    /// The fault of one node.
     fn strike(&self, job: &mut Job, node: NodeId, dice: &mut Dice) -> Result<(), FaultError> {
         let lasts = self.lasting.is_some();
         let (fault, end) = match self.what {
@@ -87,7 +87,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The fault when it begins, and what ends it when it does.
+    /// The fault at its begin, and the one that ends it.
     fn add(&self, job: &mut Job, fault: Fault, end: Option<Fault>) {
         job.faults.push(Timed { at: Time(self.at), fault });
         if let (Some(fault), Some(lasting)) = (end, self.lasting) {

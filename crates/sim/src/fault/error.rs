@@ -1,12 +1,12 @@
 //! Errors in the text of a fault.
 
-/// Why a text is no fault, or none of this cluster.
+/// Errors in the text of a fault, or in its reference to this cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// The first word is none of ours.
+    /// The first word is unknown.
     #[error("unknown fault {0:?}; write FAULT:NODES@TIME, for example crash:3@2s. FAULT is one of {words}", words = super::text::words())]
     Unknown(String),
-    /// A part of it is not what belongs there.
+    /// A part of it has the wrong form.
     #[error("{text:?}: {part:?} is not {wanted}; write for example {example}")]
     Part {
         /// All of it.
@@ -18,7 +18,7 @@ pub enum FaultError {
         /// One that is right.
         example: &'static str,
     },
-    /// An end for what does not end.
+    /// An end for a fault without one.
     #[error("{text:?}: this fault has no end, so it takes no +TIME; write for example {example}")]
     Endless {
         /// All of it.

@@ -7,7 +7,7 @@ use super::error::FaultError;
 use super::spec::{Item, Spec, Verb, What, Who};
 use super::units;
 
-/// A fault's word, one that is right, and what it does.
+/// A fault's word, an example, and its effect.
 struct Form {
     word: &'static str,
     example: &'static str,
@@ -47,7 +47,7 @@ const FORMS: [Form; 20] = [
     form("reorder", "reorder=5ms", "messages of different connections overtake each other"),
 ];
 
-/// What can be written, a line each, for people.
+/// The grammar, a line for each fault, for people.
 #[must_use]
 pub fn help() -> String {
     let line = |form: &Form| format!("{:<30}{}\n", form.example, form.meaning);
@@ -182,7 +182,7 @@ impl Reading<'_> {
         }
     }
 
-    /// `WHOM=RATE`.
+    /// `NODES=RATE`.
     fn rate<'t>(&self, rest: &'t str) -> Result<(&'t str, u64), FaultError> {
         let (who, rate) = rest.split_once('=').unwrap_or((rest, ""));
         let rate =
@@ -190,7 +190,7 @@ impl Reading<'_> {
         Ok((who, rate))
     }
 
-    /// `WHOM+TIME` or `WHOM-TIME`; the unit tells a jump back from a range.
+    /// `NODES+TIME` or `NODES-TIME`; the unit distinguishes a jump back from a range.
     fn clock(&self, rest: &str) -> Result<What, FaultError> {
         let bad = || self.bad(rest, "nodes with a jump, + or - and a time with its unit (5+1h, 0-31-10s)");
         let sign = rest.rfind(['+', '-']).ok_or_else(bad)?;
@@ -200,7 +200,7 @@ impl Reading<'_> {
         Ok(What::Clock { who: self.who(who)?, by, back: jump.starts_with('-') })
     }
 
-    /// `WHOM` or `WHOM=PIECE`.
+    /// `NODES` or `NODES=PIECE`.
     fn lost(&self, rest: &str) -> Result<What, FaultError> {
         let (who, piece) = rest.split_once('=').map_or((rest, None), |(who, piece)| (who, Some(piece)));
         let number = |p: &str| p.parse().map_err(|_| self.bad(p, "the number of a piece"));

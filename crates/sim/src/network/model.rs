@@ -5,7 +5,7 @@
 pub struct Model {
     /// TCP payload of a full frame, bytes.
     pub payload: u32,
-    /// What that frame takes of the wire, bytes.
+    /// Bytes of the wire that this frame takes.
     pub frame: u32,
     /// From program to program, beside the delays of links, nanoseconds.
     pub latency: u64,

@@ -13,7 +13,7 @@ const RTO: u64 = 200_000_000;
 /// Longest wait of a sender that hears nothing, nanoseconds (Linux).
 const RTO_MAX: u64 = 120_000_000_000;
 
-/// A window, bytes, that starts anew.
+/// The window, bytes, of a new start.
 pub(super) fn initial(segment: u64) -> u64 {
     INITIAL * segment
 }
@@ -24,8 +24,8 @@ pub(super) fn rate(window: u64, rtt: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// What is left of a window after an idle time: half for each RTO, not less than the initial one
-/// (RFC 2861, Linux's `tcp_slow_start_after_idle`).
+/// The rest of a window after an idle time: half for each RTO, not less than the initial one (RFC 2861,
+/// Linux's `tcp_slow_start_after_idle`).
 pub(super) fn after_idle(window: u64, idle: u64, rtt: u64, segment: u64) -> u64 {
     let halvings = (idle / (RTO + rtt)).min(63);
     (window >> halvings).max(initial(segment).min(window))

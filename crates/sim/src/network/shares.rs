@@ -42,7 +42,7 @@ struct FlowState {
     rate: u64,
     /// How many ports it crosses.
     hops: u32,
-    /// It is in the list of those whose rate changed.
+    /// It is in the list of flows whose rate changed.
     told: bool,
 }
 
@@ -68,7 +68,7 @@ struct PortState {
 }
 
 impl PortState {
-    /// Whether it is to be filled anew, when its level may be so many parts below what it could be.
+    /// Whether it is to be refilled, when its level may be so many parts below its optimum.
     fn stale(&self, step: u64) -> bool {
         if self.load > self.capacity || self.level > self.capacity {
             return true;
@@ -265,7 +265,7 @@ impl Shares {
         self.places *= 2;
     }
 
-    /// What the flow can take but for port `but`.
+    /// The rate that the flow could have without port `but`.
     fn limit(&self, flow: Flow, but: u32) -> u64 {
         let others = self.hops(flow).iter().filter(|hop| hop.port != but);
         others.map(|hop| self.ports[hop.port as usize].level).fold(self.flows[flow as usize].cap, u64::min)
@@ -335,7 +335,7 @@ impl Shares {
         }
     }
 
-    /// How far a level may be below what it could be, in parts.
+    /// How far a level may be below its optimum, in parts.
     fn step(&self, port: u32) -> u64 {
         (self.ports[port as usize].members.len() as u64).min(WIDEST).max(self.step)
     }

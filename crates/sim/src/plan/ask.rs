@@ -2,7 +2,7 @@
 
 use crate::fault::Spec;
 
-/// What a user asks for. What is None is chosen.
+/// The user's request. Fields that are None get a default.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// A short form, or a file.
@@ -25,7 +25,7 @@ pub struct Ask {
     pub piece_size: Option<u64>,
     /// Bytes in a segment of the ways that have them.
     pub segment: Option<u64>,
-    /// What a node can verify and write, bits per second.
+    /// The rate at which a node can verify and write, bits per second.
     pub write_rate: Option<u64>,
     /// A network of rates and delays alone.
     pub exact: bool,
@@ -54,7 +54,7 @@ impl Default for Ask {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// What is asked for cannot be, or would not end.
+    /// The request is not valid, or would take too long.
     #[error("{0}")]
     Refused(String),
     /// The file of the topology cannot be read.

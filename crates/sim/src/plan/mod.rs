@@ -29,7 +29,7 @@ const SOON: u64 = 16_000_000;
 const PASSED: u64 = 256 << 10;
 /// Pieces of each stripe in half of a beginning, at least, and pieces in all.
 const BEGUN: (u64, u64) = (8, 64);
-/// Pieces received, of what is simulated whole: beyond, it would take hours.
+/// Pieces received in a complete simulation: beyond, it would take hours.
 const LATE: u64 = 200_000_000;
 /// No engine takes more.
 const MOST_PIECES: u64 = 1 << 24;
@@ -55,7 +55,7 @@ pub enum How {
     Engine {
         /// How it is set.
         policy: Policy,
-        /// What it speaks.
+        /// The protocol that it speaks.
         speech: Speech,
         /// The planner's knowledge, if there is a planner.
         plan: Option<Knows>,
@@ -76,10 +76,10 @@ pub enum How {
     Server(Server),
 }
 
-/// What is simulated.
+/// The plan of the simulation.
 #[derive(Debug)]
 pub struct Plan {
-    /// What the user called the topology.
+    /// The topology as the user wrote it.
     pub form: String,
     /// The nodes and wires.
     pub topology: Topology,
@@ -109,10 +109,10 @@ fn refused<T>(why: impl Into<String>) -> Result<T, PlanError> {
 }
 
 impl Plan {
-    /// What is simulated of this question on that topology, which [`topology`] reads.
+    /// The plan of this request on that topology, which [`topology`] reads.
     ///
     /// # Errors
-    /// [`PlanError::Refused`], which says what would be right.
+    /// [`PlanError::Refused`], with the valid form.
     pub fn new(ask: &Ask, topology: Topology) -> Result<Self, PlanError> {
         let size = ask.size;
         let receivers = u64::from(topology.len()).saturating_sub(1);
@@ -162,7 +162,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses what would not end, or not fit.
+    /// Rejects requests that would not end, or not fit into memory.
     fn check(&self) -> Result<(), PlanError> {
         for (name, how) in &self.ways {
             let (speech, size) = match how {
@@ -207,8 +207,8 @@ impl Plan {
         u64::from(self.topology.len()).saturating_sub(1)
     }
 
-    /// Bytes of the beginning that stands for the whole, which would take hours: what comes after it goes on
-    /// as its second half did. Not for BitTorrent, whose timers are longer than it.
+    /// Bytes of the beginning that stands for the whole, which would take hours: the rest is assumed to
+    /// continue as its second half did. Not for BitTorrent, whose timers are longer than it.
     #[must_use]
     pub fn beginning(&self, speech: Speech) -> Option<u64> {
         let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes(Knows::Topology)));
@@ -280,7 +280,7 @@ impl Plan {
         u64::try_from(time).unwrap_or(u64::MAX).checked_div(JITTER.0).unwrap_or(0).min(JITTER.1)
     }
 
-    /// What a schedule needs.
+    /// The inputs of a schedule.
     #[must_use]
     pub fn broadcast(&self) -> Broadcast<'_> {
         Broadcast {
@@ -316,14 +316,14 @@ impl Plan {
         Ok(job)
     }
 
-    /// What a start-up storm needs.
+    /// The inputs of a start-up storm.
     #[must_use]
     pub fn storm(&self, server: Server) -> Storm<'_> {
         let (topology, model, load) = (&self.topology, self.model, Load::libraries(self.size));
         Storm { topology, model, server, load, until: Time(u64::MAX) }
     }
 
-    /// What the user should know before the run: where a choice of ours differs from the real program.
+    /// Notes for the user before the run: where a choice of ours differs from the real program.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -353,7 +353,7 @@ impl Plan {
         format!("{} to {} {plural}", Size(self.size), grouped(self.receivers()))
     }
 
-    /// What else decides the run, on a line.
+    /// The other parameters of the run, on a line.
     #[must_use]
     pub fn subtitle(&self) -> String {
         let origin = self.topology.nodes.first().map_or(0, |node| node.rate);

@@ -16,7 +16,7 @@ const CHECKED: usize = 256;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// What was asked for cannot be simulated.
+    /// The request cannot be simulated.
     #[error("{0}")]
     Refused(String),
     /// A bug.
@@ -31,7 +31,7 @@ impl From<PlanError> for RunError {
 }
 
 impl Plan {
-    /// Runs the way of that number, on this thread, until it is over or `progress` is told to stop.
+    /// Runs the algorithm of that number, on this thread, until it is over or `progress` is told to stop.
     ///
     /// # Errors
     /// It cannot be simulated; a rule was broken.

@@ -14,7 +14,7 @@ const CARD: u64 = 10_000_000_000;
 /// Longest topology file, bytes.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The topology that is asked for: a form or a file, with the nodes and the origin as they shall be.
+/// The requested topology: a form or a file, with the requested nodes and origin.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -41,7 +41,8 @@ pub fn topology(ask: &Ask) -> Result<Topology, PlanError> {
     Ok(topology)
 }
 
-/// A file of any form that a broadcast reads, too. Where nobody says how fast a node's card is, it has the usual rate.
+/// A file of any form that a broadcast reads, too. Without a rate in the file, a node's card has the usual
+/// rate.
 fn of_file(text: &str, card: Option<u64>) -> Result<Topology, String> {
     let text = text.trim_start_matches(MARK);
     match Form::of(text) {
@@ -53,7 +54,7 @@ fn of_file(text: &str, card: Option<u64>) -> Result<Topology, String> {
     }
 }
 
-/// A rate within what topologies may have.
+/// A rate within the bounds of topologies.
 pub(super) fn usable(rate: u64, flag: &str) -> Result<u64, PlanError> {
     match rate {
         8_000..=1_000_000_000_000 => Ok(rate),

@@ -13,7 +13,7 @@ impl Binomial {
         Binomial { ranks }
     }
 
-    /// Sends to the child at distance `step` or, where there is none, at the next smaller one.
+    /// Sends to the child at distance `step` or, if it does not exist, at the next smaller one.
     fn pass(&self, rank: u32, mut step: u32, out: &mut Sends) {
         while step > 0 && rank + step >= self.ranks {
             step /= 2;

@@ -27,7 +27,7 @@ struct Hop {
     parts: Range<u32>,
 }
 
-/// What a schedule wants done now.
+/// The actions that a schedule requests now.
 #[derive(Default)]
 struct Sends {
     data: Vec<Hop>,
@@ -35,7 +35,7 @@ struct Sends {
 }
 
 impl Sends {
-    /// Sends these parts: after what the same pair has under way, beside everything else.
+    /// Sends these parts: after those that the same pair has in progress, concurrently with all others.
     fn send(&mut self, from: u32, to: u32, parts: Range<u32>) {
         self.data.push(Hop { from, to, parts });
     }
@@ -46,9 +46,9 @@ impl Sends {
     }
 }
 
-/// Who sends what to whom. Ranks count from 0, the origin, which has everything at the start; which
-/// node a rank is, is not its business. Every rank acts on what it has seen itself, so that the
-/// schedule could run distributed; it lives in one place only to be short.
+/// The sender, receiver and parts of each message. Ranks count from 0, the origin, which has everything at
+/// the start; the schedule does not know which node has a rank. Every rank acts on its own observations, so
+/// that the schedule could run distributed; it lives in one place only to be short.
 trait Schedule {
     /// The broadcast starts.
     fn start(&mut self, out: &mut Sends);

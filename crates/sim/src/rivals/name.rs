@@ -9,11 +9,11 @@ use crate::planned::Knows;
 pub struct Algorithm {
     /// As on the command line.
     pub name: String,
-    /// What it is.
+    /// The algorithm.
     pub way: Way,
 }
 
-/// Who decides what is sent.
+/// The decision maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Tidecast's engine on its own protocol, by a plan or as a swarm.
@@ -82,7 +82,7 @@ impl Algorithm {
     /// The algorithm of that name.
     ///
     /// # Errors
-    /// When there is none.
+    /// Unknown names.
     pub fn parse(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
         let way = match name {
             "swarm" => Some(Way::Tidecast(None)),

@@ -10,7 +10,7 @@ use super::{Hop, Schedule, Sends};
 /// `TreeWidth` of slurm.conf before 23.11.
 pub(super) const TREE_WIDTH: u32 = 50;
 
-/// The tree and who waits for whom.
+/// The tree and the waits.
 pub(super) struct Sbcast {
     blocks: u32,
     block: u32,

@@ -36,7 +36,7 @@ pub(super) fn build(map: &Map, rate: u64) -> Result<Topology, TopologyError> {
     Ok(pruned(topology))
 }
 
-/// Names of the places as switches have them: what the text calls them where that will do, else `s` and a number.
+/// Names of the places as switches: those of the text if they are valid, else `s` and a number.
 fn names(map: &Map) -> Vec<String> {
     let mut all = vec![String::new(); map.places().len()];
     let mut taken = BTreeSet::new();

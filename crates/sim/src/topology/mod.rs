@@ -88,7 +88,7 @@ pub struct Topology {
     pub links: Vec<Link>,
 }
 
-/// The text names no topology; the message says which part and what was wanted.
+/// The text is not a topology; the message names the part and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TopologyError {
@@ -203,7 +203,7 @@ impl Topology {
         self.nodes.get(wire).map_or_else(link, |node| node.rate)
     }
 
-    /// `n3 out`, `n3 in`, `s0-s1`: what people call a port.
+    /// `n3 out`, `n3 in`, `s0-s1`: the name of a port.
     #[must_use]
     pub fn port_name(&self, port: Port) -> String {
         let wire = (port.0 / 2) as usize;
@@ -242,7 +242,7 @@ impl Topology {
         Ok(())
     }
 
-    /// This topology, or the reason why it is none.
+    /// This topology, or the reason why it is not valid.
     fn checked(self) -> Result<Topology, TopologyError> {
         room(self.nodes.len() as u64, self.switches.len() as u64, self.links.len() as u64)?;
         let mut subnets = self.subnets();

@@ -20,7 +20,7 @@ const EXPECT: u64 = 5_000_000_000;
 const SPARE: u64 = 4_000_000_000;
 const SPARES: u64 = 8;
 
-/// What is said of the plan.
+/// A message about the plan.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     Join,
@@ -34,7 +34,7 @@ pub(super) enum Said {
 pub(super) struct Gathered {
     /// None when every piece has been given.
     gathering: Option<Gathering>,
-    /// Who the members are, by number.
+    /// The members, by number.
     members: Vec<NodeId>,
     wake: Option<Time>,
 }
@@ -73,7 +73,8 @@ impl World {
         }
     }
 
-    /// A connection is up: a member joins over that to node 0, and who is who is known to those that have a part.
+    /// A connection is up: a member joins over that to node 0, and members with a part know the identity of
+    /// the peer.
     pub(super) fn gather(&mut self, id: NodeId, peer: PeerId, other: NodeId) {
         if self.gathered.is_none() {
             return;
@@ -115,7 +116,7 @@ impl World {
         }
     }
 
-    /// Something is said of the plan.
+    /// A message about the plan is sent.
     pub(super) fn said(&mut self, id: NodeId, peer: PeerId, said: Said) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let other = self.conns[conn as usize].ends[1 - side].node;

@@ -41,7 +41,7 @@ use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::topology::NodeId;
 
-/// A node asks this often who else is there, nanoseconds.
+/// A node asks this often for other nodes, nanoseconds.
 const ANNOUNCE: u64 = 60_000_000_000;
 /// Random neighbours beside the parents that a plan names, as in crate `net`.
 const PLANNED_NEIGHBOURS: usize = 4;
@@ -71,7 +71,7 @@ enum Thing {
     Wake(NodeId),
     /// Something that a program of a node began; nothing where it is no longer the same program.
     Own(NodeId, u32, Own),
-    /// One end of a connection learns that it is gone.
+    /// One end of a connection learns that it is closed.
     Down(u32, usize),
     /// One end of a connection has waited for a sign of life.
     Quiet(u32, usize),
@@ -79,7 +79,7 @@ enum Thing {
     Slow(u32, usize),
     /// The job's fault of that number.
     Fault(usize),
-    /// The coordinator hears what a node has to say of another.
+    /// The coordinator receives a node's report about another.
     Complaint(NodeId, u32, Complaint),
     /// The coordinator may make a new epoch.
     Replan,
@@ -102,7 +102,7 @@ enum Own {
     Verdict(PeerId, Block, bool),
     /// All blocks of a piece are there.
     Settle(u32),
-    /// It asks again who else is there.
+    /// It asks again for other nodes.
     Announce,
     /// Its user opens the next file.
     Open,
@@ -128,15 +128,15 @@ pub struct World {
     present: Vec<NodeId>,
     /// Length of the longest piece.
     longest: u32,
-    /// Kinds of faults that found what they strike.
+    /// Kinds of faults that struck.
     met: BTreeSet<&'static str>,
     /// Nodes whose completion the run waits for.
     awaited: usize,
     tally: Tally,
     links: Links,
-    /// What the coordinator knows, where there is a plan.
+    /// The coordinator's knowledge, where there is a plan.
     planning: Option<Planning>,
-    /// What the maker of a plan that members join knows.
+    /// The planner's knowledge of a plan that members join.
     gathered: Option<Gathered>,
 }
 
@@ -225,7 +225,7 @@ impl World {
         Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.dice.next() }
     }
 
-    /// Runs to the end: everyone who can be complete is, or the job's time is up.
+    /// Runs to the end: every node that can be complete is, or the job's time is up.
     ///
     /// # Errors
     /// The first rule that was broken.
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// Gives an event to a node's engine and does what it says.
+    /// Passes an event to a node's engine and carries out its actions.
     fn give(&mut self, id: NodeId, event: Event) {
         let now = self.now;
         let node = self.node(id);
@@ -402,7 +402,7 @@ impl World {
         }
     }
 
-    /// Starts a node's program with what its disk holds.
+    /// Starts a node's program with the contents of its disk.
     fn start(&mut self, id: NodeId) {
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
@@ -435,7 +435,8 @@ impl World {
         }
     }
 
-    /// Whom a newcomer hears of: the origin, as long as it can hold everyone, and some by chance.
+    /// The nodes that a newcomer is told of: the origin, as long as it can hold all of them, and some at
+    /// random.
     fn acquaintances(&mut self, id: NodeId) -> Vec<(Candidate, bool)> {
         if self.planning.is_some() || self.gathered.is_some() {
             // The plan has told it.
@@ -467,7 +468,7 @@ impl World {
         self.nodes[id.0 as usize].engine.as_ref().is_some_and(|engine| !engine.is_complete())
     }
 
-    /// A node wants these pieces too from now on, and the run waits for it: somebody has opened a file.
+    /// A node wants these pieces too from now on, and the run waits for it: a reader has opened a file.
     pub fn want(&mut self, id: NodeId, pieces: Range<u32>) {
         let node = self.node(id);
         node.finished = None;

@@ -67,7 +67,7 @@ impl World {
         out
     }
 
-    /// The engine learns who a connection's other end is.
+    /// The engine learns the member at the other end of a connection.
     pub(super) fn introduce(&mut self, id: NodeId, peer: PeerId) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let other = self.conns[conn as usize].ends[1 - side].node;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// What a message between a node and the coordinator takes; none where nothing gets through.
+    /// The delay of a message between a node and the coordinator; None where nothing gets through.
     fn coordinator_delay(&mut self, id: NodeId) -> Option<u64> {
         let origin = NodeId(0);
         let there = |node: NodeId| {
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// Whom a node dials for the plan: its parents, and its children if it `calls` them.
+/// The nodes that a node dials for the plan: its parents, and its children if it `calls` them.
 fn dialled(role: &Role, calls: bool) -> BTreeSet<Candidate> {
     let parents = role.stripes.iter().filter_map(|edges| edges.parent);
     let children = role.stripes.iter().flat_map(|edges| &edges.children).filter(|_| calls);

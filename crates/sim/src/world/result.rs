@@ -5,7 +5,7 @@ use crate::check::Violation;
 use crate::outcome::Outcome;
 
 impl World {
-    /// What the run has come to so far. Once: it takes the samples with it.
+    /// The outcome so far. Once: it takes the samples with it.
     pub fn outcome(&mut self) -> Outcome {
         let (ports, samples) =
             self.links.finish(self.now, &self.job.topology, |port| self.net.carried_by(self.now, port));

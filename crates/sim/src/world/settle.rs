@@ -9,7 +9,7 @@ use super::node::Partial;
 use super::{Own, World};
 use crate::topology::NodeId;
 
-/// What a piece is written in, bytes.
+/// The chunk in which a piece is written, bytes.
 const LEAF: u32 = 16 << 10;
 const SECOND: u64 = 1_000_000_000;
 
@@ -89,7 +89,7 @@ impl Partial {
         true
     }
 
-    /// Writes what is new of a block; false when nothing is.
+    /// Writes the new parts of a block; false when there are none.
     fn add(&mut self, peer: PeerId, block: Block, good: bool) -> bool {
         let end = block.begin + block.len;
         let touches =

@@ -19,9 +19,9 @@ const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
 const LEAF: u32 = 16 << 10;
 /// While a block comes slowly, the engine hears so this often.
 const COMING: u64 = SECOND;
-/// Who has nothing to say says so this often.
+/// An idle peer sends a keep-alive this often.
 const KEEP_ALIVE: u64 = 90 * SECOND;
-/// Who was late is left alone for so long.
+/// A peer that was late is avoided for so long.
 const SHUN: u64 = 60 * SECOND;
 
 impl World {
@@ -78,7 +78,7 @@ impl World {
         self.late(conn, side);
     }
 
-    /// The other end would be heard if it spoke, which it does now and then.
+    /// Messages of the other end would arrive, and it sends one now and then.
     fn hears(&self, conn: u32, side: usize) -> bool {
         let ends = &self.conns[conn as usize].ends;
         let other = &self.nodes[ends[1 - side].node.0 as usize];
@@ -119,8 +119,8 @@ impl World {
         }
     }
 
-    /// Looks at the block that is on its way to this end: it has come, or something of it does, or the other end is let go.
-    /// That what has left takes a moment to arrive is left out.
+    /// Checks the block that is in transit to this end: it has arrived, or part of it does, or the other end
+    /// is disconnected. The transit time of sent data is left out.
     pub(super) fn slow(&mut self, conn: u32, side: usize) {
         let patience = self.patience(conn);
         let ends = &mut self.conns[conn as usize].ends;

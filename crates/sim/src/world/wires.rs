@@ -61,7 +61,7 @@ impl Wires {
         self.cross(nodes, number);
     }
 
-    /// Ends the last such partition; false where there is none.
+    /// Ends the last such partition; false if there is none.
     pub(super) fn heal(&mut self, nodes: &[NodeId]) -> bool {
         let Some(last) = self.cuts.iter().rposition(|(cut, _)| cut == nodes) else { return false };
         let (_, number) = self.cuts.remove(last);
