@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
         walk(&dist, &mut files)?;
         println!("cargo:rerun-if-changed={}", dist.display());
     }
-    // What is not there counts as changed each time: its folder tells when it comes.
+    // A missing file counts as changed each time: its folder changes when it is created.
     println!("cargo:rerun-if-changed={}", root.display());
     files.sort();
     let mut text = String::from("/// Path, content.\npub(crate) static FILES: &[(&str, &[u8])] = &[\n");

@@ -223,7 +223,7 @@ fn hello(fields: &mut Fields<'_>) -> Result<Hello, Error> {
     let name = fields.take::<NAME>()?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut name: String = String::from_utf8_lossy(name).chars().filter(|c| !c.is_control()).collect();
-    // A byte that is no UTF-8 has become three.
+    // A byte that is not UTF-8 has become three.
     name.truncate(name.floor_char_boundary(NAME));
     let hello = Hello {
         stream,

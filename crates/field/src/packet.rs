@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(Packing::Xyz.datagram(560, false), PAPER_DATAGRAM);
         assert_eq!(Packing::Xyz.capacity(PAPER_DATAGRAM, true), 559);
         assert_eq!(Packing::Run.capacity(PAPER_DATAGRAM, true), 2236);
-        // What is not values: less than 2%.
+        // The overhead beside values: less than 2%.
         assert!((PAPER_DATAGRAM as f64) < 1.02 * 4.0 * 2236.0);
         assert!(1472.0 < 1.02 * 4.0 * f64::from(Packing::Run.capacity(1472, true)));
         assert_eq!(Packing::Run.capacity(20, true), 0);

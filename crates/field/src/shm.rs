@@ -86,7 +86,8 @@ impl Name {
                 open_lock(&lock).map_err(|error| Error::Io { doing: "open", path: lock.clone(), error })?;
             rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive)
                 .map_err(|_| Error::Taken(path.clone()))?;
-            // The one who had it may have taken the file away since it was opened: then another is in its place.
+            // The previous holder may have removed the file since it was opened: then another is in its
+            // place.
             if held.metadata().is_ok_and(|meta| meta.nlink() > 0) {
                 return Ok(Self { path, lock, _held: held });
             }
@@ -279,7 +280,7 @@ impl Shared {
     pub fn retire(&self, remove: bool) {
         self.set(head::STATE, 2);
         if remove {
-            // A reader keeps what it has mapped.
+            // A reader keeps its mapping.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -469,7 +470,7 @@ mod tests {
         let expected: Vec<_> = (3..60).chain(70..133).map(|n| begin + n).collect();
         assert_eq!(holes(1), expected);
         assert_eq!(holes(0).len(), end - begin, "each volume has its own");
-        // What lies outside is passed over.
+        // Values outside are skipped.
         shared.map_values(1, shared.map_size * 8, 10, true);
         shared.map_values(7, 0, 10, true);
         shared.retire(true);
@@ -505,7 +506,7 @@ mod tests {
         drop(killed);
         drop(first);
         assert!(!lock.exists());
-        // What a killed one has left, its lock too, is taken over.
+        // Files left by a killed receiver, including its lock, are taken over.
         std::fs::write(&lock, "").unwrap();
         let second = Name::take(&name).unwrap();
         make(&second, 1).unwrap().retire(true);

@@ -51,7 +51,7 @@ impl Cpus {
                 of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "NUMA node")
             }
             Self::Card(name) => {
-                // A card that is no device of a bus is near to all of them.
+                // A card that is not on a bus is equally near to all cores.
                 let near = PathBuf::from(format!("/sys/class/net/{name}"));
                 if near.is_dir() && !near.join("device/local_cpulist").exists() {
                     return Ok(Vec::new());

@@ -35,7 +35,7 @@ fn regular(fd: OwnedFd) -> io::Result<File> {
 impl Root {
     fn file(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
         match self.resolve(path, flags | SAFE, Mode::from_raw_mode(mode)) {
-            // A socket, or a FIFO that nobody reads.
+            // A socket, or a FIFO without a reader.
             Err(Errno::NXIO) => Err(Errno::INVAL.into()),
             other => regular(other?),
         }
@@ -155,7 +155,7 @@ impl Root {
                 other => other?,
             }
             let lock = Lock { file };
-            // Who removed it meanwhile has made another, which is the one that counts.
+            // The process that removed it meanwhile has created another, which is the one that counts.
             let there = self.look(path)?;
             if there.is_some_and(|there| fstat(&lock.file).is_ok_and(|s| crate::Meta::of(&s).id == there.id))
             {

@@ -17,7 +17,7 @@ fn name_of(fd: BorrowedFd<'_>) -> Result<String, Errno> {
     static THERE: OnceLock<bool> = OnceLock::new();
     #[allow(clippy::unnecessary_cast)] // its width differs between architectures
     let there = || statfs("/proc/self/fd").is_ok_and(|s| s.f_type as i64 == PROC_MAGIC);
-    // Without it there is no way to change the mode of what may not be opened.
+    // Without it the mode of a file that may not be opened cannot be changed.
     if !*THERE.get_or_init(there) {
         return Err(Errno::ACCESS);
     }

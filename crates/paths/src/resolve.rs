@@ -59,7 +59,7 @@ pub(crate) fn open(
     }
     for _ in 0..TRIES {
         match openat2(at, path, flags, mode, inside) {
-            // A rename on the way, or a signal.
+            // A concurrent rename, or a signal.
             Err(Errno::AGAIN | Errno::INTR) => {}
             // Some sandboxes answer EPERM to calls that they do not know; it may also be about this file.
             Err(Errno::NOSYS | Errno::PERM) => {

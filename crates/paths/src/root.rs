@@ -75,7 +75,7 @@ impl Root {
     /// The system's error.
     pub fn make(path: &Path) -> io::Result<Self> {
         match std::fs::create_dir_all(path) {
-            // A file or a link: opening it tells what is wrong with it.
+            // A file or a link: opening it gives the error.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Root::open(path),
             made => made.and_then(|()| Root::open(path)),
         }

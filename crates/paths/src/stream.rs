@@ -44,7 +44,7 @@ impl Stream {
     pub fn stdout() -> io::Result<Self> {
         let file = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
         let kind = file.metadata()?.file_type();
-        // Opened again, as not to wait in a write is a property of what is open, which other processes share.
+        // Reopened, because O_NONBLOCK belongs to the open file, which other processes share.
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let again = || File::options().write(true).custom_flags(flags).open("/proc/self/fd/1");
         match kind.is_fifo() || kind.is_char_device() {

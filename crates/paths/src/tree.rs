@@ -49,7 +49,7 @@ impl Descent {
     fn push(&mut self, level: Level) {
         self.levels.push(level);
         let far = self.levels.len().checked_sub(OPEN + 1);
-        // The first stays: by it the way began.
+        // The first stays open: the walk began with it.
         if let Some(level) = far.filter(|i| *i > 0).and_then(|i| self.levels.get_mut(i)) {
             level.dir = None;
         }
@@ -154,7 +154,7 @@ fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
         let Some(left) = way.leave()? else { break };
         let Some(above) = way.levels.last() else { break };
         match unlinkat(above.dir()?, &left.name, AtFlags::REMOVEDIR) {
-            // Who fills it or swaps it meanwhile is heard of when the whole is removed.
+            // If another process fills or swaps it meanwhile, the final removal reports it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
             Err(e) => return Err(e.into()),
         }

@@ -88,7 +88,7 @@ fn names(bytes: &[u8], path: &[u8]) -> bool {
     let of_name = |b: u8| b.is_ascii_alphanumeric() || b >= 0x80 || matches!(b, b'.' | b'_' | b'-' | b'+');
     memchr::memmem::find_iter(bytes, path).any(|at| {
         let (before, after) = (bytes.get(..at).unwrap_or_default(), bytes.get(at + path.len()));
-        // -L/opt/env/lib, and then any byte that no path goes on with.
+        // -L/opt/env/lib, and then any byte that cannot continue a path.
         let flag = matches!(before, [.., b'-', letter] if letter.is_ascii_alphabetic());
         let apart = before.last().is_none_or(|b| flag || !of_name(*b) && *b != b'/');
         apart && after.is_none_or(|b| !of_name(*b))

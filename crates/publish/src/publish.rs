@@ -88,7 +88,7 @@ pub fn hash(
         progress,
     };
     let hashed = hasher.reuse().and_then(|()| engine::run(job, &hasher));
-    // Whatever happened, what has been hashed stays on record.
+    // In any case the hashes so far stay recorded.
     let flushed = hasher.flush();
     hashed.and(flushed)?;
     hasher.copy_links()?;
@@ -432,7 +432,7 @@ impl Target for Hasher<'_> {
     fn open(&self, file: u32) -> Result<File, Error> {
         let path = self.path(file);
         let handle = match self.base.open(&path) {
-            // What is neither file nor directory by now: it was a file when it was scanned.
+            // It is no longer a file, which it was when it was scanned.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 return Err(Error::Changed { path, what: "file type" });
             }

@@ -135,7 +135,7 @@ impl fmt::Display for Kind {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        // A name may hold anything, even what a terminal would obey: quoted as Rust does.
+        // A name may contain any bytes, including terminal escapes: quoted as Rust does.
         write!(f, "{}: {path:?}: ", self.what.word())?;
         match &self.what {
             What::Missing => write!(f, "in the manifest but not on disk"),

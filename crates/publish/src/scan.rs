@@ -126,7 +126,7 @@ impl Walk<'_> {
             let below = self.entry(&dir, path, &name)?;
             listing.dir = Some(dir);
             if let Some(below) = below {
-                // Those far above are opened again on the way back: descriptors are few.
+                // Directories far above are reopened on the way back: descriptors are few.
                 let far = stack.len().checked_sub(OPEN);
                 if let Some(above) = far.and_then(|i| stack.get_mut(i)) {
                     above.dir = None;
@@ -152,7 +152,7 @@ impl Walk<'_> {
 
     /// Takes up one entry; returns a directory to descend into.
     fn entry(&mut self, dir: &Root, path: PathBuf, name: &OsStr) -> Result<Option<Listing>, Error> {
-        // What is left out by its name alone need not be looked at, which might fail.
+        // An entry that is excluded by its name alone need not be examined, which might fail.
         if self.exclude.matches(&path, false) {
             return Ok(None);
         }
@@ -248,7 +248,7 @@ impl Walk<'_> {
         let mut found = Vec::new();
         for name in names {
             if !name.as_bytes().starts_with(b"user.") {
-                // Labels of a security module are on every file and nobody's loss.
+                // Labels of a security module are on every file, and are not worth a warning.
                 if name != "security.selinux" {
                     self.left_out(path, name);
                 }

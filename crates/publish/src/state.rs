@@ -67,7 +67,7 @@ impl State {
     /// it: then this one runs without.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let (dir, name, file) = output(path).map_err(Error::io("open the state file", path))?;
-        // A file system without locks is no reason to do without; checksums hold there too.
+        // On a file system without locks the log works all the same, by its checksums.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }

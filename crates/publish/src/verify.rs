@@ -54,7 +54,7 @@ pub fn verify(
     progress.start(check.settle_unusable());
     let complete = manifest.missing_layers().is_empty();
     let version = match manifest.version() {
-        // Its trees say everything; without them, whatever there is.
+        // With trees every digest is known; without them, as far as possible.
         Version::Hybrid if complete => Version::V2,
         version => version,
     };

@@ -168,7 +168,7 @@ impl Page {
             let text = format!("bound {}", in_words(bound, bound));
             self.label(x.clamp(LEFT + 40.0, RIGHT - 40.0), top - 12.0, "middle", &text);
         }
-        // The first is drawn last: what was asked for first lies on top.
+        // The first is drawn last, so that the algorithm named first is on top.
         for (i, run) in runs.iter().enumerate().rev() {
             self.curve(i, run, time, bottom);
         }

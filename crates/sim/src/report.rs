@@ -167,7 +167,7 @@ mod tests {
         run.lost = 1;
         let s = figures(&run, None, &MODEL);
         assert_eq!((s.receivers, s.lost, s.last, s.efficiency), (99, 1, Some(99.0), None));
-        // It lives and never finishes: there is no last.
+        // It lives and never finishes: there is no last time.
         run.lost = 0;
         let s = figures(&run, Some(Time(1)), &MODEL);
         assert_eq!((s.receivers, s.complete, s.last, s.efficiency), (100, 99, None, None));

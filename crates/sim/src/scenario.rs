@@ -85,8 +85,8 @@ impl Scenario {
         let job = &mut scenario.job;
         job.plan = planned::plan(job);
         if job.plan.is_some() {
-            // What a plan pushes is bounded by the sockets, which a slow disk slows; not so in this model. So no card
-            // may be faster than the disk.
+            // Pushed data is bounded by the sockets, which a slow disk slows; not so in this model. So no
+            // card may be faster than the disk.
             let fastest = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
             job.host.settle = fastest.max(2_000_000_000);
             job.limits.unsettled = Limits::default().unsettled;
@@ -563,7 +563,7 @@ mod tests {
             for (_, ranges) in wants {
                 assert!(ranges.windows(2).all(|w| w[0].end < w[1].start), "{s}");
             }
-            // What is printed on a failure is what the command takes.
+            // The command printed on a failure must be accepted by the parser.
             let read: Vec<Spec> = s.faults.iter().map(|f| f.to_string().parse().unwrap()).collect();
             assert_eq!(read, s.faults);
             kinds.extend(s.job.faults.iter().map(|t| t.fault.kind()));

@@ -167,7 +167,7 @@ pub fn job(job: &Job) -> Result<Ran, Violation> {
         let outcome = world.run(&Progress::new())?;
         Ok(Ran { outcome, met: met(job, world.met()) })
     };
-    // Whatever a panic leaves behind is the world's, which is gone.
+    // State left behind by a panic belongs to the world, which is dropped.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(broken(Rule::Panic, said(&*panic))))
 }
 

@@ -108,7 +108,7 @@ pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound)
             Ok(()) => {
                 let made =
                     stat(&dir, &name)?.filter(is_socket).ok_or(BindError::Shared(parent.to_owned()))?;
-                // Before it listens, so that nobody connects by the bits that the umask left.
+                // Before it listens, so that no other user connects by the bits that the umask left.
                 rustix::fs::chmodat(&dir, &name, Mode::from_raw_mode(mode), AtFlags::empty())?;
                 rustix::net::listen(&socket, BACKLOG)?;
                 drop(lock);
@@ -124,7 +124,7 @@ fn safe(dir: &File, path: &Path) -> Result<(), BindError> {
     let at = dir.metadata()?;
     let ours = at.uid() == 0 || at.uid() == rustix::process::geteuid().as_raw();
     let sticky = at.mode() & 0o1000 != 0;
-    // A group that is the user's own (as many systems give) is no other user.
+    // A user's private group (as many systems create) is not another user.
     let own_group = at.gid() == at.uid() || at.gid() == rustix::process::getegid().as_raw();
     let shared = at.mode() & 0o002 != 0 || at.mode() & 0o020 != 0 && !own_group;
     if ours && (sticky || !shared) { Ok(()) } else { Err(BindError::Shared(path.to_owned())) }

@@ -112,10 +112,11 @@ impl Engine {
             if peer.is_stock() || peer.is_closing() {
                 continue;
             }
-            // The source is told too, though it has all: it gives again what was lost with a relay. And so
-            // is who may take our silence for death, and who waits to hear what we need not be offered.
+            // The source is told too, though it is complete: it sends again the pieces that were lost with a
+            // relay. And so are peers that may take our silence for a failure, and those that wait to learn
+            // which pieces they need not offer us.
             let told = self.is_source(peer) || self.feeds(peer) || self.judging();
-            // A parent would push what we have fetched, when at last it comes by the plan.
+            // A parent would push a piece that we have fetched, when it comes by the plan at last.
             let parent = self.is_fed_by(peer);
             let fetched = |piece: u32| parent && !self.by_plan(piece);
             let news = news.iter().copied();
@@ -178,7 +179,7 @@ impl Engine {
 
     /// The first message to a new peer.
     pub(crate) fn announce_all(&mut self, id: PeerId) {
-        // Whoever was here before is told first, so that nobody hears of a piece twice.
+        // Present peers are told first, so that no peer is told of a piece twice.
         self.flush_announcements();
         if self.judging() && self.peers.get(&id).is_some_and(|p| !p.is_stock()) {
             self.outbox.push(Action::OfferBelow { peer: id, below: self.announcer.judged() });

@@ -154,7 +154,7 @@ mod tests {
             let (peer, block) = (PeerId(id), Block { piece: 0, begin, len: 32 << 10 });
             [Event::Received { peer, block }, Event::Stored { peer, block, proven: false }]
         };
-        // Two have delivered it and one of them lied; a third rejects whatever it is asked for.
+        // Two have delivered it and one of them lied; a third rejects every request.
         let before = up(1).into_iter().chain(up(2)).chain(up(3)).chain(half(1, 0)).chain(half(2, 32 << 10));
         before.for_each(|event| drop(give(0, event)));
         let mut actions = give(0, Event::PieceFailed { piece: 0 });

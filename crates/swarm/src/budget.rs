@@ -24,7 +24,7 @@ impl Engine {
     pub(crate) fn over_budget(&self) -> bool {
         let Some(course) = self.plan.course().filter(|c| c.is_source()) else { return false };
         if self.env.policy().on_demand {
-            // What was touched has been given: only what is lost on the way is asked for.
+            // Wished pieces have been given: only pieces lost in transit are requested.
             return true;
         }
         let role = course.role();
@@ -35,7 +35,7 @@ impl Engine {
     /// Whether this request waits for others to serve it.
     pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
         if self.on_demand() {
-            // Who is not in the plan, or not yet, gets nothing by it, and may know of nobody else.
+            // A peer that is not in the plan, or not yet, gets nothing by it, and may know no other peer.
             if self.peers.get(&id).is_none_or(|p| p.place.member().is_none()) {
                 return false;
             }
@@ -44,7 +44,7 @@ impl Engine {
         let stays = self.env.policy().stays;
         let others = self.selection.holders(block.piece) > 0 || stays && self.budget.any_finished();
         let claimed = others && self.over_budget();
-        // A full list sends nobody away.
+        // A full list rejects no request.
         if !claimed || self.budget.waiting() >= self.env.limits().queued_requests {
             return false;
         }
@@ -170,7 +170,7 @@ mod tests {
         origin.pass(100);
         let half = Block { len: LEN / 2, ..block };
         origin.give(Event::Canceled { peer: PeerId(1), block: half });
-        // It got piece 6 from somebody meanwhile.
+        // Another peer sent it piece 6 meanwhile.
         origin.give(Event::Has { peer: PeerId(1), pieces: 6..7 });
         assert_eq!(origin.pass(400), [3]);
         assert_eq!(origin.0.stats().served, u64::from(LEN) * 3 / 2);
@@ -196,7 +196,7 @@ mod tests {
     fn a_newcomer_is_pushed_only_what_nobody_has() {
         for (copies, all) in [(10, false), (0, true)] {
             let mut origin = Origin::with(copies, false);
-            // A child that took everything, and is gone.
+            // A child that took everything, and has disconnected.
             let (child, next) = (PeerId(3), PeerId(4));
             origin.up(child);
             origin.give(Event::Member { peer: child, member: 9, distance: 0 });

@@ -79,7 +79,7 @@ impl Engine {
         let Some(id) = peer_of(&event) else { return };
         let now = self.env.now();
         let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
-        // What the driver says of a peer is no word of its own.
+        // An event of the driver about a peer does not count as a message of the peer.
         if !matches!(
             event,
             Event::Sent { .. } | Event::Member { .. } | Event::Key { .. } | Event::QueueLimit { .. }

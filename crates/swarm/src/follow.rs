@@ -110,8 +110,8 @@ impl Engine {
         let from = self.peers.get(&id).and_then(|p| p.place.member());
         let room = self.has_room(id);
         if let Some(course) = self.plan.course_mut().filter(|c| from.is_some() && !c.is_source()) {
-            // What is declined for want of room is fetched later, and by then our children fetch it too: it would
-            // come to them twice.
+            // Pieces declined for lack of space are fetched later, and by then our children fetch them too:
+            // they would get them twice.
             if room {
                 course.assign(piece, stripe);
             }
@@ -137,8 +137,8 @@ impl Engine {
     fn accept(&mut self, id: PeerId, piece: u32) {
         let (now, all) = (self.env.now(), 0..u32::MAX);
         let whole = Block { piece, begin: 0, len: self.pieces.length(piece) };
-        // A disk that cannot keep up slows the sockets: what is declined here is on its way already, and
-        // would come twice.
+        // A disk that cannot keep up slows the sockets: declined pieces are in transit already, and would
+        // come twice.
         let wanted =
             self.has_room(id) && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
         if wanted && self.pieces.partial(piece).is_some() {
@@ -150,7 +150,7 @@ impl Engine {
             None => (0..whole.len.div_ceil(CELL)).collect(),
             Some(partial) => partial.free_cells().collect(),
         };
-        // What we have asked of the peer itself would be cancelled with the rest.
+        // Our own requests to the peer would be cancelled with the rest.
         let asked = partial.is_some_and(|p| p.asked_of(id).next().is_some());
         if free.is_empty() && asked {
             return;
@@ -159,7 +159,7 @@ impl Engine {
             return self.outbox.push(Action::Cancel { peer: id, block: whole });
         }
         let runs = to_ranges(free.iter().copied());
-        // What is here, or comes from others, need not come from it.
+        // Pieces that are here, or come from others, need not come from it.
         let rest = partial.map(|p| p.not_from(id)).unwrap_or_default();
         for run in to_ranges(rest) {
             self.outbox.push(Action::Cancel { peer: id, block: self.pieces.block(piece, run) });
@@ -305,7 +305,7 @@ impl Engine {
     /// When a member was last heard, and its usual pause; none where it is not connected.
     fn heard(&self, member: u32) -> Option<(Time, Duration)> {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
-        // Who has all and owes nothing has nothing to say.
+        // A complete peer that owes nothing has nothing to send.
         peer.map(|p| match p.outstanding() {
             0 if p.have.is_all() || self.on_demand() => (self.env.now(), p.pause()),
             // It owes nothing: it may have nothing.
@@ -330,7 +330,7 @@ impl Engine {
     /// offers of pieces requested from others would be in vain. Pieces that were never announced to us, below
     /// the front of every active stripe, belong to none of these.
     fn withholds(&self, member: u32) -> bool {
-        // On demand, what it has and we lack may be on its way to us by another stripe.
+        // On demand, pieces that it has and we lack may be in transit to us by another stripe.
         let Some(course) = self.plan.course().filter(|_| !self.on_demand()) else { return false };
         let Some(peer) = self.plan.peer_of(member).and_then(|id| self.peers.get(&id)) else { return false };
         let last = course.moved_by(member).max(peer.patience.last());

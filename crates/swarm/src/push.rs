@@ -20,7 +20,8 @@ impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
         let now = self.env.now();
-        // The children are looked at only when there is a piece to give: a relay has none, and would touch all of them at each event.
+        // The children are visited only when there is a piece to give: a relay has none, and would visit all
+        // of them at each event.
         while let Some(piece) = self.next_to_give()
             && let Some((stripe, root)) = self.stripe_with_room()
         {
@@ -45,7 +46,7 @@ impl Engine {
         }
         let Some(course) = self.plan.course_mut() else { return false };
         let given = |stripe| Given { bytes: course.bytes(usize::from(stripe)), stripe };
-        // A new first member is given what came before it first: nobody waits for that.
+        // A new first member is given earlier pieces first: no other waits for them.
         let follows = |order: &&Order| !order.is_last() && order.pending() == 0;
         let fed = course.orders().flat_map(|(_, orders)| orders).filter(follows);
         let all: Vec<Given> = fed.map(|order| given(order.stripe())).collect();
@@ -84,7 +85,7 @@ impl Engine {
         let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing() && p.place.is_introduced()) else {
             return false;
         };
-        // The other half of the queue is for what it asks for.
+        // The other half of the queue is for its requests.
         peer.queue.len() < self.env.limits().queued_requests / 2
             && peer.queue.waiting() + peer.queue.in_flight() < BACKLOG_LEAST.max(peer.queue.rate() / 32)
     }
@@ -101,7 +102,7 @@ impl Engine {
     /// Queues the pieces that a child is to get and can get now.
     pub(crate) fn feed(&mut self, id: PeerId) {
         let Some(mut orders) = self.plan.course_mut().and_then(|c| c.take_orders(id)) else { return };
-        // They take turns at what room there is.
+        // They share the available space in turn.
         orders.rotate_left(1);
         for order in &mut orders {
             self.feed_order(id, order);

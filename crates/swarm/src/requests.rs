@@ -44,7 +44,8 @@ impl Engine {
             self.rounds.add_all(self.peers.values().filter(dry).map(|p| p.id));
         }
         let mut hungry = self.rounds.take();
-        // Who was silent or rejected gets what the others leave: what was taken from it would go back to it.
+        // A peer that was silent or rejected gets the pieces that the others leave: requests taken from it
+        // would go back to it.
         let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.patience.doubtful());
         hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {

@@ -201,7 +201,7 @@ impl Engine {
         let (Some(helper), Some(seed)) = (self.peers.get(&id), self.peers.get(&source)) else {
             return;
         };
-        // What is at the head of its queue has been handed to the connection: a cancel is too late.
+        // The block at the head of its queue has been handed to the connection: a cancel is too late.
         let ahead = seed.asked().iter().take_while(|a| a.piece != piece);
         let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
         let room = helper.room(now);

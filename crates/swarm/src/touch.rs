@@ -151,7 +151,7 @@ impl Engine {
         }
         for piece in 0..self.pieces.count() {
             let known = self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some());
-            // What is asked for already may be asked for again.
+            // Requested pieces may be requested again.
             let asked = self.pieces.lacks(piece) && self.pieces.state(piece) != State::Missing;
             self.await_piece(piece, !source && !known && !asked);
             if !source && self.pieces.lacks(piece) {
@@ -224,7 +224,7 @@ mod tests {
         let at = Time(3 * MS);
         assert_eq!(wishes(give(&mut relay, 3, Event::Deadline { pieces: 7..8, at })), []);
         assert_eq!(wishes(give(&mut relay, 3, Event::Priority { pieces: 7..8, priority: 1 })), []);
-        // What comes up another tree goes on up that one: else wishes could go round.
+        // A wish that comes up another tree continues up that one: otherwise wishes could loop.
         let up = give(&mut relay, 4, wished(CHILDREN[1], 8..9, 1, false));
         assert_eq!(wishes(up), [wish(PARENTS[1], 8..9, 1, true)]);
     }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(wishes(up), [wish(PARENTS[1], 3..4, 1, true)]);
         let all = (10..2500).flat_map(|ms| give(&mut node, ms, Event::Tick)).collect();
         assert_eq!(wishes(all), [wish(PARENTS[1], 3..4, 1, true)], "there is no other parent");
-        // Nothing came at all: from now on it may come from whoever has it.
+        // Nothing came at all: from now on it may come from any peer that has it.
         let asked = give(&mut node, 2500, Event::Has { peer: CHILDREN[0], pieces: 3..4 });
         assert!(asked.contains(&Action::RequestPieces { peer: CHILDREN[0], pieces: 3..4 }), "{asked:?}");
     }

@@ -46,7 +46,7 @@ impl Engine {
         let left = self.pieces.left();
         for peer in self.peers.values_mut().filter(|p| !p.is_closing() && p.room(now) > 0) {
             if peer.have.lacking(left) > 0 {
-                // Whatever was overlooked when it was found dry is found now.
+                // A request that was overlooked when the peer was found dry is found now.
                 peer.aim.look_again();
                 self.rounds.add(peer.id);
                 self.upkeep.arm();

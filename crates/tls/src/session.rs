@@ -361,7 +361,7 @@ impl Session {
     /// Encrypts the alert that rustls may have for the peer. Nothing is looked at again.
     fn complain(&mut self) {
         let input = &mut self.incoming[self.from..self.to];
-        // That it does not work either is not what went wrong.
+        // A failure to encrypt the alert is not the error to report.
         let _ = match &mut *self.side {
             Side::Client(client) => alert(client.process_tls_records(input), &mut self.outgoing),
             Side::Server(server) => alert(server.process_tls_records(input), &mut self.outgoing),
@@ -410,7 +410,7 @@ fn step<D>(
             encode(outgoing, |room| data.encode(room)).map(|()| Step::Further)
         }
         Ok(ConnectionState::TransmitTlsData(data)) => {
-            // What waits is sent in the order in which it was encrypted, whatever follows.
+            // Waiting data is sent in the order in which it was encrypted, whatever follows.
             data.done();
             Ok(Step::Further)
         }

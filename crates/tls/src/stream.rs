@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
                 Ok(Some(greeting)) => return Ok(Self { io, greeting }),
                 Ok(None) => {}
                 Err(rejected) => {
-                    // That nobody takes the alert is not what went wrong.
+                    // A failure to send the alert is not the error to report.
                     let _ = io.write_all(&rejected.alert).await;
                     let _ = io.flush().await;
                     return Err(rejected.error.into());
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
                 let _ = stream.flush().await;
                 return Err(error.into());
             }
-            // The peer may need what waits, to go on or to know that the handshake is done.
+            // The peer may need the waiting data, to continue or to know that the handshake is done.
             stream.flush().await?;
             if shaken? {
                 return Ok(stream);
@@ -176,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
                 Ok(Read::Plain(_) | Read::End) => return Poll::Ready(Ok(())),
                 Ok(Read::Wanting) => ready!(self.poll_receive(cx))?,
                 Err(error) => {
-                    // An alert goes if it can; the error is what the caller has to know.
+                    // An alert is sent if possible; the caller needs to know the error.
                     let _ = self.poll_send(cx);
                     return Poll::Ready(Err(error.into()));
                 }

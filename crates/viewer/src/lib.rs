@@ -188,7 +188,7 @@ impl Viewer {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let service = api::router(self.app).into_make_service_with_connect_info::<Visitor>();
         let serving = axum::serve(Doorway::new(self.socket), service).into_future();
-        // Whoever waits for news then is let go: there is nothing to finish.
+        // Requests that wait for news are dropped then: there is nothing to finish.
         tokio::select! {
             _ = serving => {}
             () = stop => {}

@@ -175,7 +175,7 @@ impl Memory {
         let old = self.open.read().clone();
         match Open::new(&self.path) {
             Ok(open) => Ok(self.open.write().insert(std::sync::Arc::new(open)).clone()),
-            // What was received last stays to be looked at.
+            // The data received last stays visible.
             Err(Error::Absent(_)) => old.ok_or_else(|| Error::Absent(self.name.clone())),
             Err(error) => Err(error),
         }
@@ -192,7 +192,8 @@ impl Open {
             std::io::ErrorKind::NotFound => Error::Absent(path.display().to_string()),
             _ => Error::Io { path: path.into(), error },
         };
-        // In a directory for all anybody may have made what has the name: a pipe must not hold this up, nor a link lead away.
+        // In a directory for all users the file may be of any kind: a pipe must not block this, nor a link be
+        // followed.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let file = File::from(file);

@@ -80,7 +80,7 @@ impl Line {
             return Fate { due: start, copies: 0, late: false };
         }
         self.free = start + self.time(bytes as u64);
-        // Drawn in a fixed order whatever the outcome, so that one chance does not shift another's luck.
+        // Drawn in a fixed order whatever the outcome, so that one draw does not shift another.
         let (loss, dup, reorder) = (self.rng.unit(), self.rng.unit(), self.rng.unit());
         let late = reorder < self.config.reorder;
         let mut fate = Fate { due: self.free + self.config.delay, copies: 1, late };

@@ -172,7 +172,7 @@ impl Hub {
         match recorder.try_send(take) {
             Ok(()) => {}
             Err(crossbeam_channel::TrySendError::Full(_)) => self.skipped.add(1),
-            // It has said why it ended.
+            // It has reported why it ended.
             Err(crossbeam_channel::TrySendError::Disconnected(_)) => {}
         }
     }
@@ -205,7 +205,7 @@ impl Hub {
         if !proven {
             return Begun::Unproven;
         }
-        // Without tags anybody can say hello: one who sends is not replaced.
+        // Without tags any host can send a hello: a sender with a running session is not replaced.
         let quiet = self.counts.iter().all(|counts| now().saturating_sub(counts.last.get()) > QUIET);
         let ended = current.run.as_ref().is_none_or(|run| run.farewell.load(Ordering::Relaxed) > 0);
         if self.control.is_none() && !quiet && !ended {

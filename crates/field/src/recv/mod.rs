@@ -348,7 +348,7 @@ impl Receiver {
     pub fn end(&mut self) {
         self.hub.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic of a thread was printed already.
             let _ = thread.join();
         }
         self.hub.end();
@@ -367,7 +367,7 @@ fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
         return neighbours(first, streams).map_err(|(address, error)| Error::Listen { address, error });
     }
     let failed = |(address, error)| Error::Listen { address, error };
-    // The system chooses the first; those behind it may be taken, or beyond the last.
+    // The system chooses the first; the ports after it may be taken, or beyond the last.
     for _ in 0..CHOICES {
         let inlet = Inlet::bind(first).map_err(|error| failed((first.to_string(), error)))?;
         let chosen = inlet.address().map_err(|error| failed((first.to_string(), error)))?;

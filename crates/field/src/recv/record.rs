@@ -111,7 +111,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
                 continue;
             }
             held.fetch_add(buffer.len(), Relaxed);
-            // The writer has said why it ended.
+            // The writer has reported why it ended.
             if copied.send((take, buffer)).is_err() {
                 break;
             }
@@ -376,7 +376,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_added_extension("part");
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // What a full disk has of it is of no use.
+        // The part that a full disk holds is of no use.
         let _ = fs::remove_file(&part);
     }
     written

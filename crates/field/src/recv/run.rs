@@ -171,7 +171,7 @@ impl Run {
             *slot.lock() = Slot::new(id, *units, live);
         }
         if live {
-            // What an earlier session has left there is of no step of this one.
+            // Values that an earlier session has left there belong to no step of this one.
             area.shared.map_all(0, false);
         }
         // Where packets come seldom, silence is longer.
@@ -443,7 +443,7 @@ mod tests {
             run.give_back(front);
             assert_eq!(next.join().unwrap(), Some(front));
         });
-        // What is never given back is not waited for without end.
+        // A volume that is never returned is not waited for without end.
         run.seal(1);
         assert!(run.enter(3, &kick).is_none() && run.enter(1, &kick).is_none());
         run.area.shared.retire(true);

@@ -32,7 +32,8 @@ impl Inlet {
         if address.ip() == Ipv6Addr::UNSPECIFIED {
             socket.set_only_v6(false)?;
         }
-        // Beyond what the system allows to all only root gets; what it gives is enough or counted as loss.
+        // Only root gets more than the system's limit; a smaller buffer is enough or its overflow counts as
+        // loss.
         if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, KEPT).is_err() {
             let _ = socket.set_recv_buffer_size(KEPT);
         }

@@ -212,7 +212,7 @@ impl Stream {
             return Err(Fate::Rejected);
         }
         if slot.part(batch).is_none() {
-            // What waits for a place must not hold the slab.
+            // While it waits for a place it must not hold the slab.
             drop(slot);
             if run.is_closed(batch) {
                 return Err(Fate::Stale);
@@ -224,7 +224,7 @@ impl Stream {
             }
         }
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
-        // The part, apart from the others, which say what is newer.
+        // The low half, without the half that orders by time.
         let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
         let done = work(&mut part, late, &mut |unit| run.is_covered(&mut slot, self.index, batch, unit));
         slot.parts.push(part);
@@ -362,7 +362,7 @@ impl Stream {
             Begun::Refused => Accepted::Refused,
             Begun::Present => Accepted::Yes,
             Begun::New => {
-                // It has served: what was recorded of this session opens nothing any more.
+                // It is used up: a recorded hello of this session opens nothing any more.
                 self.challenge = rand::random();
                 Accepted::Yes
             }

@@ -41,11 +41,11 @@ impl Auto {
     pub(super) fn look(&mut self, look: &Look) -> u64 {
         let loss = look.lost as f64 / look.sent.max(1) as f64;
         if loss > self.borne {
-            // What has arrived, and a little less, for queues must empty.
+            // The rate that arrived, and a little less, so that queues empty.
             self.rate = (look.rate.min(self.rate) * (1.0 - loss) * 0.95).max(self.rate / 4.0);
             self.climbing = false;
         } else if look.sent > 0 && look.rate > self.rate * 0.8 {
-            // Who does not use the rate that he has need not have more.
+            // A sender that does not use its rate need not have more.
             self.rate *= if self.climbing { 2.0 } else { 1.03 };
         }
         self.rate = self.rate.clamp(BOUNDS.0, BOUNDS.1);

@@ -49,7 +49,7 @@ pub fn follow(
         let steps = count(last.steps, "step");
         tell(Update::Warning(format!("{name} ended after {steps}, before the end of --steps")));
     }
-    // What has no end is ended so, and what has one is cut off.
+    // An endless source is ended so; one with an end is interrupted.
     if !stay() && goes_on && steps.is_some() {
         return Err(Error::Stopped(Box::new(sent)));
     }

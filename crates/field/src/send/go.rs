@@ -31,7 +31,7 @@ impl Ear {
     /// that was received is ignored.
     pub(super) fn hear(&mut self) -> Option<u32> {
         let (mut bytes, mut found) = ([0; 2048], None);
-        // Whoever floods it does not keep the caller here.
+        // A flood of packets must not keep the caller here.
         for _ in 0..64 {
             let Ok((length, _)) = rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) else {
                 break;
@@ -68,7 +68,7 @@ impl Controller {
     /// No socket can be opened.
     pub fn new(to: Vec<SocketAddr>, secret: Option<&Secret>) -> io::Result<Self> {
         let any = if to.iter().all(SocketAddr::is_ipv4) { "0.0.0.0:0" } else { "[::]:0" };
-        // Rises from controller to controller, so that what an earlier one has said is heeded no more.
+        // Rises from controller to controller, so that messages of an earlier one are ignored.
         let token = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         Ok(Self { socket: UdpSocket::bind(any)?, to, key: secret.map(Secret::control), token })
     }

@@ -173,7 +173,7 @@ mod tests {
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1010));
         assert_eq!((heard.lost, heard.sent()), (10, 1020));
-        // What was late has come.
+        // Late packets have arrived.
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1020));
         assert_eq!(heard.lost, 0);

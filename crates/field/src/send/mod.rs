@@ -273,7 +273,7 @@ pub fn run(
         before = before.and(&last);
         match end {
             End::Done => return before.arrived(),
-            // Smaller by what the system has learned of the way, and by something in any case.
+            // Smaller by the path MTU that the system has learned, and by something in any case.
             End::TooLarge(batch, size) => (begin, most) = (batch, size - size / 16),
             End::Swallowed(batch, hole) => {
                 let Some(smaller) = hole.smaller() else {

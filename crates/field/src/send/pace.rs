@@ -107,7 +107,8 @@ mod tests {
             // Too few or many are at most the bursts of 3 ms, by which the last may be late.
             let slack = expected * 0.001 + rate as f64 / 8.0 * 0.008 + least as f64 * 2.0;
             prop_assert!((sum as f64 - expected).abs() < slack, "{sum} of {expected}");
-            // In a millisecond goes twice what it brings, the same for being late by two, and the bursts at both its ends.
+            // A millisecond allows twice its data, because a burst may be late by two, plus the bursts at
+            // both its ends.
             let most = (rate / 8000).max(least as u64).min(64_000);
             prop_assert!(peak <= 3 * (rate / 4000) + 2 * most, "{peak} in a millisecond at {rate}");
         }

@@ -260,7 +260,7 @@ impl<'a> Session<'a> {
                     .find(|n| lanes[*n].is_ready(&self.stage, batches.clone()))
             });
             let Some(n) = ready else {
-                // What waits for streams of other threads is made up for.
+                // Time spent on streams of other threads is made up for.
                 let waits = lanes.iter().all(|lane| lane.from() > self.stage.batch());
                 self.stage.wait(NOTHING);
                 if !waits {
@@ -352,7 +352,7 @@ impl<'a> Session<'a> {
             std::thread::sleep(NOTHING / 10);
         }
         self.settle(&mut heard);
-        // What was stopped need not have come.
+        // A stopped stream need not have arrived.
         if stay() {
             self.judge(&heard, black_hole::swallowed);
         }
@@ -459,7 +459,7 @@ impl<'a> Session<'a> {
         let mut bytes = [0; 2048];
         for (n, heard) in heard.iter_mut().enumerate() {
             let mut answer = false;
-            // Whoever floods a socket does not keep the others waiting.
+            // A flood on one socket must not delay the others.
             for _ in 0..16 {
                 let Some(bytes) = self.lines[n].out.receive(&mut bytes) else { break };
                 if let Ok(Message::Report(report)) = Message::read(bytes, self.control.as_ref())

@@ -114,7 +114,7 @@ impl Out {
             Ok(_) => Ok(Sent::Gone),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::MSGSIZE) => Ok(Sent::TooLarge),
-                // What was said of an earlier one; this one has not gone.
+                // The error of an earlier datagram; this one was not sent.
                 Some(
                     Errno::CONNREFUSED
                     | Errno::HOSTUNREACH
@@ -136,7 +136,7 @@ impl Out {
     pub(super) fn receive<'a>(&self, into: &'a mut [u8]) -> Option<&'a [u8]> {
         match rustix::net::recv(&self.socket, &mut *into, RecvFlags::DONTWAIT) {
             Ok((length, _)) => into.get(..length),
-            // Errors are of what was sent earlier: hellos go on.
+            // Errors of datagrams sent earlier: hellos continue.
             Err(_) => None,
         }
     }

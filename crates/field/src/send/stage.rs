@@ -161,7 +161,7 @@ impl Stage {
                     let what = format!("the source ends before step {step}, the start of --steps");
                     return Err(SourceError::wrong(source.name(), what));
                 }
-                // A source whose end nobody knew: the steps before were all, and come round if they should.
+                // A source of unknown length has ended: these were all steps; they repeat if requested.
                 if !plan.again || place == 0 || count.is_some() {
                     return Ok(());
                 }
@@ -452,7 +452,7 @@ mod tests {
                 stage.done(slab, 1);
                 assert_eq!(stage.batch(), u32::from(n == 2));
             }
-            // A go may be ahead of all, and who is late changes nothing.
+            // A go may be ahead of all, and a late stream changes nothing.
             stage.skip_to(7);
             order.iter().for_each(|slab| stage.done(*slab, 2));
             assert_eq!(stage.batch(), 7);
@@ -463,7 +463,7 @@ mod tests {
     fn streams_that_end_a_step_at_the_same_moment_do_not_miss_each_other() {
         const ROUNDS: u32 = 20_000;
         let (stage, arrived) = (&stage(0), &AtomicU32::new(0));
-        // Spins, so that both are as close as can be; a busy machine goes on all the same.
+        // Spins, so that both are as close as can be; works on a busy machine all the same.
         let gate = |all: u32| {
             arrived.fetch_add(1, Ordering::SeqCst);
             for spin in 0.. {

@@ -236,7 +236,7 @@ impl Connection {
 
     /// Says goodbye, so that the other side can tell an end from a break.
     pub(crate) fn close(mut self) {
-        // Whoever has gone already needs no goodbye.
+        // A peer that has disconnected already needs no goodbye.
         let _ = match &mut self.transport {
             Transport::Tls(stream) => stream.close(),
             _ => Ok(()),
@@ -316,7 +316,7 @@ fn opening(tcp: &TcpStream) -> io::Result<()> {
 }
 
 fn handshake(with: SocketAddr, error: io::Error) -> Error {
-    // Why a key is not believed is ours to say, and rustls would show it as Rust does.
+    // The reason for rejecting a key is our own text, which rustls would show in Debug form.
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) = inner {
         return Error::Network {

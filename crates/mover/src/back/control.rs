@@ -283,7 +283,7 @@ mod tests {
         // Each brings 100 until 8 are there.
         let mut climber = Climber::streams(1, 64);
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(8) as u64), 8);
-        // The way has become wider, and narrower than ever.
+        // The path has become wider, and narrower than ever.
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(32) as u64), 32);
         assert_eq!(climb(&mut climber, 400, |_| 100), 1);
     }
@@ -319,7 +319,7 @@ mod tests {
                 room.tick(*tick, rate(room.blocks()), false, |t| t.stream_idle);
             }
         };
-        // Whoever waits for blocks only because those are slow who take them gets no more.
+        // If threads wait for blocks only because their consumers are slow, the number is not raised.
         pass(&mut room, &mut tick, false, |_| 1000);
         assert_eq!(room.blocks(), 6);
         pass(&mut room, &mut tick, true, |n| 100 * n.min(12) as u64);

@@ -94,7 +94,7 @@ pub(crate) fn read_block(from: &mut impl Read, header: &Header, block: &mut Bloc
     let mut table = std::mem::take(&mut block.table);
     read_table(from, header.table, &mut table)?;
     let room = &mut block.room()[..header.payload];
-    // What is hashed while the core has it in its cache is not fetched from memory once more.
+    // Hashing while the data is in the core's cache saves fetching it from memory again.
     block.digest = if is_one_part(&table, header.payload) {
         Some(digest::read(room, |step, _| from.read_exact(step).map_err(lost))?)
     } else {

@@ -411,7 +411,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.closed.store(true, SeqCst);
-        // The thread that accepts looks up when somebody comes.
+        // Wakes the accepting thread, which checks for the end after each connection.
         let _ = std::net::TcpStream::connect_timeout(&reachable(self.address), Duration::from_secs(1));
     }
 }
@@ -501,7 +501,7 @@ impl Sessions {
         if open.purpose != Purpose::Probe {
             let failed =
                 |error| Error::Network { doing: "cannot set the timeouts of a connection".into(), error };
-            // Who knows the session is of it.
+            // A peer that knows the session is part of it.
             connection.prove().and_then(|()| connection.opened()).map_err(failed)?;
             link.arrive(connection, open.purpose);
         }

@@ -129,7 +129,7 @@ mod tests {
         write.patience = read.patience;
         assert_eq!(read.read(&mut word).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(write.write_all(&[0; 1 << 21]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        // Two pipes: what is written is not what is waited for.
+        // Two pipes: one is written to, the other is waited on.
         let (mut read, _silent) = pipes();
         let (_deaf, mut write) = pipes();
         let cut = (read.cutter(), write.cutter());

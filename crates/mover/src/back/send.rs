@@ -283,7 +283,8 @@ impl<S: Source> Sender<'_, S> {
         let asks = self.source.asks(&task.job);
         let mut state = self.state.lock();
         if let Some(rest) = rest {
-            // It has a number only once: what is read again may be cut elsewhere, and the receiver knows parts, not blocks.
+            // It has a number only once: data that is read again may be cut elsewhere, and the receiver knows
+            // parts, not blocks.
             state.open += 1;
             state.asked += usize::from(self.source.asks(&rest));
             self.tasks.push_front(Task { job: Arc::new(rest), number: None });
@@ -307,7 +308,7 @@ impl<S: Source> Sender<'_, S> {
         let again = task.number.is_some();
         state.blocks += u64::from(!asks && !again);
         state.sent.insert(number, Sent { job: task.job, via: None, asks, again, bytes: block.len });
-        // Before it is pushed: the stream that takes it says so right behind it.
+        // Before it is pushed: the stream that takes it sends that message right after it.
         state.is_last();
         drop(state);
         self.full.push(block);
@@ -492,14 +493,15 @@ impl<S: Source> Sender<'_, S> {
                     state.sent.iter().filter(|(n, sent)| !sent.asks && known(n)).map(|(n, _)| *n).collect()
                 };
                 done.into_iter().for_each(|number| self.done(number, None));
-                // Answers may have been lost with the last connection: what asks and went asks again.
+                // Answers may have been lost with the last connection: blocks with questions in flight are
+                // asked again.
                 self.repeat(|_, sent| sent.asks && sent.via.is_some());
             }
             Return::Done(numbers) => numbers.into_iter().for_each(|number| self.done(number, None)),
             Return::Want(number, want) => self.done(number, Some(&want)),
             Return::Tick(tick) => *self.there.lock() = tick,
             Return::Finished(written) => {
-                // Only what was asked for can be answered.
+                // Only questions that were asked can be answered.
                 let is_all = |state: &State<S::Job>| state.walked && state.open == 0;
                 if is_all(&self.state.lock()) {
                     // Until that is done the streams say that this end is there.

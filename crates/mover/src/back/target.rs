@@ -186,7 +186,7 @@ impl Early {
         let open = |purpose| {
             let guard = guard.clone();
             let work = move || Connection::dial(to, None, &guard, node, OPENING / 2);
-            // What is not opened now is when it is missed.
+            // Connections that are not opened now are opened when they are missed.
             Some((purpose, std::thread::Builder::new().spawn(work).ok()?))
         };
         let opening = [Purpose::Return, Purpose::Stream(0)].into_iter().filter_map(open).collect();

@@ -11,8 +11,8 @@ use super::limit::Limit;
 
 /// More than a flight of the handshake.
 const FLIGHT: usize = 4 << 10;
-// All buffers of a peer that has proved nothing are within the limit: that for what comes is at most doubled when it is full,
-// and what of it is decrypted waits in another.
+// All buffers of an unauthenticated peer are within the limit: that for incoming data is at most doubled when
+// it is full, and its decrypted data waits in another.
 const _: () = assert!(2 * MAX_READ + MAX_READ + FLIGHT <= MAX_HELD && RECORD <= MAX_READ);
 
 /// A session and its connection.
@@ -108,7 +108,7 @@ impl Read for Stream {
                 Ok(tidecast_tls::Read::Plain(_) | tidecast_tls::Read::End) => return Ok(filled),
                 Ok(tidecast_tls::Read::Wanting) => self.receive()?,
                 Err(e) => {
-                    // That nobody takes the alert is not what went wrong.
+                    // A failure to send the alert is not the error to report.
                     let _ = self.send();
                     return Err(e.into());
                 }
@@ -173,7 +173,7 @@ mod tests {
             let expected = data.clone();
             let sender = thread::spawn(move || {
                 let (head, mut rest) = data.split_at(100);
-                // What is short goes with what follows, and nothing is lost between them.
+                // Short slices are sent together with the following ones, and nothing is lost between them.
                 let mut sent = near
                     .write_vectored(&[IoSlice::new(&[]), IoSlice::new(head), IoSlice::new(rest)])
                     .unwrap();
@@ -203,7 +203,7 @@ mod tests {
             assert!(got == expected);
             assert_eq!(end, (!says_goodbye).then_some(io::ErrorKind::UnexpectedEof));
             if says_goodbye {
-                // The other may still speak, until it has said goodbye too.
+                // The other end may still send, until it has closed, too.
                 far.write_all(b"more").unwrap_or_default();
                 far.close().unwrap_or_default();
                 assert!(far.write(b"more").is_err());

@@ -132,7 +132,8 @@ impl Receiving {
             To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
             To::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
             To::InOrder(stream) => {
-                // A writer and a buffer for each block that may wait; what comes twice, as a stream broke, has a buffer for a moment.
+                // A writer and a buffer for each block that may wait; blocks that arrive twice, because a
+                // stream broke, have a buffer for a moment.
                 let options = Options { fronts: Some(WINDOW), pool: Some(2 * WINDOW), ..options.clone() };
                 receive(stream.as_ref(), link, &options, monitor)
             }

@@ -443,7 +443,7 @@ pub(super) fn report(
     link: &Link,
     options: &Options,
 ) -> Result<Outcome, Error> {
-    // Who asks may stand still, and the copy may go on all the same: that is for the link to judge.
+    // The asking process may be stopped while the copy continues: the link detects failures of the copy.
     channel.set_patience(Some(options.timeout))?;
     let channel = Arc::new(Mutex::new(channel));
     if let End::Send(sending) = end {
@@ -469,7 +469,7 @@ pub(super) fn report(
                 }
                 match channel.lock().say(&progress) {
                     Ok(()) => {}
-                    // What was said in part can not be followed by anything else.
+                    // A partial message cannot be followed by another one.
                     Err(Error::Network { error, .. }) if is_timeout(&error) => return false,
                     Err(_) => {
                         monitor.cancel();
@@ -486,7 +486,7 @@ pub(super) fn report(
             Ok(outcome) => Answer::Done(Box::new(outcome.clone())),
             Err(e) => Answer::Failed(e.why()),
         };
-        // If nobody hears it there is nobody to tell.
+        // If the message cannot be sent, there is no other way to report it.
         if saying.join().unwrap_or(false) {
             let _ = channel.lock().say(&last);
         }

@@ -312,7 +312,8 @@ impl Shared {
     ) -> Result<(), Error> {
         let listener = self.listener.get().ok_or(Error::Cancelled)?;
         let session = SessionId::random();
-        // Who asks is not who dials when both ends are elsewhere, but has proved that he may say who does.
+        // The client is not the dialer when both ends are elsewhere, but it has proved that it may name the
+        // dialer.
         let dials = match &request.way {
             Way::Listen { node: Some(node), .. } if peer.is_some() => Some(node.id()?),
             _ => peer,
@@ -424,7 +425,7 @@ mod tests {
         let wrong = proved(&guess, &[3; 16]);
         open(&mut guess, wrong);
         assert_eq!(ask(&mut guess), "wrong key");
-        // What a challenge could make somebody say is no proof for a session.
+        // An answer to a challenge is not a proof for a session.
         let mut relayed = connection(&server);
         let bound = Bound::Challenge(relayed.binding().unwrap());
         open(&mut relayed, Some(proof(&SECRETS.write, &bound)));

@@ -64,7 +64,7 @@ impl Wild {
                 b'\\' => {
                     let escaped = text.get(at).copied();
                     at += 1;
-                    // Behind the last byte of a path there is none that could match.
+                    // After the last byte of a path no set can match.
                     malformed |= escaped.is_none();
                     One::Byte(escaped.unwrap_or(0))
                 }
@@ -77,7 +77,8 @@ impl Wild {
     /// Whether all of `text` matches, in time bounded by the product of both lengths.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         let (mut part, mut at) = (0, 0);
-        // Where to go on if the rest does not match: behind the last run of each kind, one byte further than before.
+        // Where to continue if the rest does not match: after the last run of each kind, one byte further
+        // than before.
         let (mut star, mut stars) = (None, None);
         if self.malformed {
             return false;
@@ -88,7 +89,7 @@ impl Wild {
                 (Some(One::Run(slashes)), _) => {
                     part += 1;
                     if *slashes {
-                        // Whatever the runs before could still take, this one can.
+                        // This run can take everything that the runs before could.
                         (star, stars) = (None, Some((part, at)));
                     } else {
                         star = Some((part, at));

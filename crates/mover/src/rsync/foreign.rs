@@ -13,7 +13,7 @@ pub const DONE: [(&str, Option<char>); 28] = [
     ("partial", None),
     ("progress", None),
     ("partial-and-progress", Some('P')),
-    // Streams of encrypted blocks: what can be compressed is read no quicker than it is sent.
+    // Blocks are sent encrypted and as fast as they are read; compression would not speed that up.
     ("compress", Some('z')),
     ("whole-file", Some('W')),
     ("no-whole-file", None),

@@ -75,7 +75,7 @@ impl Flags {
                 Said::Name((.., apply), path) => apply(&mut flags, path),
             }
         }
-        // Who says whose it is to be wants that to count.
+        // An explicit owner is to be applied.
         let alter = &flags.receive.alter;
         flags.receive.keep.owner |= alter.user.is_some();
         flags.receive.keep.group |= alter.group.is_some();
@@ -92,7 +92,7 @@ impl Flags {
         let Some(backup) = &mut self.receive.backup else { return };
         let usual = if backup.dir.is_some() { "" } else { "~" };
         backup.suffix = self.suffix.as_deref().unwrap_or(usual).into();
-        // Beside what they were, backups change the times of directories in any case.
+        // Apart from their earlier state, backups change the times of directories in any case.
         self.receive.keep.dir_times &= backup.dir.is_some();
     }
 

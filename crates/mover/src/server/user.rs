@@ -96,7 +96,7 @@ impl User {
             nix::unistd::setresuid(self.uid, self.uid, self.uid)
         };
         become_it().map_err(|e: nix::Error| Error::User(format!("cannot become user {text}: {e}")))?;
-        // What root may do must not come back, by a set-id program either.
+        // The privileges of root must not come back, not even by a set-id program.
         rustix::thread::set_no_new_privs(true)
             .map_err(|e| Error::User(format!("cannot set no_new_privs: {e}")))?;
         if nix::unistd::setuid(Uid::from_raw(0)).is_ok() || Uid::effective() != self.uid {

@@ -236,13 +236,13 @@ impl Ends<'_> {
             scope.spawn(move || {
                 let why = loop {
                     match remote.hear() {
-                        // What the other end knows and this one does not: how its streams go, if it sends.
+                        // Information that only the other end has: the state of its streams, if it sends.
                         Ok(Progressed::Progress(there)) if there.wire.streams > 0 => {
                             self.monitor.show_wire(there.wire);
                         }
                         Ok(Progressed::Progress(_)) => {}
                         Ok(Progressed::Claim(batch, known)) => {
-                            // If it has gone, that is heard next.
+                            // If it has disconnected, the next read reports it.
                             let _ = remote.claimed(self.claimed(batch, known));
                         }
                         Ok(Progressed::Done(_)) => return,
@@ -258,7 +258,8 @@ impl Ends<'_> {
                 other.inspect(Breaker::cut);
             });
             let outcome = run();
-            // All is said: what the other end still has to say is of no use, and it may have gone without a word.
+            // Everything is done: further messages of the other end are of no use, and it may have ended
+            // without one.
             drop(there);
             breaker.cut();
             outcome

@@ -52,7 +52,7 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
     for (number, (what, limit)) in all.into_iter().enumerate() {
         let rate = steps.last().map_or(0.0, Step::rate);
         let job = rung(job, number, &met, rate);
-        // What is written must be removed as well, which only a copy does that ends by itself.
+        // Written data must be removed as well, which only a copy does that ends by itself.
         let most = (number != 3).then_some(STEP);
         let (bytes, seconds, found) = measured(job.copy(most, watch, say)?);
         if number == 1 {

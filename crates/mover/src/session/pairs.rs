@@ -175,7 +175,7 @@ impl Many<'_> {
         for pair in pairs.iter_mut().filter(|pair| pair.broke.is_none()) {
             let mut job = Job { from: pair.job.from.clone(), to: pair.job.to.clone(), ..self.job.clone() };
             job.receive.leftovers.clone_from(&leftovers);
-            // What has just been compared or copied need not be read once more.
+            // Data that has just been compared or copied need not be read once more.
             job.send.checksum &= job.receive.dry_run;
             job.receive.checksum &= job.receive.dry_run;
             let Some((outcome, ..)) = self.side_by_side(&[job]).pop() else { continue };
@@ -232,7 +232,7 @@ fn one(ends: &Ends<'_>) -> (Result<Outcome, Error>, Progress, f64) {
 
 /// Adds the results of another round or another pair.
 fn add(to: &mut Outcome, other: &Outcome) {
-    // What one has made the others, and the last, find there.
+    // Names that one pair has created are found as existing by the others, and by the last copy.
     let told: HashSet<_> = to.written.planned.iter().map(named).collect();
     let news = other.written.planned.iter().filter(|change| !told.contains(&named(change)));
     let news: Vec<Change> = news.cloned().collect();
@@ -266,7 +266,8 @@ fn sum(mut last: Outcome, pairs: &[Pair], took: Duration) -> Outcome {
     };
     pairs.iter().for_each(|pair| add(&mut last, &pair.done));
     add(&mut last, &Outcome { written: settled, ..Outcome::default() });
-    // What one that broke had finished others have found there; but for what it had itself found there it was copied.
+    // Files finished by a failed pair were found as existing by others; apart from those that it had found
+    // itself, they were copied.
     let (found, kept) = (last.walked.redone, pairs.iter().map(|pair| pair.kept).sum::<u64>());
     let finished = found.saturating_sub(kept);
     last.written.files += finished;

@@ -30,7 +30,7 @@ impl Program {
     pub(super) fn start(reach: &Reach, host: &Host) -> Result<(Self, Pipes), Error> {
         let (ssh, words) = (&reach.ssh.program, &reach.ssh.words);
         let mut command = Command::new(ssh);
-        // The words behind the host are for the shell of the other end, which ssh hands them as one line.
+        // The words after the host go to the remote shell, to which ssh passes them as one line.
         command
             .args(words)
             .arg(host.ssh())

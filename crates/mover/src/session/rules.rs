@@ -108,7 +108,7 @@ fn rule(text: &str) -> Option<Word<'_>> {
 }
 
 fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) -> Result<(), Error> {
-    // A list that begins anew does so at both ends.
+    // A rule that clears the list does so at both ends.
     let anew = text == b"!";
     for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for || anew) {
         Rule::add(rules, text, include)?;

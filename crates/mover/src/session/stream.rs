@@ -93,7 +93,7 @@ fn from_there(
     let sink = InOrder::new(&to.shown, move |bytes, is_over| writes.write_all(bytes, is_over));
     let mut job = Job { stream: Some(Arc::new(sink)), ..job.clone() };
     job.send.in_order = true;
-    // As `cp` and `cat` read what a link leads to.
+    // Links are followed, as by `cp` and `cat`.
     job.send.follow = Follow::All;
     let outcome = job.whole(watch, say)?;
     stream.finish().map_err(Error::io("write to", &to.shown))?;

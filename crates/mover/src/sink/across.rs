@@ -79,7 +79,7 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -
 fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) -> Tried {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = match fs::openat(from, name, read, Mode::empty()) {
-        // A mode of ours that lets nobody read.
+        // A mode of ours that denies all reading.
         Err(Errno::ACCESS) => {
             fs::chmodat(from, name, mode(stat) | Mode::RUSR, AtFlags::empty()).doing("open")?;
             fs::openat(from, name, read, Mode::empty())

@@ -67,7 +67,7 @@ impl Directory {
         let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let mut best = None;
         for dirs in alternates {
-            // What cannot be looked at is none that is wanted.
+            // A file that cannot be examined does not match.
             let Ok(Some(there)) = there(dirs, path) else { continue };
             let is_same = kind(&there.stat) == FileType::RegularFile
                 && self.is_same(&there, entry, root).unwrap_or(false);
@@ -104,7 +104,7 @@ impl Directory {
         if found.exact && self.link_alternate(staging, writer, &found.there, path)? {
             return Ok(true);
         }
-        // What is here is brought up to date as ever.
+        // The existing file is updated as usual.
         Ok(here.is_none() && self.copy_alternate(staging, writer, &found.there, entry, path)?)
     }
 
@@ -146,7 +146,7 @@ impl Directory {
         if fs::linkat(&found.dir, found.name, &writer.stage, at, AtFlags::empty()).is_err() {
             return Ok(false);
         }
-        // Whatever had the name when it was looked at, this is what is linked.
+        // Whichever file had the name when it was examined, this is the one that is linked.
         let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("stat");
         let tried = linked.and_then(|stat| match is_unchanged(&stat, &found.stat) {
             true => self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path).map(|()| true),

@@ -53,7 +53,7 @@ impl Directory {
             }
         }
         match here {
-            // It has been said that it cannot be looked at; whether it can be written will be seen.
+            // The failure was reported; whether the file can be written will be seen.
             Some(Here::No) | None => {
                 let mut wanted = self.have(staging, part, path)?;
                 match self.updated(&mut writer.dirs, part, path, &mut wanted) {
@@ -113,7 +113,7 @@ impl Directory {
         let (has, time) = (mtime(&stat), entry.attributes.mtime);
         let same_time = self.owners.same_time(&stat, time);
         let is_newer = match only.window {
-            // What is older by less than the window may be newer.
+            // A file that is older by less than the window may be newer.
             Some(window @ 1..) => time.seconds.saturating_sub(has.seconds) < window,
             _ => has > time && !same_time,
         };

@@ -71,7 +71,7 @@ impl Owners {
             user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
             group: alter.group.as_deref().map(|name| known("group", name, group)).transpose()?,
             alter,
-            // Who compares contents has times for a difference only.
+            // With compared contents, times matter only as a difference to be set.
             window: spec.only.window.filter(|_| !spec.checksum),
             names: Mutex::default(),
         })
@@ -106,7 +106,7 @@ impl Owners {
             Some(mode) if !self.keep.executability || !matches!(entry.kind, Kind::File { .. }) => mode,
             Some(mode) if !executes => mode & !0o111,
             Some(mode) if mode & 0o111 != 0 => mode,
-            // Whoever may read it may execute it.
+            // Executable by every class that may read it.
             Some(mode) => mode | (mode & 0o444) >> 2,
         };
         Cow::Owned(attributes)
@@ -148,7 +148,7 @@ impl Owners {
     /// The owner that an entry should have here, as far as this process may set it: by name, else by number.
     /// If it is not kept, it is as it `has` it.
     pub(super) fn resolve(&self, owner: &Owner, has: (u32, u32)) -> (u32, u32) {
-        // All ones means "leave it" to the kernel, and is nobody's number.
+        // All ones means "unchanged" to the kernel, and is not a valid number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
         let (uid, gid) = self.meant(owner);
         let gid = valid(gid, self.gid);
@@ -176,7 +176,7 @@ impl Owners {
     /// another user. With another group, other users than its owner chose could run it.
     fn mode(&self, attributes: &Attributes, has: (u32, u32)) -> u32 {
         let mode = attributes.mode;
-        // What is not the entry's mode is of this host already.
+        // If it is not the entry's mode, it is from this host already.
         if mode & (SET_UID | SET_GID) == 0 || !self.keep.perms {
             return mode;
         }
@@ -233,7 +233,7 @@ impl Owners {
 
     /// The mode with which a file is made that is to have these attributes.
     pub(super) fn first_mode(&self, attributes: &Attributes) -> Mode {
-        // Who may not write a file cannot give it attributes either.
+        // Without write access to a file its attributes cannot be set either.
         let write = if attributes.xattrs.as_ref().is_none_or(Vec::is_empty) { 0 } else { 0o600 };
         Mode::from_raw_mode(attributes.mode & 0o777 | write)
     }
@@ -346,7 +346,7 @@ impl Owners {
             ..Differs::default()
         };
         if attributes.xattrs.is_some() {
-            // That they cannot be had here is told by whoever sets them.
+            // Lack of support here is reported when attributes are set.
             let here = xattr::at(dir, name, self.is_root()).ok().flatten().unwrap_or_default();
             let here: Vec<_> = here.iter().filter(|(name, _)| self.keep.xattr(name)).collect();
             let differ = |acl: bool| {

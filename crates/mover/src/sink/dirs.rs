@@ -130,7 +130,7 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(e.into()),
             },
-            // A link or a file: never what a link leads to.
+            // A link or a file: never the target of a link.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 gives_way().map_err(Stop::Because)?;
                 match fs::unlinkat(at, name, AtFlags::empty()) {

@@ -154,7 +154,7 @@ impl Directory {
     fn unfinished(&self, walked: &Walked) -> bool {
         let left = self.cuts.left();
         for cut in &left {
-            // The sender has said why, if it knows.
+            // The sender has reported the reason, if it knows one.
             if walked.failed == 0 {
                 let path = self.named(&cut.entry.path).unwrap_or(&cut.entry.path);
                 self.problem(path, "not copied: parts of it did not arrive".into(), true);
@@ -167,7 +167,7 @@ impl Directory {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
         let There { dir: from, name: old, stat: first } = match there(dirs, to)? {
             Some(first) => first,
-            // It was none of those that are copied.
+            // It was not selected.
             None if self.spec.only.selects() => return Ok(()),
             None => return Err(Trouble::because("create", "the target of this hard link is missing")),
         };
@@ -226,7 +226,7 @@ impl Directory {
             // Removing the staging directory changes its time.
             late.top = Some(entry.clone());
         } else if entry.attributes.mode & 0o100 == 0 {
-            // What is in it could not be reached any more.
+            // Its contents could no longer be reached.
             late.closed.push(entry.clone());
         } else {
             return self.dress_open(dirs, entry);

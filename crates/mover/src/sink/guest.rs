@@ -41,7 +41,7 @@ impl Directory {
                     path,
                     "skipped: this server does not accept pipes, sockets and devices without --trust-metadata".into(),
                 );
-                // With --delete what has the name stays.
+                // With --delete the existing entry of that name stays.
                 self.named.iter().for_each(|named| named.add(path));
             }
             return Ok(false);
@@ -111,7 +111,8 @@ fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
             kept
         });
     }
-    // Beside a list the bits of the group are its mask: without it they would give the group what only others had.
+    // Beside an access list the group bits are its mask: without the list they would give the group rights
+    // that only others had.
     if let Some(bits) = group {
         attributes.mode &= !0o070 | bits << 3;
     }

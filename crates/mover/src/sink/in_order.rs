@@ -165,7 +165,7 @@ impl Sink for InOrder {
 
     fn finish(&self, walked: &Walked) -> Result<Written, Error> {
         let written = self.written();
-        // The sender has said why, if it knows.
+        // The sender has reported the reason, if it knows one.
         if written.files == 0 && walked.failed == 0 {
             return Err(Error::Damaged("parts of the file did not arrive".into()));
         }
@@ -181,7 +181,7 @@ impl Sink for InOrder {
     }
 
     fn stop(&self) {
-        // Under the lock, so that whoever is about to wait sees it.
+        // Under the lock, so that a thread about to wait sees it.
         let _state = self.state.lock();
         self.stopped.store(true, Relaxed);
         self.moved.notify_all();

@@ -55,7 +55,7 @@ impl Directory {
     pub(super) fn directory_item(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8], was_there: bool) {
         let Some(before) = &self.before else { return };
         if !was_there || path.is_empty() && self.place.made {
-            // Those below have been told when they were made.
+            // Directories below were reported when they were created.
             if path.is_empty() {
                 self.change_done(path, "make the directory", Some(format!("cd+++++++++ {}", shown(entry))));
             }

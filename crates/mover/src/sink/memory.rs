@@ -318,7 +318,7 @@ impl Memory {
         }
         drop(said);
         if self.blocks {
-            // The consumer gives back what it has of it.
+            // The consumer releases its parts of the file.
             return self.ended(number);
         }
         self.free(number, &[], true).map_err(|t| t.at(self.path(number)))?;
@@ -399,7 +399,7 @@ impl Sink for Memory {
     fn finish(&self, walked: &Walked) -> Result<Written, Error> {
         let mut said = self.said.lock().clone();
         let left = self.cuts.left();
-        // The sender has said why, if it knows.
+        // The sender has reported the reason, if it knows one.
         if walked.failed == 0 {
             said.failed += left.len() as u64;
             let what = "not copied: parts of it did not arrive";

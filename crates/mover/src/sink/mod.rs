@@ -226,7 +226,7 @@ impl Directory {
     pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
         let filter = Filter::new(&spec.filter);
-        // Owners are not for a guest to say; what else is not theirs is taken from each entry.
+        // A client may not set owners; other restricted metadata is removed from each entry.
         let chowns = accept != Accept::All && (spec.alter.user.is_some() || spec.alter.group.is_some());
         let owners = Owners::new(spec, accept)?;
         let at = match &place.absent {
@@ -404,7 +404,7 @@ impl Staging {
         let is_kept = |name: &[u8]| name == b"journal" || whole.is_some() && name == stage::WHOLE.as_bytes();
         stage.clear(&|name| spec.resume && (is_kept(name) || name.starts_with(b"f") || is_root(name)))?;
         let (journal, left, is_old) = Journal::open(&stage)?;
-        // What the journal does not name is of no use, nor is a root without one.
+        // Files that the journal does not name are of no use, nor is a root without one.
         stage.clear(&|name| {
             is_kept(name)
                 || is_old && is_root(name)

@@ -101,7 +101,7 @@ fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<
     if !is_of_this_user(dir, &stat)? {
         return Ok(false);
     }
-    // Where a file system knows no modes, what was just made is as closed as it can be.
+    // Where a file system has no modes, a new directory is as closed as it can be.
     if made {
         return Ok(true);
     }
@@ -123,7 +123,7 @@ fn is_of_this_user(dir: &OwnedFd, stat: &Stat) -> Tried<bool> {
     if stat.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(true);
     }
-    // A server may call root by another number: it owns what a file has that is made there.
+    // A file server may map root to another number: that number owns the files made there.
     let name = format!("own-{:016x}", rand::random::<u64>());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(probe) = fs::openat(dir, name.as_str(), flags, Mode::from_raw_mode(0o600)) else {

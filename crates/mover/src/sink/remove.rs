@@ -89,7 +89,7 @@ impl Removal<'_> {
         if mount(at)? != mount(&found)? {
             return Err(Trouble::because("remove", "a file system is mounted there; unmount it"));
         }
-        // A user who owns a directory may remove what is in it, if need be after giving themselves the right.
+        // A user who owns a directory may remove its contents, if need be after granting themselves access.
         let euid = rustix::process::geteuid();
         let closed = !euid.is_root() && stat.st_uid == euid.as_raw() && stat.st_mode & OWNER != OWNER;
         if closed {
@@ -98,7 +98,7 @@ impl Removal<'_> {
         let removed = self.within(&found, path);
         let gone = self.spend(|| match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
             (_, Ok(()) | Err(Errno::NOENT)) => Ok(1),
-            // It holds names that stay, or of which it was said that they could not be removed.
+            // It holds names that stay, or whose failed removal was reported.
             (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
             (Ok(_), Err(e)) => Err(e).doing("remove"),
         });

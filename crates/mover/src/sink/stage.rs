@@ -98,7 +98,7 @@ impl Stage {
             }
             Err(e) => return Err(e).doing("lock"),
         }
-        // Whoever had it before may have removed it meanwhile.
+        // The previous holder may have removed it meanwhile.
         let is_there = private::names(base, &name, &dir)? && private::names(&dir, "lock", &lock)?;
         Ok(is_there.then(|| Self { name, base: base.clone(), dir, found, _lock: lock }))
     }

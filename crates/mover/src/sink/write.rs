@@ -163,7 +163,7 @@ impl Directory {
         self.directory_item(&mut writer.dirs, entry, path, was_there);
         let mut attributes = self.owners.settled(entry, was_there.then_some(&stat)).into_owned();
         if self.owners.keeps_old_mode() {
-            // What is made in such a directory is of its group: the system passes that on.
+            // Entries made in such a directory get its group: the system passes it on.
             attributes.mode |= stat.st_mode & 0o2000;
         }
         let is_closed = stat.st_mode & 0o700 != 0o700;
@@ -413,7 +413,7 @@ impl Directory {
         let mut warn = |lost| self.lost(path, lost);
         let dressed = self.owners.dress_name(stage, at, &attributes, own, &mut warn);
         let tried = dressed.and_then(|()| match is_same {
-            // What differs in attributes only is no other version of it.
+            // An entry that differs only in attributes is not another version of it.
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
             _ => self.rename(stage, temporary.as_bytes(), &dir, name, path),
         });

@@ -277,7 +277,7 @@ impl Walk<'_> {
             if self.is_over() {
                 return Ok(());
             }
-            // What a rule leaves out of a directory comes all the same if it is named itself.
+            // An entry that a rule leaves out of a directory is copied all the same if it is named itself.
             let is_below = self.listed.as_ref().is_some_and(|listed| listed.is_below_whole(name));
             if is_below && !self.tree().filter.leaves_out_below(super::place::parent(name), true) {
                 self.is_there(top, name);

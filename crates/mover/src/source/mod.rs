@@ -333,7 +333,7 @@ impl Source for Tree {
                 None
             }
         };
-        // What comes after it would wait for ever.
+        // The following blocks would wait for ever.
         if self.in_order && block.table.is_empty() {
             let said = self.said.lock();
             let why = said.problems.first().map(|p| format!("{}: {}", escaped(&p.path), p.what));
@@ -359,7 +359,7 @@ impl Source for Tree {
         let (mut there, mut redone) = ((0, 0), (0, 0));
         let count = |to: &mut (u64, u64), item: &Item| *to = (to.0 + 1, to.1 + item.seen.len);
         if let Some(removal) = &self.removal {
-            // What is wanted is noted in the state in which it is read.
+            // Wanted files are recorded in the state in which they are read.
             let lacks: HashSet<u64> = want.files.iter().map(|wanted| wanted.file).collect();
             items
                 .iter()

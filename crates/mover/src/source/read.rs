@@ -124,7 +124,7 @@ impl Tree {
             Miss::Changed => {
                 self.trouble(&item.dir, &item.name, "not copied: it changed while it was read", true)
             }
-            // It was there a moment ago; that it has gone is no fault of the copy, but it should be known.
+            // It existed a moment ago; its removal is not a fault of the copy, but should be known.
             Miss::System(Errno::NOENT) => {
                 self.trouble(&item.dir, &item.name, "not copied: it was removed during the copy", true)
             }
@@ -149,7 +149,7 @@ impl Tree {
                 let mut entry = self.entry(item, &item.seen, Kind::Dir);
                 match self.open_near(item, near) {
                     Ok(fd) => entry.attributes.xattrs = self.xattrs_of(&fd)?,
-                    // That what is in it cannot be read is for the walk to tell.
+                    // An unreadable directory is reported by the walk.
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
                 }

@@ -73,7 +73,7 @@ impl Removal {
             to.extend_from_slice(text);
         }
         if to.len() >= BUFFER && log.flush().is_err() {
-            // What is not noted is not removed.
+            // Files that are not recorded are not removed.
             log.failed = true;
             log.buffer.clear();
         }

@@ -250,7 +250,7 @@ impl<'w> Walk<'w> {
             }
             Ok(_) if self.listed.is_some() && !self.is_first(&join(&dir.inside, bytes), false) => {}
             Ok(stat) => self.entry(dir, bytes, &stat)?,
-            // It went between the two calls: nobody can say that it should be in the copy.
+            // It was removed between the two calls, so it need not be in the copy.
             Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
             Err(e) => self.unread(dir, bytes, e),
         }

@@ -99,8 +99,8 @@ pub(super) fn numbers(
 ) -> Result<(), Finding> {
     let (stats, peers) = (engine.stats(), engine.peer_stats());
     let count = peers.len() as u64;
-    // For each connection its window, one block that was larger, what is asked of those that have
-    // everything so that they may choose, and what parents in a plan send unasked.
+    // For each connection its window, one block that was larger, the extra requests to complete peers so that
+    // they may choose, and the data that parents in a plan push.
     let window = u64::from(limits.window.1);
     let of_one = window + BLOCK + RESERVED.0 * longest.min(RESERVED.1) + pushed;
     if stats.unsettled < limits.unsettled {

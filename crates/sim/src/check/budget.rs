@@ -63,7 +63,7 @@ impl Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty() && job.opens.is_none(),
             tidecast: job.speech == Speech::Tidecast,
-            // Who comes late fetches what went by the plan before, and may find nobody but the origin.
+            // A late node fetches the pieces that went by the plan before, and may find only the origin.
             planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)) && job.joins.is_empty(),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
             nodes,

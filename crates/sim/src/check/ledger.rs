@@ -106,7 +106,7 @@ impl Ledger {
         self.failed.clear();
         self.known.clear();
         self.crowd = Crowd::default();
-        // What was opened before, nobody has told this program of.
+        // This program was not told of the files opened before.
         self.wants = self.begins.clone();
         self.whole(engine)
     }

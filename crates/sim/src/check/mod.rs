@@ -123,8 +123,8 @@ impl Checks {
                 self.storm = true;
             }
             F::Die { node } | F::Freeze { node } => {
-                // What was handed to its connections counts against `Limits::serving_total` of the others
-                // until they give it up: meanwhile they may have nothing left for anybody.
+                // Blocks handed to its connections count against `Limits::serving_total` of the others until
+                // they are closed: meanwhile they may have no capacity left for any peer.
                 self.storm = true;
                 self.nodes[node.0 as usize].struck(fault);
             }

@@ -102,7 +102,7 @@ impl Verb {
             Verb::Crash => Fault::Crash { node },
             Verb::Die => Fault::Die { node },
             Verb::Freeze => Fault::Freeze { node },
-            // A join is no fault; `apply` has seen to it.
+            // A join is not a fault; `apply` has handled it.
             Verb::Leave | Verb::Join => Fault::Leave { node },
             Verb::DiskFull => Fault::DiskFull { node },
             Verb::Corrupt => Fault::Corrupt { node },

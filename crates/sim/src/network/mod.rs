@@ -213,7 +213,7 @@ impl<M: Clone> Network<M> {
         loop {
             let (mut wake, mut flow) = self.wakes.first().unwrap_or((NEVER, NONE));
             if wake > self.now {
-                // Nothing more happens at this instant but by what it has changed.
+                // Only effects of its own changes happen at this instant.
                 self.settle();
                 (wake, flow) = self.wakes.first().unwrap_or((NEVER, NONE));
             }

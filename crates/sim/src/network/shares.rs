@@ -198,7 +198,7 @@ impl Shares {
         let idle = state.level == state.capacity;
         state.capacity = capacity;
         if idle && capacity > state.level {
-            // Filled anew whatever the step: it is to be at its capacity again when it is not full.
+            // Refilled whatever the step: it is to be at its capacity again when it is not full.
             self.fill(port);
         }
         self.look(port);
@@ -279,7 +279,7 @@ impl Shares {
         let port = &self.ports[number as usize];
         limits.extend(port.members.iter().map(|member| {
             let rate = self.flows[member.flow as usize].rate;
-            // What is slower than this port's level is held back elsewhere.
+            // Flows slower than this port's level are limited elsewhere.
             if rate < port.level { rate } else { self.limit(member.flow, number) }
         }));
         let capacity = port.capacity;

@@ -123,7 +123,7 @@ impl Plan {
             Some(asked) => piece(asked)?,
             None => choose_piece_length(size, std::iter::once(size)),
         };
-        // Who names a piece size wants each piece, and faults strike at their time.
+        // A given piece size asks for every piece, and faults strike at their time.
         let whole = ask.piece_size.is_some() || !ask.faults.is_empty();
         let ways = ways(&ask.algorithms)?;
         let model = if ask.exact { Model::exact() } else { Model::default() };
@@ -259,7 +259,7 @@ impl Plan {
         }
         let last =
             job.faults.iter().map(|f| f.at).chain(job.joins.iter().map(|j| j.0)).max().unwrap_or_default();
-        // Who is not complete by then never will be.
+        // A node that is not complete by then never will be.
         let patience = self.bound.time.0.saturating_mul(100).saturating_add(3600 * SECOND);
         job.until = Time(last.0.saturating_add(patience));
         Ok(job)

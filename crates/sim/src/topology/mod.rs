@@ -162,8 +162,8 @@ impl Topology {
         let origin = *self.nodes.first().ok_or(TopologyError::Apart)?;
         let models = if self.nodes.len() > 1 { &self.nodes[1..] } else { &self.nodes[..] };
         let (old, new) = (models.len() as u64, u64::from(n) - 1);
-        // The i-th of `old` becomes as many as lie between the i-th and next multiple of new / old:
-        // the order is kept, shares are exact and what is left over is spread evenly.
+        // The i-th of `old` becomes as many as lie between the i-th and next multiple of new / old: the order
+        // is kept, shares are exact and the remainder is spread evenly.
         let share = |i: usize| i as u64 * new / old;
         let others = models.iter().enumerate().flat_map(|(i, node)| (share(i)..share(i + 1)).map(|_| *node));
         self.nodes = std::iter::once(origin).chain(others).collect();

@@ -72,7 +72,7 @@ impl World {
             self.shun(id, other, at);
             return self.later(at, id, Own::DialFailed(candidate));
         }
-        // Of a program that is gone: whoever calls now is another.
+        // Of a program that has ended: a new connection comes from another program.
         if let Some(&stale) =
             to.live.get(&id).filter(|c| !self.conns[**c as usize].ends[self.side(**c, id)].up)
         {

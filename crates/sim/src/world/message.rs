@@ -155,7 +155,7 @@ impl World {
             return;
         }
         if !up {
-            // Nobody has this connection any more: the kernel says so.
+            // The connection no longer exists: the kernel reports it.
             return self.reset_far(conn, side);
         }
         let end = &mut self.conns[conn as usize].ends[side];

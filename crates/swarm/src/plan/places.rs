@@ -127,7 +127,7 @@ impl View {
             at = next.0;
         }
         let mut places: Vec<Seen> = up.iter().map(|&(_, rate)| Seen { beyond: Vec::new(), rate }).collect();
-        // What joins the tops is not worth a place where there is but one.
+        // A place that only joins the tops is not needed where there is but one.
         let last = epoch.places.iter().filter(|p| p.above.is_none()).count() == 1;
         for (place, &(above, _)) in up.iter().enumerate().take(up.len() - usize::from(last)) {
             if above as usize != place {

@@ -250,7 +250,7 @@ impl Planner {
             blamed
         };
         if blame(self, false) || blame(self, true) {
-            // Silence is no other's fault.
+            // Silence has no other cause.
             self.complaints.retain(|_, (_, why)| *why != Complaint::Slow);
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32
     let mut others = others.into_iter();
     let mut given = 0;
     let mut attached = 1;
-    // Children that those who are attached may still take: while feeders wait, one must remain for them.
+    // Children that the attached ones may still take: while feeders wait, one must remain for them.
     let mut open = feeders.first().map_or(0, |f| f.1);
     for &(feeder, children) in &feeders {
         for _ in 0..children {

@@ -137,7 +137,7 @@ impl Units {
                 Vec::new(),
             );
         }
-        // Nobody here can pass on to the leaves here: those beyond do.
+        // No member here can relay to the leaves here: members below do.
         let mut items = beyond;
         for leaf in &mut cluster.items {
             leaf.seat += seats;

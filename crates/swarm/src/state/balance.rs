@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_tcp_favours_gets_no_more() {
-        // For three seconds one gets six times as much as another, then it is the other way round. Who is alone gets all.
+        // For three seconds one gets six times as much as another, then the reverse. A single one gets all.
         let (bytes, _) = given(30_000, |at, taking| match (taking, at / 3000 % 2) {
             (3, 0) => [600, 300, 100],
             (3, _) => [100, 300, 600],

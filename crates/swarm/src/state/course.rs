@@ -187,7 +187,8 @@ impl Course {
     /// pieces: of one that had them before the broadcast began nothing follows.
     pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Duration {
         let at_end = pieces.saturating_sub(self.front()) <= 2 * self.lines.len() as u32;
-        // In a busy plan a relay that is silent for seconds is not lost: finished members would be asked for all that it still sends.
+        // In a busy plan a relay that is silent for seconds is not lost: otherwise finished members would be
+        // asked for all that it still sends.
         if self.patience > 1 || !at_end {
             return Duration::ZERO;
         }

@@ -171,7 +171,7 @@ impl Neighbours {
     fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
         if let Some(&old) = self.known.get(&candidate) {
             self.leave(candidate, old);
-            // What becomes of a dial is told to who waits for it.
+            // The result of a dial is reported to its waiters.
             let waits = matches!(state, State::Due(_));
             if old.told || !waits || fails < FAILS_MOST || self.known.len() < FEW {
                 self.enter(candidate, Known { state, fails, ..old });
@@ -447,7 +447,7 @@ mod tests {
             assert_eq!(n.dial(now, 9, &mut rng), [c]);
             n.failed(now, c, true, &mut rng);
         }
-        // Who is not there at all is not refusing.
+        // An absent node does not refuse.
         n.retry(now, c);
         n.dial(now, 9, &mut rng);
         n.failed(now, c, false, &mut rng);

@@ -120,8 +120,8 @@ impl Patience {
         let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
         let over = now.since(self.silent_since) >= bound;
         if over {
-            // What others deliver in the end is no proof that it never would have: only a silence of which
-            // nobody took a part is held against it for good.
+            // Delivery by other peers does not prove that it never would have delivered: only a silence of
+            // which no part was taken over counts permanently.
             let whole = now.since(self.woken) >= bound;
             self.silences = if whole { self.silences + 1 } else { self.silences.max(1) };
             (self.silent_since, self.woken) = (now, now);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(overdue, Some(19), "two seconds of silence");
         assert!(patience.stalled() && !patience.hopeless());
         assert_eq!(patience.unanswered(), Duration::from_secs(2));
-        // Long after, or when it has answered, it begins anew.
+        // Long after, or when it has answered, it starts again.
         patience.wake(at(10_000));
         assert_eq!(patience.last(), at(10_000));
         patience.rob(at(10_001));

@@ -134,7 +134,7 @@ impl Webs {
         }
         let (since, had) = *web.idle.filter(|_| idle).get_or_insert((now, received));
         let waited = now.since(since);
-        // Those who give half of what the web seed does are not helped.
+        // Nodes with half the rate of the web seed are not helped.
         let gained = u128::from(received - had) * 1000;
         let fed = gained > 0 && gained >= u128::from(rate / 2) * waited.as_millis();
         let over = idle && waited >= IDLE && !fed && web.rank <= ranks;

@@ -118,7 +118,7 @@ mod tests {
         let mut now = Time(0);
         for _ in 0..200 {
             let size = w.size();
-            // A window a round, or what the path carries, whichever takes longer.
+            // A window per round trip, or the capacity of the path, whichever takes longer.
             let nanos = delay.max(size * 1_000_000_000 / rate);
             w.answered(now, Duration::from_nanos(delay), false);
             now = Time(now.0 + nanos);

@@ -78,7 +78,7 @@ impl Wishes {
     ) -> bool {
         let usual = (piece / RUN % stripes.max(1)) as u16;
         let old = self.open.get(&piece).copied();
-        // Each tree once: where relays lack parents, the way up may lead back to us.
+        // Each tree once: where relays lack parents, the path up may lead back to us.
         let moved =
             |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe) && u32::from(old.moves) < stripes;
         if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {

@@ -38,7 +38,8 @@ pub(super) fn is_fed(name: &str) -> bool {
         return true;
     }
     let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
-    // What a name promises and the file has not is told by the package; without a variable's name, too: it says which there are.
+    // If a file does not match its suffix, the package reports it; likewise without a variable's name, when
+    // it lists the variables.
     let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py", ".vti", ".pvti"];
     name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds)) || ends(name, &kinds) && file.exists()
 }
@@ -56,7 +57,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
     let name = names.first().map_or("", String::as_str);
     let python = std::env::var_os("TIDECAST_PYTHON").unwrap_or_else(|| "python3".into());
     let fail = |what: String| SourceError::Feed { name: name.into(), what };
-    // In memory and without a name, so that nothing is left behind whatever becomes of both.
+    // In memory and without a name, so that nothing is left behind however both processes end.
     let memory = rustix::fs::memfd_create("tidecast-feed", rustix::fs::MemfdFlags::CLOEXEC)
         .map_err(|error| fail(format!("cannot create shared memory: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
@@ -177,7 +178,7 @@ impl Feed {
             let ahead = self.asked.iter().any(|(asked, _)| *asked == step);
             let next = self.asked.back().filter(|_| ahead).map_or(step, |(last, _)| last + 1);
             let line = format!("{}\n", json!({ "fill": slot, "step": next }));
-            // When nobody hears it, what was said before is still heard; then the pipe is found closed.
+            // If the write fails, earlier answers are still read; then the pipe is found closed.
             let _ = self.say.write_all(line.as_bytes()).and_then(|()| self.say.flush());
             self.asked.push_back((next, slot));
         }
@@ -221,7 +222,7 @@ impl Source for Feed {
             // Free again when this is dropped: here, or with the step.
             let lease = Lease { slot, free: self.free.0.clone() };
             let number = if self.live { said["step"].as_u64().unwrap_or(asked) } else { asked };
-            // What was asked for before the steps began again is passed over.
+            // Requests from before the steps began again are skipped.
             if asked != step && !self.live || number < step {
                 continue;
             }

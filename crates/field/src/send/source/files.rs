@@ -41,7 +41,7 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
         return Err(SourceError::wrong(folder, what));
     }
     let shape = shape.ok_or_else(|| {
-        // Told its shape, a file is raw values whatever its first bytes are.
+        // With a given shape, a file is raw values whatever its first bytes are.
         let what = content::foreign(Path::new(first));
         SourceError::wrong(first, what.unwrap_or("raw values need a shape; give --shape X,Y,Z"))
     })?;

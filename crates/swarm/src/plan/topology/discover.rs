@@ -116,13 +116,14 @@ impl Discovery {
     pub fn found(&self) -> Found {
         let rate = self.rate();
         let first = Sorted::new(self.hosts, self.weigh(|_| rate));
-        // Who is alone and always as slow has a slow link of its own: what is near to it is what is as fast as that.
+        // A host that is alone and always equally slow has a slow link of its own: hosts are near to it if
+        // the rate to them is as high as that.
         let own: Vec<u64> = (0..self.hosts).map(|h| self.own(h, &first, rate)).collect();
         let slow = own.iter().map(|own| own * 2 < rate).collect();
         let sorted = Sorted::new(self.hosts, self.weigh(|h| own[h as usize]));
         let met: BTreeSet<u32> = self.seen.keys().flat_map(|(a, b)| [*a, *b]).collect();
         let single = met.iter().filter(|h| sorted.sizes[sorted.set[**h as usize] as usize] == 1).count();
-        // Where most are near to nobody there are no places, but something that is not understood.
+        // Where most hosts are near to no other there are no places, but a pattern that is not understood.
         if sorted.flat || single * 2 > met.len() {
             return Found { places: vec![0; self.hosts as usize], slow, rate };
         }
@@ -130,7 +131,7 @@ impl Discovery {
         order.sort_by_key(|set| (Reverse(sorted.sizes[*set as usize]), *set));
         let mut number = vec![0; order.len()];
         (0..).zip(order).for_each(|(i, set)| number[set as usize] = i);
-        // Who was not heard of is where most are.
+        // Hosts that were not measured are placed where most are.
         let place = |h: u32| if met.contains(&h) { number[sorted.set[h as usize] as usize] } else { 0 };
         Found { places: (0..self.hosts).map(place).collect(), slow, rate }
     }
@@ -164,7 +165,7 @@ impl Discovery {
         }
         let mut round = Round::new();
         let fresh = |met: &BTreeSet<_>, a, b| !met.contains(&pair(a, b));
-        // Half of the hosts at most: the others load what may lie between.
+        // Half of the hosts at most: the others load the links that may lie between.
         let half = row.len() / 4;
         self.match_up(&mut row, &mut round, half, |met, a, b| {
             !sorted.sure(a) && sorted.set[a as usize] == sorted.set[b as usize] && fresh(met, a, b)
@@ -296,7 +297,7 @@ fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
         );
     }
     while let Some((score, a, b)) = heap.pop() {
-        // What has changed since is in the heap again.
+        // Changed entries are in the heap again.
         if near[a as usize].get(&b) != Some(&score) {
             continue;
         }

@@ -64,7 +64,8 @@ impl Switches {
                 }
                 match self.map.places().get(switch as usize).and_then(|place| place.above) {
                     Some(0) => self.map.hang(switch, above),
-                    // Leaves of a fat tree hang on every spine. One will do: what counts is which hosts share a switch.
+                    // Leaves of a fat tree are linked to every spine. One will do: only the sharing of a
+                    // switch matters.
                     _ => self.map.repeat(&name),
                 }
             }
