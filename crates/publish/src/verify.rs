@@ -54,7 +54,7 @@ pub fn verify(
     progress.start(check.settle_unusable());
     let complete = manifest.missing_layers().is_empty();
     let version = match manifest.version() {
-        // With trees every digest is known; without them, as far as possible.
+        // The v2 trees suffice; without all of them both versions are checked.
         Version::Hybrid if complete => Version::V2,
         version => version,
     };

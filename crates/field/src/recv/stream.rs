@@ -224,7 +224,7 @@ impl Stream {
             }
         }
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
-        // The low half, without the half that orders by time.
+        // Taken out of the slot, so that the other parts can be consulted.
         let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
         let done = work(&mut part, late, &mut |unit| run.is_covered(&mut slot, self.index, batch, unit));
         slot.parts.push(part);

@@ -92,7 +92,7 @@ impl Flags {
         let Some(backup) = &mut self.receive.backup else { return };
         let usual = if backup.dir.is_some() { "" } else { "~" };
         backup.suffix = self.suffix.as_deref().unwrap_or(usual).into();
-        // Apart from their earlier state, backups change the times of directories in any case.
+        // Backups beside the originals change the times of directories in any case.
         self.receive.keep.dir_times &= backup.dir.is_some();
     }
 

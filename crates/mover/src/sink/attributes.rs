@@ -71,7 +71,7 @@ impl Owners {
             user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
             group: alter.group.as_deref().map(|name| known("group", name, group)).transpose()?,
             alter,
-            // With compared contents, times matter only as a difference to be set.
+            // With --checksum, times do not decide whether a file is copied, so the window is not used.
             window: spec.only.window.filter(|_| !spec.checksum),
             names: Mutex::default(),
         })
