@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::lineage::Inode;
 use crate::spec::{Durable, ReceiveSpec};
 
-const KEEP: &str = "back up";
+const KEEP: &str = "make a backup of";
 /// The name of the backup in a directory beside its place.
 const OLD: &str = "old";
 /// Backups of backups have no longer names than the system takes; this ends a search that finds none.

@@ -213,7 +213,7 @@ impl Directory {
         match absent.rename(&staging.stage) {
             Ok(()) => Ok(false),
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => self.fill(staging),
-            Err(e) => Err(self.fatal(Trouble { doing: "make", error: e.into() }, b"")),
+            Err(e) => Err(self.fatal(Trouble { doing: "create", error: e.into() }, b"")),
         }
     }
 
