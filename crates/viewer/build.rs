@@ -1,4 +1,5 @@
-//! Puts the built page (`web/dist`, by `scripts/web`) into the program; without it, one that says how to build it.
+//! Embeds the built page (`web/dist`, by `scripts/web`) in the program; without it, a page with the
+//! instructions to build it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
-    /// Their numbers; none if all are meant.
+    /// The core numbers; empty for all cores.
     ///
     /// # Errors
     /// This host has no such node or card.

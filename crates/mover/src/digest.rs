@@ -19,7 +19,7 @@ const LEAVES: usize = BLOCK / LEAF;
 /// Bytes read and then hashed at a time: they are still in the core's cache.
 const STEP: usize = 256 << 10;
 
-/// The digest of a part, to find out whether it has come as it was read.
+/// The digest of a part, to check that it arrived as it was read.
 #[must_use]
 pub fn part(data: &[u8]) -> Digest {
     of(XxHash3_128::oneshot(data))
@@ -110,13 +110,13 @@ impl Layer {
         }
     }
 
-    /// Whether this one has come.
+    /// Whether this one has arrived.
     #[must_use]
     pub fn has(&self, part: u64) -> bool {
         self.get(part).is_some()
     }
 
-    /// This one, if it has come.
+    /// This one, if it has arrived.
     #[must_use]
     pub fn get(&self, part: u64) -> Option<Digest> {
         usize::try_from(part).ok().and_then(|part| self.digests.get(part).copied().flatten())
@@ -133,7 +133,7 @@ impl Layer {
         self.failed
     }
 
-    /// The file's root, when all have come.
+    /// The file's root, when all have arrived.
     #[must_use]
     pub fn root(&self) -> Option<Digest> {
         if self.left > 0 {

@@ -10,7 +10,7 @@ use tidecast_text::escaped_bytes;
 use crate::error::Error;
 use crate::filter::Filter;
 
-/// Most sources of which it is told; there are as many only where a pattern has found them, in one directory.
+/// Most sources that are sent; there are more only where a pattern has found them, in one directory.
 const MOST: usize = 1000;
 /// No path is deeper.
 const DEEPEST: usize = 4096;

@@ -94,7 +94,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// As [`Queue::pop`], but gives up when `stay` says so; it is asked at first and after every [`Queue::wake`].
+    /// As [`Queue::pop`], but gives up when `stay` returns false; it is called at first and after every
+    /// [`Queue::wake`].
     pub fn pop_while(&self, stay: impl Fn() -> bool) -> Option<T> {
         let mut state = self.state.lock();
         loop {

@@ -1,8 +1,9 @@
 //! Several senders that see the same tree divide it while they walk it.
 //!
-//! Each walks all of it and takes a batch of files when it has little left to do, if no other has taken it: so a quick one takes more. A batch
-//! is known by the digest of its names. Should two walks differ, a file may be sent twice or not at all; a last copy of the
-//! usual kind settles that, as it does all but files.
+//! Each walks all of it and takes a batch of files when it has little work left, if no other has taken it: so
+//! a faster pair takes more. A batch is identified by the digest of its names. Should two walks differ, a
+//! file may be sent twice or not at all; a last copy of the usual kind corrects that, and copies everything
+//! but files.
 
 use std::collections::{HashMap, HashSet};
 
@@ -122,7 +123,7 @@ impl Claims {
         claimed.mine.then_some(claimed.again)
     }
 
-    /// How many senders there are, as it was heard last.
+    /// The number of senders, as last reported.
     pub(crate) fn pairs(&self) -> u64 {
         self.heard.lock().pairs.max(1)
     }

@@ -39,7 +39,7 @@ pub struct SendSpec {
     pub in_order: bool,
     /// The destination, if it is on the same host: then it is not part of the tree.
     pub dest: Option<OsString>,
-    /// Instead of files: so many bytes of noise, in files of so many bytes.
+    /// Instead of files: so many bytes of generated data, in files of so many bytes.
     pub null: Option<(u64, u64)>,
 }
 
@@ -102,7 +102,7 @@ pub struct Offer {
     pub identity: String,
     /// The name of the only source, if it is not a directory: it may get another name.
     pub single: Option<Vec<u8>>,
-    /// The names of the directories that are sent by name, if the contents of others come beside them.
+    /// The names of the directories that are sent by name, if contents of others are merged with them.
     pub mixed: Vec<Vec<u8>>,
     /// Where the sources are.
     pub lineage: Box<Lineage>,
@@ -112,7 +112,7 @@ pub struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReceiveSpec {
-    /// The directory, or for a single file its new name. A slash at the end says that it is a directory.
+    /// The directory, or for a single file its new name. A slash at the end marks a directory.
     pub dest: OsString,
     /// The sender's offer.
     pub offer: Offer,
@@ -132,7 +132,7 @@ pub struct ReceiveSpec {
     pub only: Only,
     /// Files that are here are updated, not replaced.
     pub in_place: InPlace,
-    /// The sender is told which files are here.
+    /// The sender is told which files the receiver has.
     pub prove: bool,
     /// Directories from which files are linked that are there as they are sent; from the destination, if relative.
     pub link_dest: Vec<OsString>,

@@ -1,4 +1,4 @@
-//! Bytes that have come and are not used yet.
+//! Received bytes that are not used yet.
 
 use crate::{Error, MAX_PAD};
 

@@ -1,4 +1,4 @@
-//! Counters that a long operation moves and anyone may read, and the flag that stops it.
+//! Counters of a long operation, readable at any time, and the flag that stops it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! How a socket comes to its path.
+//! Binds a socket to a path.
 //!
 //! A dead socket is first moved away and looked at once more, so that a file which took its name meanwhile is put back and
 //! never deleted. Processes that start at one path take turns by a lock on its directory.

@@ -4,7 +4,7 @@
 //! upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it is snubbed: it is
 //! unchoked only at random (anti-snub). Until the first 10 s are over, slots go to the first peers that come.
 //!
-//! Off, everyone is unchoked.
+//! Off, every peer is unchoked.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -33,7 +33,7 @@
 //! | numbers, and whether the invariants hold | `stats`, `report` | |
 //! | bugs to test the tester with | `planted` | |
 //!
-//! The file `layers` says which module may use which, and `scripts/layers` checks it.
+//! The file `layers` lists which module may use which, and `scripts/layers` checks it.
 //!
 //! Integers only, ordered maps only, one seeded generator: the same seed and events give the same
 //! actions on every machine.

@@ -1,10 +1,10 @@
 //! Web seeds (BEP 19): servers of HTTP that many nodes share, spared as the source of a plan is (`budget`).
 //!
-//! A web seed is a peer that has pieces, wants none, and is asked for runs. Left to themselves, nodes beside one web seed
-//! would each fetch the whole of it. So those that lack something and are connected divide it: the pieces are cut into
-//! *chunks*, and each chunk belongs to the node with the highest hash of its key and the chunk's number (rendezvous
-//! hashing), on which all agree without a message. A node asks the web seed for its own chunks only; the others come
-//! from their owners.
+//! A web seed is a peer that has pieces, wants none, and is asked for runs. Without coordination, nodes
+//! beside one web seed would each fetch the whole of it. So connected nodes that lack pieces divide it: the
+//! pieces are cut into *chunks*, and each chunk belongs to the node with the highest hash of its key and the
+//! chunk's number (rendezvous hashing), on which all agree without a message. A node asks the web seed for
+//! its own chunks only; the others come from their owners.
 //!
 //! Pieces that the owner does not bring are fetched all the same: a node that has its own chunks, and is
 //! waiting for peers, takes over those of which it is the next owner after two seconds, then twice as many

@@ -1,6 +1,7 @@
 //! The ClientHello, before it is answered: a server with several certificates chooses by its contents.
 //!
-//! rustls reads it in its own buffers; the bytes are kept beside, and are the first that the session receives.
+//! rustls reads it in its own buffers; the bytes are kept in addition, and are the first that the session
+//! receives.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Recorded steps: a Zarr v3 array of (step, z, y, x), float32, one uncompressed chunk a step; its attribute `steps` has the source's numbers
-//! of them, and `steps.jsonl` beside it a line for each. Numbers come again when a sender goes round: steps are asked for by their places.
+//! Recorded steps: a Zarr v3 array of (step, z, y, x), float32, one uncompressed chunk a step; its attribute
+//! `steps` has the source's numbers of them, and `steps.jsonl` beside it a line for each. Numbers repeat when
+//! a sender repeats its source: steps are requested by their positions.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Parity: lost packets are reckoned from those that have come. These lie in the volume already, so that only parity is kept apart;
-//! nothing is copied for a block that needs none.
+//! Parity: lost packets are computed from those that arrived. These are in the volume already, so only parity
+//! is kept separately; nothing is copied for a block that needs no parity.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -194,7 +194,8 @@ impl Connection {
         tcp.set_write_timeout(patience)
     }
 
-    /// Lets this algorithm say how fast to send; where the system does not have it, or not for everybody, its own stays.
+    /// Selects this congestion control; where the system does not have it, or does not permit it, the default
+    /// stays.
     pub(crate) fn congestion(&self, name: &str) {
         if let Some(tcp) = self.tcp()
             && let Err(e) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
@@ -234,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye, so that the other side can tell an end from a break.
+    /// Closes the connection with a notice, so that the peer can tell an end from a failure.
     pub(crate) fn close(mut self) {
         // A peer that has disconnected already needs no goodbye.
         let _ = match &mut self.transport {

@@ -1,4 +1,5 @@
-//! The controller: sees which side starves, says so, and changes the number of threads, streams and blocks while it runs.
+//! The controller: determines which side is idle, reports it, and changes the number of threads, streams and
+//! blocks while it runs.
 //!
 //! It climbs: where an end is the limit it gets one thread (or twice the streams) more, and keeps them if more bytes came through. It
 //! tries with less as well, and keeps that if as many did.
@@ -94,7 +95,7 @@ const STREAM_STEP: u32 = 6;
 /// More is kept if it brings that much more, less if it costs no more than that.
 const GAIN: f64 = 1.05;
 const COST: f64 = 1.03;
-/// Rates that differ by no more than that are one: a trial says nothing while the rate changes by itself.
+/// Rates that differ by no more than that are equal: a trial proves nothing while the rate changes anyway.
 const STEADY: f64 = 1.1;
 /// A way whose rate has changed so much is another way.
 const OTHER: f64 = 1.5;

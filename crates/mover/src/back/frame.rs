@@ -22,7 +22,7 @@ use crate::part::{BLOCK, Part, Parts};
 pub(crate) const MAX_TABLE: usize = 128 << 20;
 /// Longest message.
 pub(crate) const MAX_MESSAGE: usize = 64 << 20;
-/// Longest message of a peer that has proved nothing yet.
+/// Longest message of an unauthenticated peer.
 pub(crate) const MAX_UNPROVEN: usize = 4 << 10;
 const HEADER: usize = 20;
 

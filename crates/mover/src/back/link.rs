@@ -1,4 +1,4 @@
-//! How the two ends of a session come to their connections: one dials, the other listens on one port.
+//! How the two ends of a session get their connections: one dials, the other listens on one port.
 //!
 //! Either way an end receives its connections from [`Link::next`]. A dialer keeps the wanted number of
 //! streams and the return connection open and reopens each that breaks; a listener gets connections as the
@@ -30,12 +30,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub const MAX_STREAMS: usize = 64;
 /// Most sessions that a listener keeps.
 const MAX_SESSIONS: usize = 1024;
-/// Most connections that have proved nothing yet: each has a thread.
+/// Most unauthenticated connections: each has a thread.
 const MAX_OPENING: usize = 1024;
 /// Connections to close when there are no descriptors for more.
 const SHED: usize = 16;
 
-/// A connection that has come.
+/// A new connection.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) connection: Connection,
@@ -207,7 +207,7 @@ impl Link {
         }
     }
 
-    /// Nothing is heard: if a fresh connection finds its way, the old ones are cut, and come again.
+    /// No data arrives: if a fresh connection can be opened, the old ones are cut, and reopened.
     pub(crate) fn revive(&self) {
         let LinkKind::Dials(dialer) = &self.kind else { return };
         if !dialer.probing.swap(true, SeqCst) {
@@ -337,7 +337,7 @@ type Asked = Box<dyn Fn(Connection, Option<Proof>, SocketAddr, Pass) + Send + Sy
 struct Sessions {
     guard: Guard,
     by_id: Mutex<HashMap<SessionId, Expected>>,
-    /// Connections whose peer has proved nothing yet.
+    /// Connections of unauthenticated peers.
     gate: Gate,
     closed: AtomicBool,
     asked: Option<Asked>,

@@ -20,7 +20,7 @@ impl Rate {
         Self { bytes, next: Mutex::new(Instant::now()) }
     }
 
-    /// Waits until so many bytes may go, as one of so many senders.
+    /// Waits until so many bytes may be sent, as one of so many senders.
     pub(super) fn wait(&self, len: usize, sharers: u64, stop: impl Fn() -> bool) {
         let Some(rate) = self.bytes.map(|rate| (rate / sharers).max(1)) else { return };
         let until = {

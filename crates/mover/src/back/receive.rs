@@ -23,7 +23,7 @@ use crate::queue::Queue;
 
 /// Acknowledgements wait so long for others to go with them.
 const GATHER: Duration = Duration::from_millis(2);
-/// The sender has so long to say that it knows of the end.
+/// Time for the sender to confirm that it knows of the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Receives all that the other end of `link` sends, into `sink`.
@@ -72,7 +72,8 @@ struct Receiver<'s, S: Sink> {
 #[derive(Default)]
 struct State {
     done: Done,
-    /// Numbers of blocks that have come and are not written: one that comes again, as its stream broke, need not.
+    /// Numbers of blocks that have arrived and are not written: when one is repeated, because its stream
+    /// broke, it need not be.
     held: HashSet<u64>,
     /// The messages to send next.
     acks: Vec<u64>,

@@ -26,7 +26,7 @@ use crate::queue::{Popped, Queue};
 
 /// How often the controller looks.
 pub(super) const TICK: Duration = Duration::from_millis(500);
-/// How often a stream that has nothing to send says that it is there.
+/// The interval of keep-alive messages on an idle stream.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Jobs that wait for readers.
 const JOBS: usize = 32;
@@ -222,7 +222,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Ends all threads; the streams may say a last word.
+    /// Ends all threads; the streams may send a last message.
     fn stop(&self) {
         self.tasks.abandon();
         self.full.abandon();
@@ -314,7 +314,7 @@ impl<S: Source> Sender<'_, S> {
         self.full.push(block);
     }
 
-    /// When all is read, sent and acknowledged, the streams hear that it is the end.
+    /// When everything is read, sent and acknowledged, the end is announced on the streams.
     fn settle(&self) {
         let mut state = self.state.lock();
         if state.walked && state.open == 0 {
@@ -389,7 +389,7 @@ impl<S: Source> Sender<'_, S> {
         !is_open(&state) || state.finished.is_some() || self.failure.is_set()
     }
 
-    /// Says that it is the end until that is answered.
+    /// Announces the end until it is answered.
     fn end(&self, to: &mut super::connection::Connection) -> std::io::Result<()> {
         loop {
             if let Some(text) = self.failure.text() {

@@ -26,7 +26,7 @@ pub struct Options {
     pub pool: Option<usize>,
     /// Bytes a second; of several senders of the same, together.
     pub rate: Option<u64>,
-    /// After so long without a word from the other end it is given up.
+    /// After so long without data from the other end it is given up.
     pub timeout: Duration,
 }
 
@@ -146,7 +146,7 @@ impl Monitor {
     }
 }
 
-/// How long ago the other end was last heard.
+/// The time since the last data from the other end.
 #[derive(Debug)]
 pub(crate) struct Heard {
     last: Mutex<Instant>,
@@ -166,7 +166,8 @@ impl Heard {
         *self.last.lock() = Instant::now();
     }
 
-    /// Reads from a connection; each byte that comes is a word. A block may take longer than the patience of this end.
+    /// Reads from a connection; each byte counts as a sign of life. A block may take longer than the timeout
+    /// of this end.
     pub(crate) fn reading<'h, R: Read>(&'h self, from: &'h mut R) -> impl Read + 'h {
         Reading { from, heard: self }
     }

@@ -51,7 +51,7 @@ pub(super) struct Open {
 pub(crate) type Proof = [u8; 32];
 
 impl Open {
-    /// Reads it from a peer that has proved nothing yet.
+    /// Reads it from an unauthenticated peer.
     pub(super) fn read(from: &mut impl std::io::Read) -> Result<Self, Error> {
         expect_message_within(from, MAX_UNPROVEN)
     }
@@ -74,7 +74,8 @@ const FAR_STREAMS: usize = 8;
 /// Where the other end listens, and how it is known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if `spread` says so.
+    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if
+    /// `spread` is set.
     pub addresses: Vec<SocketAddr>,
     /// Its key; None without TLS.
     pub node: Option<NodeName>,
@@ -83,7 +84,7 @@ pub struct Target {
     /// Streams go to all addresses in turn.
     #[serde(default)]
     pub spread: bool,
-    /// The congestion control of its streams, if it is not to be chosen by itself.
+    /// The congestion control of its streams, if it is not to be chosen automatically.
     #[serde(default)]
     pub congestion: Option<String>,
 }

@@ -58,7 +58,7 @@ impl Stream {
         self.session.binding().filter(|_| agreed)
     }
 
-    /// Says goodbye.
+    /// Sends close_notify.
     ///
     /// # Errors
     /// Errors of the connection.

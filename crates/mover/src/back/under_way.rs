@@ -33,14 +33,15 @@ pub(super) struct State<J> {
     pub(super) acknowledged: u64,
 }
 
-/// Whether the receiver hears of the last block while it is under way, so that the end costs no round trip more.
+/// Whether the receiver is told of the last block while it is in flight, so that the end costs no additional
+/// round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     /// As far as this end knows, the receiver does not support it.
     Unknown,
     /// Not yet.
     Open,
-    /// All is read and under way: the next stream that has nothing better to do says so.
+    /// All blocks are read and in flight: the next idle stream announces it.
     Due,
     /// The announcement was sent.
     Said,

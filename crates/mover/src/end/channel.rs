@@ -40,7 +40,7 @@ impl Channel {
         Self::Connection(Box::new(Net(connection)))
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
     /// The other end cannot be reached.
@@ -157,7 +157,7 @@ impl Breaker {
     }
 }
 
-/// The first line that says something, if it is complete.
+/// The first non-empty line, if it is complete.
 fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     let line = bytes.split_inclusive(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty())?;
     line.ends_with(b"\n").then(|| line.trim_ascii())

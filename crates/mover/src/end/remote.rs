@@ -50,7 +50,7 @@ impl Role {
     }
 }
 
-/// How an end comes to its connections.
+/// How an end gets its connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -135,7 +135,7 @@ pub struct Remote {
     pub target: Option<Target>,
     /// Its key.
     pub node: NodeName,
-    /// Whether it has nothing yet, if it receives and says so.
+    /// Whether its destination is empty, if it receives and has reported it.
     pub fresh: Option<bool>,
 }
 
@@ -429,7 +429,7 @@ fn addresses(port: u16) -> Vec<SocketAddr> {
     all.into_iter().map(|ip| (ip, port).into()).collect()
 }
 
-/// Most addresses that are told.
+/// Most addresses in an offer.
 const MAX_ADDRESSES: usize = 16;
 
 fn any(port: u16) -> SocketAddr {

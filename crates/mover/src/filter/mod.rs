@@ -199,7 +199,7 @@ mod tests {
         rules
     }
 
-    /// Of these names those that are left out; a slash at the end says that it is a directory.
+    /// The names among these that are left out; a slash at the end marks a directory.
     fn left_out(text: &str, names: &[&'static str]) -> Vec<&'static str> {
         let filter = Filter::new(&read(text));
         let is_out = |name: &&&str| match name.strip_suffix('/') {

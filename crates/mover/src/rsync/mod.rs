@@ -24,7 +24,7 @@ pub struct Flags {
     pub limit: Option<u64>,
     /// Report the changes in rsync's format.
     pub itemize: bool,
-    /// Say how much was done in rsync's words.
+    /// Print statistics in rsync's format.
     pub stats: bool,
     /// Excluded names are deleted at the destination.
     pub delete_excluded: bool,

@@ -12,7 +12,7 @@ use tidecast_text::{escaped, quote};
 use crate::end::{Secrets, ServerKey};
 use crate::error::Error;
 
-/// Names of the files. That of the key for writing had no other beside it once.
+/// Names of the files. The writing key has the name that the only key once had.
 const WRITE: &str = "copy-server.key";
 const READ: &str = "copy-server-read.key";
 /// Longest such file.

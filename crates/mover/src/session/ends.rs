@@ -50,7 +50,7 @@ impl Ends<'_> {
         self.job.options.clone()
     }
 
-    /// Streams to begin with, unless the user says how many there are to be.
+    /// The initial number of streams, unless the user sets it.
     fn streams(&self, found: usize) -> usize {
         self.job.options.streams.unwrap_or(found)
     }

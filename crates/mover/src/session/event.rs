@@ -68,7 +68,8 @@ pub struct Ladder {
     pub wire: Wire,
 }
 
-/// Bytes that have come, of so many (0: not known), with those of blocks under way: a slow link takes seconds for each.
+/// Bytes received, of so many (0: unknown), including those of incomplete blocks: a slow link takes seconds
+/// for each.
 #[must_use]
 pub fn moved(progress: &Progress, total: u64) -> u64 {
     let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));

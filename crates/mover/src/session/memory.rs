@@ -1,4 +1,5 @@
-//! A copy into shared memory: the receiving end is another program, which hears of files and gives them back.
+//! A copy into shared memory: the receiving end is another program, which is notified of files and releases
+//! them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -16,7 +16,8 @@ const SCHEME: &[u8] = b"tidecast://";
 pub const PORT: u16 = 6870;
 
 impl ServerKey {
-    /// The key that a word stands for: `@FILE` has it, so has standard input for `-`, else it is the word itself.
+    /// The key given by a word: the contents of FILE for `@FILE`, standard input for `-`, else the word
+    /// itself.
     ///
     /// # Errors
     /// There is no key, or it is not valid.

@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::job::Change;
 use crate::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
 
-/// How much memory a program may have that takes files, and how it hears of them.
+/// The memory of a program that takes files, and the kind of its notifications.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     /// Bytes at most; None: 1 GiB, or a quarter of the free memory.
     pub budget: Option<u64>,
-    /// Whether parts of files are told as they come.
+    /// Whether the program is notified of parts of files as they arrive.
     pub blocks: bool,
 }
 
@@ -74,7 +74,8 @@ impl Copy {
         Self::between(sources, Place::all(to)?, How::Plain)
     }
 
-    /// Sends noise instead of files: so many bytes, in files of so many (0: one). Sources name only the host.
+    /// Sends generated data instead of files: so many bytes, in files of so many (0: one). Sources name only
+    /// the host.
     ///
     /// # Errors
     /// As [`Copy::new`].

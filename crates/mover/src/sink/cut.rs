@@ -1,5 +1,5 @@
-//! Files that come in parts: each is written where it belongs in a file of the staging directory, which gets its name when all
-//! have come and their root is the sender's.
+//! Files that arrive in parts: each part is written at its offset in a file of the staging directory, which
+//! gets its name when all have arrived and their root matches the sender's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -143,7 +143,7 @@ impl Cut {
         !state.over && state.layer.add(stretch)
     }
 
-    /// Whether a part has come.
+    /// Whether a part has arrived.
     pub(super) fn has(&self, part: u64) -> bool {
         self.state.lock().layer.parts.contains_key(&part)
     }
@@ -315,7 +315,7 @@ impl Stretch {
     }
 }
 
-/// The digests of a file's parts, as far as they have come. A hole takes no room, however long it is.
+/// The digests of a file's parts, as far as they have arrived. A hole takes no space, however long it is.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     parts: BTreeMap<u64, Digest>,
@@ -338,7 +338,7 @@ impl Layer {
         }
     }
 
-    /// The root of a file of that length, all of whose parts have come.
+    /// The root of a file of that length, all of whose parts have arrived.
     fn root(&self, len: u64) -> Digest {
         let parts = len.div_ceil(PARTS);
         let top = parts.next_power_of_two().trailing_zeros();

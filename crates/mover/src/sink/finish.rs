@@ -80,7 +80,7 @@ impl Directory {
         own.remove(around).map_err(|t| t.at(self.place.shown.clone()))
     }
 
-    /// Says how many entries are of kinds that are not copied.
+    /// Reports the number of entries that the flags do not select.
     fn tell_left_out(&self) {
         let left_out = self.counts.left_out.load(Relaxed);
         if left_out > 0 {

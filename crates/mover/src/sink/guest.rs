@@ -62,7 +62,7 @@ impl Directory {
 }
 
 impl Directory {
-    /// Says once that owners are the server's.
+    /// Reports once that owners are the server's.
     pub(super) fn tell_foreign(&self) {
         if self.foreign.fetch_add(1, Relaxed) == 0 {
             let what =

@@ -25,7 +25,7 @@ pub const WINDOW: usize = 16;
 /// Zeros of a hole that are written at a time.
 const ZEROS: usize = 1 << 20;
 
-/// Writes bytes; the question says whether it is to wait no longer.
+/// Writes bytes; the question tells whether to stop waiting.
 type Write = Box<dyn Fn(&[u8], &dyn Fn() -> bool) -> io::Result<()> + Send + Sync>;
 
 /// A receiver that writes one file in order.
@@ -41,7 +41,7 @@ pub struct InOrder {
 
 #[derive(Default)]
 struct State {
-    /// The entry and its length, when its first part has come.
+    /// The entry and its length, when its first part has arrived.
     file: Option<(u64, u64)>,
     /// All before is written, or is being written.
     next: u64,

@@ -15,7 +15,8 @@ use crate::job::Change;
 /// How a change begins whose name is deleted.
 const DELETING: &str = "*deleting   ";
 
-/// Changes that are told one by one, those in rsync's letters, and bytes of all of them: they travel in one message.
+/// Most changes that are reported singly, those in rsync's format, and bytes of all of them: they are sent in
+/// one message.
 const CHANGES: usize = 10_000;
 const ITEMIZED: usize = 100_000;
 const BYTES: usize = 8 << 20;

@@ -75,7 +75,7 @@ use root::Target;
 use stage::{Spool, Stage};
 use trouble::Trouble;
 
-/// Problems that are told one by one.
+/// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
 /// Most ranges of numbers that are reported as proved; unreported files stay at the sender.
 const STRETCHES: usize = 1 << 20;
@@ -439,7 +439,7 @@ fn check(block: &Block, data: &[u8], part: &Part) -> Result<(), Error> {
     Err(Error::Damaged(format!("digest mismatch in a part of {path}")))
 }
 
-/// tmpfs and ramfs, where reserving room means zeroing pages now.
+/// tmpfs and ramfs, where reserving space means zeroing pages now.
 fn is_memory(dir: &OwnedFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type, 0x0102_1994 | 0x8584_58f6))
 }

@@ -166,7 +166,7 @@ impl Removal<'_> {
     }
 }
 
-/// Whether a name that was listed is a directory; not every file system says so in the list.
+/// Whether a listed name is a directory; not every file system reports that in the list.
 pub(super) fn is_dir(at: impl AsFd, name: &[u8], listed: FileType) -> bool {
     match listed {
         FileType::Unknown => fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)

@@ -173,7 +173,7 @@ impl Stage {
         Ok(None)
     }
 
-    /// A root all of which had come when a copy was killed that moved it.
+    /// A complete root that a killed copy was moving.
     pub(super) fn whole_root(&self) -> Tried<Option<Arc<OwnedFd>>> {
         if !look(&self.dir, WHOLE.as_bytes())?.is_some_and(|stat| kind(&stat) == FileType::RegularFile) {
             return Ok(None);

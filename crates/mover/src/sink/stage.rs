@@ -1,5 +1,5 @@
-//! The staging directory: everything that has no final name yet, below the destination so that one rename gives it that name; beside
-//! a destination that is not there yet ([`super::root`]).
+//! The staging directory: holds everything that has no final name yet. It lies below the destination, so that
+//! one rename gives the final name; or beside a destination that does not exist yet ([`super::root`]).
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};

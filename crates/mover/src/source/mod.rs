@@ -42,7 +42,7 @@ use remove::Removal;
 use state::Seen;
 use whole::Whole;
 
-/// Problems that are told one by one.
+/// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
 /// Directories of which only the name is sent.
 const APART: usize = 1000;

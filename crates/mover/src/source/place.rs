@@ -25,7 +25,7 @@ use super::walk::DIRECTORY;
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
-/// Most names that a receiver is told of in one message.
+/// Most names sent to a receiver in one message.
 const MAX_MIXED: usize = 1000;
 
 /// A source, opened.
@@ -312,7 +312,7 @@ impl Top {
     }
 }
 
-/// The names of directories beside which the contents of others come.
+/// The names of directories that are merged with the contents of others.
 pub(super) fn mixed(tops: &[Top]) -> Vec<Vec<u8>> {
     let dirs = || tops.iter().filter(|top| top.single.is_none() && top.names.is_none());
     if dirs().all(|top| !top.inside.is_empty()) {

@@ -2,8 +2,8 @@
 //!
 //! An algorithm is a [`Schedule`]: a few dozen lines that say which node sends which parts to which, and
 //! when. One runner ([`run`]) moves the bytes for all of them and writes the
-//! [`Outcome`](crate::outcome::Outcome). BitTorrent and Tidecast are no schedules but the engine itself, run
-//! by the world.
+//! [`Outcome`](crate::outcome::Outcome). BitTorrent and Tidecast are not schedules: the world runs the engine
+//! itself.
 
 mod binomial;
 mod extend;

@@ -1,4 +1,4 @@
-//! The file of a topology: `switch`, `nodes` and `link` lines, as `lab/README.md` says.
+//! The file of a topology: `switch`, `nodes` and `link` lines, as specified in `lab/README.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! The driver's reaction to a silent peer: it waits as long as crate `net` waits, then closes the connection
 //! and avoids the peer for a while.
 //!
-//! A living driver that has nothing to say says so every 90 s, so that a time-out only ever strikes where
-//! the other end cannot be heard; only there is a timer kept.
+//! A driver without other messages sends a keep-alive every 90 s, so that a timeout only occurs where the
+//! other end cannot be reached; only there is a timer kept.
 
 use tidecast_swarm::{Event, Protocol, Time};
 

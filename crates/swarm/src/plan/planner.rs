@@ -3,8 +3,8 @@
 //! The rules for complaints:
 //!
 //! - Only a neighbour in the plan can know, so other members are not heard.
-//! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour says so too,
-//!   or it stays away for [`GRACE`]. It is then out.
+//! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour reports it
+//!   too, or it stays away for [`GRACE`]. It is then out.
 //! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two complaints (one
 //!   where it has only one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside
 //!   the trees: it still gets everything.

@@ -1,4 +1,4 @@
-//! A plan: everyone's parents and children.
+//! A plan: the parents and children of every member.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,6 +1,7 @@
 //! Pieces that were requested in a plan on demand and have not arrived.
 //!
-//! Promise: a piece is open once, however many wish for it, and goes up again only when it was lost or not heard.
+//! Promise: a piece is open once, however many wish for it, and goes up again only when the wish was lost or
+//! not answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The file of the lab: `switch`, `nodes` and `link` lines, as `lab/README.md` says.
+//! The file of the lab: `switch`, `nodes` and `link` lines, as specified in `lab/README.md`.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Rules that say at which place a host is, by its name or its address.
+//! Rules that assign hosts to places, by name or address.
 
 use std::net::IpAddr;
 
