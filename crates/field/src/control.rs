@@ -102,7 +102,7 @@ impl Hello {
 /// The receiver's progress in accepting a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Not yet: say hello again with the challenge.
+    /// Not yet: the sender is to send the hello again with the challenge.
     NotYet,
     /// Values of this session are taken.
     Yes,
@@ -122,7 +122,7 @@ pub struct Report {
     pub challenge: u64,
     /// Whether the session is the one that counts.
     pub accepted: Accepted,
-    /// The highest batch that has come; 0 before the first.
+    /// The highest batch received; 0 before the first.
     pub batch: u32,
     /// Packets of this stream, of values and parity, received in this session.
     pub received: u64,

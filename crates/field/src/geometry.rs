@@ -24,7 +24,7 @@ pub enum Error {
     /// A slab with more values than a rank can count.
     #[error("a slab of {0} values is too large; use more streams")]
     Slab(u64),
-    /// A word that names no order.
+    /// A word that is not an order of values.
     #[error("unknown order of values {0:?}; use zslab or morton")]
     Order(String),
     /// Text that is not a shape.

@@ -65,7 +65,7 @@ pub mod head {
         WRITTEN = 216;
         /// The sequence of each volume.
         SEQUENCES = 224;
-        /// Bits a second that the sender says it sends.
+        /// Bits a second, as announced by the sender.
         RATE = 256;
         /// Offset of the first volume's map, from each to the next.
         MAPS = 264;
@@ -99,7 +99,7 @@ pub mod slab {
         LOST = 72;
         /// Those that parity has brought back.
         RECOVERED = 80;
-        /// Packets that had come before.
+        /// Packets that were received before.
         DUPLICATE = 88;
         /// Packets of an old step.
         STALE = 96;

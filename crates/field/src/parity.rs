@@ -180,7 +180,7 @@ impl Encoder {
     /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
-    /// When there are more than the rate says, or none.
+    /// There are more than the rate allows, or none.
     pub fn begin(&mut self, data: u32) -> Result<(), Error> {
         Ok(self.inner.reset(data as usize, self.rate.parity as usize, self.padded.len())?)
     }
@@ -224,12 +224,12 @@ impl Decoder {
     /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
-    /// When there are more than the rate says, or none.
+    /// There are more than the rate allows, or none.
     pub fn begin(&mut self, data: u32) -> Result<(), Error> {
         Ok(self.inner.reset(data as usize, self.rate.parity as usize, self.padded.len())?)
     }
 
-    /// The values of a packet that has come.
+    /// The values of a received packet.
     ///
     /// # Errors
     /// When there is no such shard, or it was given before.
@@ -237,7 +237,7 @@ impl Decoder {
         Ok(self.inner.add_original_shard(shard as usize, pad(values, &mut self.padded))?)
     }
 
-    /// A parity packet that has come.
+    /// A received parity packet.
     ///
     /// # Errors
     /// When there is no such shard, or it was given before.
@@ -248,7 +248,7 @@ impl Decoder {
     /// Gives `each` the shard and the values of all that were missing (zero-padded as they were).
     ///
     /// # Errors
-    /// When too few have come.
+    /// Too few were received.
     pub fn finish(&mut self, mut each: impl FnMut(u32, &[u8])) -> Result<(), Error> {
         let result = self.inner.decode()?;
         result.restored_original_iter().for_each(|(shard, values)| each(shard as u32, values));

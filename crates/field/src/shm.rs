@@ -42,7 +42,7 @@ pub enum Error {
     /// There is not as much memory.
     #[error("{DIR} has no space for {0} more bytes; use a smaller volume or `--volume live`")]
     Full(u64),
-    /// The system says no.
+    /// The system refused.
     #[error("cannot {doing} {path}: {error}", path = path.display())]
     Io {
         /// The attempted action.
@@ -65,7 +65,8 @@ fn path(name: &str) -> Result<PathBuf, Error> {
 
 /// A name that this receiver has, from its start on: before there is memory, and from one file to the next.
 ///
-/// A lock on a file beside the memory, for the memory comes only when the shape is known. Readers have nothing to do with it.
+/// A lock on a file beside the memory, because the memory is created only when the shape is known. Readers do
+/// not use it.
 #[derive(Debug)]
 pub struct Name {
     path: PathBuf,
@@ -123,7 +124,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Shared {
     map: MmapRaw,
-    /// Holds the lock that says that a receiver runs.
+    /// Holds the lock that marks a running receiver.
     _file: File,
     path: PathBuf,
     slabs: usize,
@@ -350,18 +351,20 @@ impl Shared {
         }
     }
 
-    /// Says how many values here are not of the step that a volume has; of one that is always changing, whether there may be any.
+    /// Sets how many values here are not of the step that a volume has; of a live volume, whether there may
+    /// be any.
     pub fn set_holes(&self, volume: usize, holes: u64) {
         debug_assert!(volume < self.volumes);
         self.set(head::HOLES + 8 * volume, holes);
     }
 
-    /// Says whether the values of all slabs here are of the step that a volume has.
+    /// Marks whether the values of all slabs here are of the step that a volume has.
     pub fn map_all(&self, volume: usize, of_step: bool) {
         self.map_values(volume, self.span.0, self.span.1 - self.span.0, of_step);
     }
 
-    /// Says whether values from `place` on are of the step that a volume has. Neighbours may do so at the same time.
+    /// Marks whether values from `place` on are of the step that a volume has. Adjacent slabs may do so at
+    /// the same time.
     pub fn map_values(&self, volume: usize, place: usize, values: usize, of_step: bool) {
         let (mut place, end) = (place, place.saturating_add(values));
         while place < end {

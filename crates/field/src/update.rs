@@ -1,6 +1,6 @@
 //! Events of an end of a field while it runs.
 
-/// One thing that is told: `S` once, when the work begins, then news `N`.
+/// One update: `S` once, when the work begins, then news `N`.
 #[derive(Debug, Clone)]
 pub enum Update<S, N> {
     /// The work has begun.

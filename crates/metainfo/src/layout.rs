@@ -261,7 +261,7 @@ impl Iterator for Spans<'_> {
         if self.pos >= self.end {
             return None;
         }
-        // Step to the last file that starts here; empty ones are passed over.
+        // Step to the last file that starts here; empty ones are skipped.
         let mut following = self.next.map_or(0, |i| i + 1);
         while self.extents.get(following).is_some_and(|e| e.start <= self.pos) {
             following += 1;

@@ -42,7 +42,7 @@ impl LeftOut {
         Ok(left)
     }
 
-    /// Writes the key `tidecast`, if there is anything to say.
+    /// Writes the key `tidecast`, unless it would be empty.
     pub(crate) fn write(&self, w: &mut Writer) {
         if *self == LeftOut::default() {
             return;

@@ -142,7 +142,7 @@ impl Magnet {
     }
 }
 
-/// Reads a list of numbers and ranges. Empty items are passed over, as others do.
+/// Reads a list of numbers and ranges. Empty items are ignored, as by other clients.
 fn select(text: &str, all: &mut Vec<RangeInclusive<u32>>) -> Result<(), MagnetError> {
     let bad = || MagnetError::Select(text.chars().take(100).collect());
     let number = |digits: &str| {

@@ -65,8 +65,8 @@ pub fn piece_root(leaves: &[Digest], piece_length: u32) -> Digest {
     root(leaves, (piece_length as usize / LEAF).max(1))
 }
 
-/// `pieces root` and piece layer of a file, from the digests of all its leaves. The layer is
-/// empty if the file fits in one piece (its root says all). An empty file has no root.
+/// `pieces root` and piece layer of a file, from the digests of all its leaves. The layer is empty if the
+/// file fits in one piece (its root suffices). An empty file has no root.
 pub fn file(leaves: &[Digest], piece_length: u32) -> Option<(Digest, Vec<Digest>)> {
     let per_piece = (piece_length as usize / LEAF).max(1);
     match leaves.len() {

@@ -108,7 +108,7 @@ pub struct ContentRange {
     pub first: u64,
     /// Last byte, that one included.
     pub last: u64,
-    /// Bytes of the whole file, where the server says so.
+    /// Bytes of the whole file, where the server reports them.
     pub total: Option<u64>,
 }
 

@@ -51,9 +51,9 @@ impl Offer {
 pub struct Session {
     /// How the payload goes from now on.
     pub cipher: Option<Cipher>,
-    /// Payload that has come already, deciphered.
+    /// Payload received already, decrypted.
     pub received: Vec<u8>,
-    /// The swarm that the initiator means.
+    /// The swarm that the initiator named.
     pub info_hash: [u8; HASH],
 }
 
@@ -67,7 +67,7 @@ pub struct Cipher {
 }
 
 impl Session {
-    /// `method` says whether the rest of `received` behind `first` is enciphered.
+    /// `method` tells whether the rest of `received` after `first` is encrypted.
     pub(crate) fn new(
         method: u32,
         mut cipher: Cipher,

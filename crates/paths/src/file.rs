@@ -190,7 +190,7 @@ impl Root {
 /// The system's error.
 pub fn sync(fd: impl AsFd) -> io::Result<()> {
     match fsync(fd) {
-        // A file system whose directories need no sync says so this way.
+        // A file system whose directories need no sync returns this.
         Err(Errno::INVAL) => Ok(()),
         other => Ok(other?),
     }
@@ -204,7 +204,7 @@ pub fn fill(from: &File, to: &File) -> io::Result<Copied> {
     if ioctl_ficlone(to, from).is_ok() {
         return Ok(Copied::Reflink);
     }
-    // The kernel copies by itself where it can.
+    // The kernel copies internally where it can.
     let (mut from, mut to) = (from, to);
     io::copy(&mut from, &mut to)?;
     Ok(Copied::Copy)

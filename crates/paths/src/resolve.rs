@@ -127,7 +127,8 @@ fn open_retrying(at: BorrowedFd<'_>, part: &OsStr, flags: OFlags, mode: Mode) ->
     rustix::io::retry_on_intr(|| openat(at, part.as_bytes(), flags, mode))
 }
 
-/// With `O_NOFOLLOW | O_DIRECTORY` a symbolic link is `ENOTDIR`; `openat2` says `ELOOP`. Say the same.
+/// With `O_NOFOLLOW | O_DIRECTORY` a symbolic link is `ENOTDIR`; `openat2` returns `ELOOP`. Returns `ELOOP`
+/// for both.
 fn link_or(at: BorrowedFd<'_>, part: &OsStr, e: Errno) -> Errno {
     if e != Errno::NOTDIR {
         return e;

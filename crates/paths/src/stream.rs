@@ -74,7 +74,8 @@ impl Stream {
     }
 }
 
-/// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` hears how many are through. `is_over` ends the copy.
+/// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` is called with the bytes so
+/// far. `is_over` ends the copy.
 ///
 /// # Errors
 /// As [`Stream::write_all`]; errors of reading the file.

@@ -62,7 +62,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// This host is short of descriptors or memory: that says nothing about any file.
+    /// This host lacks descriptors or memory: not a problem of any file.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         matches!(self, Self::Io { source, .. } if tidecast_paths::is_exhausted(source))

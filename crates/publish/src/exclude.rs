@@ -44,7 +44,7 @@ impl Exclude {
         let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
             let wrong = |e: globset::Error| Error::Glob { glob: glob.clone(), why: e.kind().to_string() };
-            // A leading slash anchors, a trailing one says directory: the rest is the pattern.
+            // A leading slash anchors, a trailing one marks a directory: the rest is the pattern.
             let bare = glob.trim_matches('/');
             let compiled = GlobBuilder::new(bare).literal_separator(true).build().map_err(wrong)?;
             let anchored = glob.trim_end_matches('/').contains('/');

@@ -66,7 +66,7 @@ pub enum What {
     },
     /// The symbolic link leads elsewhere.
     Target {
-        /// Where the manifest says.
+        /// The target in the manifest.
         expected: PathBuf,
         /// Where it does.
         found: PathBuf,
@@ -78,7 +78,7 @@ pub enum What {
         /// On disk.
         found: u32,
     },
-    /// The system does not let it be read, and says why.
+    /// The system does not let it be read; the reason.
     Unreadable(String),
     /// In v1-only manifests: bytes that share a piece with a file that is missing or unreadable and so cannot be
     /// checked.

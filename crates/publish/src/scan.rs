@@ -169,7 +169,7 @@ impl Walk<'_> {
             let opened = dir.sub(name).map_err(Error::io("list the directory", &full))?;
             return self.dir(path, opened, &meta).map(Some);
         } else if meta.is_file() {
-            // Better to say now that it cannot be read than after hours of hashing.
+            // Better to report now that it cannot be read than after hours of hashing.
             let handle = dir.open_file(name).map_err(Error::io("read", &full))?;
             self.file(path, &full, &handle)?;
         } else if meta.is_symlink() {
@@ -237,8 +237,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The attributes that are published. `user.` is free for anyone; the others speak of local users, labels and
-    /// privileges, which have no meaning on another machine or must not come from a download.
+    /// The attributes that are published. Any user may set `user.`; the others concern local users, labels
+    /// and privileges, which have no meaning on another machine or must not come from a download.
     fn xattrs(&mut self, handle: &File, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
         let names = match handle.list_xattr() {
             Ok(names) => names,
@@ -285,7 +285,7 @@ struct Listing {
     dir: Option<Root>,
 }
 
-/// File systems without attributes say so in several ways.
+/// File systems without attributes report that in several ways.
 fn unsupported(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(Errno::NOSYS.raw_os_error())
 }

@@ -325,7 +325,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Before any content is read: the pieces that an unusable file makes so. Says how many bytes are left to read.
+    /// Before any content is read: marks the pieces that an unusable file makes uncheckable. Returns how many
+    /// bytes are left to read.
     fn settle_unusable(&self) -> u64 {
         let (mut next, mut bytes) = (0, 0);
         for file in self.manifest.files() {

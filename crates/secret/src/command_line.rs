@@ -26,7 +26,7 @@ const FLAG: &str = "--tracker";
 const TRACKERS: &str = "--tracker=";
 /// So many letters and digits in a row of a URL may be a passkey.
 const PASSKEY: usize = 16;
-/// A word that begins like a ticket and is shorter has no secret (characters).
+/// A shorter word that begins like a ticket contains no secret (characters).
 const SHORTEST: usize = 60;
 /// Most secrets of one command line: each takes a descriptor.
 const MOST: usize = 16;

@@ -77,8 +77,8 @@ pub struct Job {
     pub joins: Vec<(Time, NodeId)>,
     /// The faults.
     pub faults: Vec<Timed>,
-    /// Most that a message is held up beside the network's delay, nanoseconds; drawn a connection and
-    /// message, order within a connection is kept.
+    /// Most that a message is delayed in addition to the network's delay, nanoseconds; drawn per connection
+    /// and message, order within a connection is kept.
     pub jitter: u64,
     /// Pieces each node wants, where not all of them.
     pub wants: Vec<(NodeId, Vec<std::ops::Range<u32>>)>,

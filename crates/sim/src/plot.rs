@@ -25,7 +25,7 @@ const POINTS: usize = 900;
 const LINKS: usize = 3;
 
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222"];
-/// How the links of a strip are told apart, and lines that have a colour for the second time.
+/// Styles that distinguish the links of a strip, and lines that use a colour for the second time.
 const DASHES: [&str; LINKS] = ["", "6 3", "1.5 2.5"];
 const STYLE: &str = "\
 text{font-family:'Helvetica Neue',Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;font-size:12px;fill:#444}\

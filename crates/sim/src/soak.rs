@@ -26,18 +26,18 @@ use crate::world::World;
 /// One seed in so many is run twice.
 const REPLAYED: u64 = 16;
 
-/// Which seeds to run, as text: `A..B`, `A..` (without end), `A`.
+/// The seeds to run, as text: `A..B`, `A..` (endless), `A`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Range<u64>);
 
 impl Seeds {
-    /// From this one on, without end.
+    /// From this one on, endless.
     #[must_use]
     pub fn from(first: u64) -> Self {
         Self(first..u64::MAX)
     }
 
-    /// Whether they go on until the run is told to stop.
+    /// Whether they continue until the run is told to stop.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         self.0.end == u64::MAX
@@ -171,7 +171,7 @@ pub fn job(job: &Job) -> Result<Ran, Violation> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(broken(Rule::Panic, said(&*panic))))
 }
 
-/// Runs a job again, which must come to the same as before.
+/// Runs a job again, which must have the same result as before.
 ///
 /// # Errors
 /// When it does not.

@@ -23,7 +23,7 @@ const ASKED: u64 = 400;
 pub struct Server {
     /// Operations on names per second.
     pub names: u64,
-    /// Servers of data beside the origin's node, on its switch; 0: the origin's node serves them too.
+    /// Servers of data in addition to the origin's node, on its switch; 0: the origin's node serves them too.
     pub objects: u32,
     /// Bits per second of each of those; 0: the rate of the origin's node.
     pub rate: u64,
@@ -211,7 +211,7 @@ impl Run<'_> {
         self.stage.agenda.push(Time(self.stage.now.0 + c.away), thing);
     }
 
-    /// The server of names comes round to it when it has answered everyone before.
+    /// The name server handles it when it has answered all requests before.
     fn answer(&mut self, client: u32) {
         let takes = 1_000_000_000 / self.storm.server.names.max(1);
         self.free = Time(self.free.max(self.stage.now).0 + takes);

@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A change of this number means that printed fingerprints mean something else from now on.
+    /// A change of this number means that printed fingerprints have another meaning from now on.
     #[test]
     fn the_same_on_every_machine() {
         let mut trace = Trace::default();

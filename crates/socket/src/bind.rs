@@ -158,7 +158,7 @@ fn unlink(dir: &File, name: &OsStr, is_meant: impl Fn(&Stat, &OsStr) -> bool) ->
     Ok(rename(dir, &aside, name)?)
 }
 
-/// Never takes a name from anybody. NFS has no such renaming: there by a link.
+/// Never replaces an existing name. NFS has no such renaming: there by a link.
 fn rename(dir: &File, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => {

@@ -87,8 +87,8 @@ pub struct Setup {
 /// them between Tidecast peers. [`Policy::CLASSIC`] is the textbook client of BitLib section V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards everyone.
-    /// Off: everyone is unchoked.
+    /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards all peers. Off: all
+    /// peers are unchoked.
     pub choking: bool,
     /// Super-seeding-like distribution (after BEP 16): a seeder gives each piece to one peer, and to
     /// the next only when it has seen it at the first.
@@ -151,7 +151,7 @@ pub struct Limits {
     pub serving_total: u64,
     /// Where `Policy::choking` is on, peers unchoked for their uploads; one more is unchoked at random.
     pub upload_slots: usize,
-    /// Requests queued by one peer before it is told no (rejected, or dropped as abusive).
+    /// Requests queued by one peer before further ones are refused (rejected, or dropped as abusive).
     pub queued_requests: usize,
     /// Bytes received and not yet stored, over all peers; above it no new request goes out.
     pub unsettled: u64,
@@ -236,8 +236,8 @@ pub enum Event {
     /// We may ask for this piece though choked (BEP 6).
     AllowedFast { peer: PeerId, piece: u32 },
 
-    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it
-    /// says so.
+    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it announces
+    /// it.
     QueueLimit { peer: PeerId, requests: u32 },
 
     /// Payload has come off the socket; its verdict follows.
@@ -279,7 +279,7 @@ pub enum Event {
     Member { peer: PeerId, member: u32, distance: u8 },
     /// The peer sends this piece of its own accord, block by block, as the plan has it for this stripe.
     Offered { peer: PeerId, piece: u32, stripe: u16 },
-    /// The peer takes offers of pieces below this one: it may have others. It takes all until it says so.
+    /// The peer accepts offers of pieces below this one: it may have others. Until this event it accepts all.
     OfferBelow { peer: PeerId, below: u32 },
     /// The peer, or a member below it in the tree of this stripe, lacks these pieces and wants them by the
     /// plan, which is on demand. `urgent`: a reader waits for them.
@@ -307,7 +307,7 @@ pub enum Action {
     Announce { peer: PeerId, pieces: Vec<Range<u32>> },
     /// Tell the peer that we no longer have this one, where its protocol has words for it.
     AnnounceLost { peer: PeerId, piece: u32 },
-    /// Say that we want something of the peer's, or nothing.
+    /// Report interest in the peer, or the loss of it.
     Interested { peer: PeerId, interested: bool },
     /// Choke or unchoke the peer.
     Choke { peer: PeerId, choke: bool },

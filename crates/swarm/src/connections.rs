@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// With a plan, members beside our parents are dialled after this long, or up to twice that.
+/// With a plan, members other than our parents are dialled after this long, or up to twice that.
 const SPARE: Duration = Duration::from_secs(1);
 /// Addresses other than those named are dialled within this time.
 const MINGLE: Duration = Duration::from_millis(25);

@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// A verdict has come for `len` bytes received.
+    /// A verdict on `len` received bytes.
     pub(crate) fn settled(&mut self, len: u32) {
         if self.intake.settled(len, self.env.limits().unsettled) {
             self.rounds.add_all(self.peers.keys().copied());
@@ -129,7 +129,7 @@ impl Engine {
         }
         self.forget_piece(piece);
         if self.on_demand() {
-            // The plan has given it, and will not of its own accord.
+            // The plan has given it, and will not push it again.
             self.await_piece(piece, false);
         }
         self.wanting_again();
@@ -140,7 +140,7 @@ impl Engine {
         if self.pieces.state(piece) == State::Verified {
             self.with_piece(piece, |p| p.reset(piece));
             if self.on_demand() {
-                // The plan has given it, and will not of its own accord.
+                // The plan has given it, and will not push it again.
                 self.await_piece(piece, false);
             }
             self.announce_lost(piece);

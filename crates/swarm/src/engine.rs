@@ -145,7 +145,7 @@ impl Engine {
         let open = self.pieces.open().contains(&piece);
         let out = self.with_place(piece, |e| change(&mut e.pieces));
         if !open && self.selection.count() == 0 && self.pieces.open().contains(&piece) {
-            // Earlier it is not worth looking at everyone: upkeep will.
+            // Before, checking all peers is not worth it: upkeep will.
             self.rounds.changed();
         }
         let lacks = self.pieces.lacks(piece);

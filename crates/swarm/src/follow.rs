@@ -16,7 +16,7 @@ use crate::state::course::{Flow, SILENT, patience};
 use crate::state::peer::Peer;
 use crate::state::pieces::{CELL, State};
 
-/// Nothing at all has come for so long: the plan has failed.
+/// If nothing at all has come for so long, the plan has failed.
 const ADRIFT: Duration = Duration::from_secs(2);
 /// When nothing has come for so long, missing pieces are fetched: where some peers are complete, and where
 /// none is. The first is also the time after which, once a receiver at our own place is complete, we no
@@ -42,7 +42,7 @@ impl Engine {
         self.plan.course().is_some_and(|c| !c.is_adrift())
     }
 
-    /// Whether the piece comes of its own accord.
+    /// Whether the piece will be pushed to us.
     pub(crate) fn is_awaited(&self, piece: u32) -> bool {
         self.plan.course().is_some_and(|c| c.awaits(piece))
     }
@@ -101,7 +101,7 @@ impl Engine {
         });
     }
 
-    /// A peer sends this piece of its own accord.
+    /// A peer pushes this piece.
     pub(crate) fn on_offered(&mut self, id: PeerId, piece: u32, stripe: u16) {
         let now = self.env.now();
         if piece >= self.pieces.count() {
@@ -302,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// When a member was last heard, and its usual pause; none where it is not connected.
+    /// The time of the last message of a member, and its usual pause; none where it is not connected.
     fn heard(&self, member: u32) -> Option<(Time, Duration)> {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         // A complete peer that owes nothing has nothing to send.

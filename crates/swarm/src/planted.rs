@@ -12,7 +12,7 @@ pub enum Bug {
     AcceptBadPiece,
     /// Requests to a departed or late peer are never sent to another.
     ForgetRequest,
-    /// A reject is not heard.
+    /// A reject is ignored.
     IgnoreReject,
     /// Blocks handed to a broken connection are counted as in flight for ever.
     LeakQueue,

@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// How long all that is asked of everyone takes at the rate at which all comes in.
+    /// How long all outstanding requests take at the total rate of received data.
     fn drain_time(&self) -> Duration {
         self.intake.drain_time()
     }

@@ -125,7 +125,7 @@ impl Engine {
         self.await_piece(piece, false);
     }
 
-    /// Wishes that were not heard go up again; called a few times a second.
+    /// Unanswered wishes go up again; called a few times a second.
     pub(crate) fn mind_wishes(&mut self) {
         let (now, pieces) = (self.env.now(), &self.pieces);
         let Some(course) = self.plan.course_mut() else { return };

@@ -20,7 +20,7 @@ impl Exporter {
         Arc::default()
     }
 
-    /// The binding, when the handshake has come so far.
+    /// The binding, when the handshake has got so far.
     pub(crate) fn binding(&self) -> Option<[u8; 32]> {
         self.0.get().copied()
     }

@@ -12,7 +12,7 @@ use rustls::server::{Accepted, Acceptor, ClientHello};
 use crate::error::Error;
 use crate::session::Session;
 
-/// A ClientHello of which some bytes have come. No keys are made for it.
+/// A ClientHello, received in part. No keys are made for it.
 #[derive(Default)]
 pub struct Hello {
     acceptor: Acceptor,
@@ -88,7 +88,7 @@ impl Greeting {
         self.accepted.client_hello()
     }
 
-    /// The session that answers it, with all that has come already.
+    /// The session that answers it, with all bytes received so far.
     ///
     /// # Errors
     /// The configuration is not valid.

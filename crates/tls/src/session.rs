@@ -184,7 +184,7 @@ impl Session {
         Ok(&mut self.incoming[self.to..])
     }
 
-    /// So many bytes have come into the room.
+    /// So many bytes were received into the room.
     pub fn received(&mut self, bytes: usize) {
         self.to = (self.to + bytes).min(self.incoming.len());
         self.was_full = self.to == self.incoming.len();
@@ -246,7 +246,7 @@ impl Session {
         }
         self.rest = rest;
         match step {
-            // An error after good bytes is told when they have been read.
+            // An error after valid bytes is reported when they have been read.
             _ if filled > 0 => Ok(Read::Plain(filled)),
             Err(error) => Err(error),
             Ok(_) if self.is_over => Ok(Read::End),

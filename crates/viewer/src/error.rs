@@ -23,7 +23,7 @@ pub enum Error {
         /// Why it is not.
         why: String,
     },
-    /// The system says no.
+    /// The system refused.
     #[error("cannot read {path}: {error}", path = .path.display())]
     Io {
         /// The path that was read.

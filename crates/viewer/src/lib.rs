@@ -47,7 +47,7 @@ pub struct Options {
     pub token: Option<Token>,
     /// The token for other viewers among the names.
     pub remote_token: Option<Token>,
-    /// Names, besides its addresses, by which browsers may ask for it.
+    /// Names, in addition to its addresses, that browsers may use for it.
     pub allow_hosts: Vec<String>,
     /// The path below which proxies see the page; empty: none.
     pub base: String,
@@ -145,7 +145,7 @@ impl Viewer {
             names.extend((!address.ip().is_loopback()).then_some(own));
             hosts = Some(api::Hosts { address, names });
         }
-        // At an address anybody may ask.
+        // At a TCP address any process may connect.
         let is_open = options.token.is_none() && matches!(socket, Socket::Tcp(_));
         let token = if is_open { Some(Token::random()) } else { options.token.clone() };
         let access = api::Access { token, cookie, base, hosts };
@@ -155,7 +155,7 @@ impl Viewer {
     /// Where it listens; None at a path.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report it.
     pub fn address(&self) -> Result<Option<SocketAddr>, Error> {
         match &self.socket {
             Socket::Tcp(listener) => {

@@ -44,7 +44,7 @@ impl Listener for Doorway {
                 }
                 Socket::Unix(listener) => {
                     let (stream, cred, admitted) = accept_local(listener, &self.gate).await;
-                    // The mode of a socket's file says so too, where the file system keeps to it.
+                    // The mode of a socket's file has the same effect, where the file system supports it.
                     let user = cred.map(|cred| cred.uid());
                     if user != Some(0) && user != Some(rustix::process::geteuid().as_raw()) {
                         continue;

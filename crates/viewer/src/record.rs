@@ -19,7 +19,7 @@ const DESCRIPTION: u64 = 16 << 20;
 const LINES: u64 = 64 << 20;
 /// Steps at most.
 const STEPS: u64 = 1 << 20;
-/// Entries of the history that are told.
+/// Most entries of the history that are reported.
 const TOLD: usize = 4096;
 
 /// The relevant contents of a `zarr.json`.
@@ -152,7 +152,7 @@ impl Record {
 /// The metadata of a recorded step.
 struct Line {
     closed: Closed,
-    /// Its least and its greatest value, if it has any; older recordings do not say.
+    /// Its least and its greatest value, if it has any; older recordings do not have them.
     range: Option<Option<(f64, f64)>>,
 }
 

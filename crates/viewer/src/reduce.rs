@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// As the definition says, one cell at a time.
+    /// By the definition, one cell at a time.
     fn plain(array: &Array, region: &Region, how: How) -> Vec<f32> {
         let cell = |cx: u64, cy: u64, cz: u64| {
             let mut found = Vec::new();

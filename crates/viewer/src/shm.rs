@@ -19,7 +19,7 @@ use crate::state::{Closed, Slab, State};
 
 /// Bytes of a slab's header that have a meaning.
 const WORDS: usize = slab::IS_OPEN + 8;
-/// Entries of the history that are told.
+/// Most entries of the history that are reported.
 const TOLD: u64 = 600;
 
 /// The constant part of a file.
@@ -280,7 +280,7 @@ impl Open {
         (z * ny + y) * nx + x
     }
 
-    /// The planes that slabs here have, and of which something has come: the rest was never filled.
+    /// The planes of slabs here with received values: the rest was never filled.
     pub(crate) fn filled(&self) -> Result<Vec<(u64, u64)>, Error> {
         let came = |slab: &Slab| slab.total.packets + slab.total.recovered > 0;
         Ok(self.slabs()?.iter().filter(|slab| came(slab)).map(|slab| (slab.z[0], slab.z[1])).collect())

@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub receiving: bool,
     /// Whether the volume is one that is always changing.
     pub live: bool,
-    /// Bits a second that the sender says it sends.
+    /// Bits a second, as announced by the sender.
     pub rate: u64,
     /// When a packet last came.
     pub last: u64,

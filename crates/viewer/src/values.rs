@@ -40,7 +40,7 @@ pub(crate) fn with_bytes(
 pub(crate) struct InFront {
     pub(crate) open: Arc<Open>,
     pub(crate) front: Front,
-    /// Planes of which something has come.
+    /// Planes with received values.
     pub(crate) filled: Vec<(u64, u64)>,
 }
 

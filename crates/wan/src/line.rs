@@ -35,7 +35,7 @@ pub struct Fate {
     pub due: Duration,
     /// How often: 0 when it is lost or dropped, 2 when duplicated.
     pub copies: u8,
-    /// Whether it was held back; such a packet travels by itself.
+    /// Whether it was held back; such a packet travels alone.
     pub late: bool,
 }
 

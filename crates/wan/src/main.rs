@@ -103,7 +103,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Changes both directions as the lines of standard input say.
+/// Applies the changes on standard input to both directions.
 fn obey(pumps: &[Pump], mut config: Config) {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match line.split_whitespace().try_for_each(|word| set(&mut config, word)) {

@@ -97,7 +97,8 @@ pub struct ExtHandshake {
     pub port: Option<u16>,
     /// Number of core requests that the sender queues.
     pub reqq: Option<u32>,
-    /// Length in bytes of the info dictionary, if the sender has it (BEP 9). As the peer says: bound it.
+    /// Length in bytes of the info dictionary, if the sender has it (BEP 9). As claimed by the peer: bound
+    /// it.
     pub metadata_size: Option<u32>,
     /// The receiver's address as the sender sees it.
     pub your_ip: Option<IpAddr>,

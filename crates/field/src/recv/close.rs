@@ -175,7 +175,7 @@ impl Run {
         sequence
     }
 
-    /// Shows which streams are silent: a silent one does not say it itself.
+    /// Marks silent streams: a silent stream cannot report it itself.
     pub(super) fn note_silence(&self, hub: &Hub) {
         for (index, counts) in hub.counts.iter().enumerate().take(self.ranks.len()) {
             if !self.is_alive(counts.last.get()) {

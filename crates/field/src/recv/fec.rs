@@ -44,7 +44,7 @@ impl Blocks {
         data + parity == u64::from(needed) && parity > 0
     }
 
-    /// Data and parity packets that have come of a block.
+    /// Data and parity packets received of a block.
     fn came(&self, block: u64) -> (u64, u64) {
         let count = self.0.get(block as usize).map_or(0, |count| count.load(Ordering::Acquire));
         (count & u64::from(u32::MAX), count >> 32)
@@ -93,7 +93,7 @@ impl Fec {
         blocks.count(block, false, self.layout.data(block)).then_some(block)
     }
 
-    /// Keeps a parity packet: `Err` if it had come before, else the block that can be recovered now.
+    /// Keeps a parity packet: `Err` if it was received before, else the block that can be recovered now.
     pub(super) fn parity(
         &self,
         blocks: &Blocks,
@@ -132,7 +132,7 @@ impl Fec {
         Ok(blocks.count(block, true, needed).then_some(block))
     }
 
-    /// Whether a packet comes to a block that needs none any more.
+    /// Whether a packet belongs to a block that needs no more packets.
     pub(super) fn is_spare(&self, blocks: &Blocks, shard: Shard) -> bool {
         let block = match shard {
             Shard::Data(packet) => self.layout.shard(packet).map(|(block, _)| block),
@@ -244,7 +244,7 @@ fn restore(hub: &Hub, run: &Run, batch: u32, packet: Packet, values: &[u8]) {
         return;
     }
     if slot.part(batch).is_none() {
-        // Of this stream nothing has come at all.
+        // Nothing was received of this stream at all.
         let Some(open) = run.oldest().filter(|open| open.batch == batch) else { return };
         if run.insert(&mut slot, &open, index).is_none() {
             return;

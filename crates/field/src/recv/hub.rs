@@ -22,7 +22,7 @@ use crate::shm::{Name, Shared, now};
 
 /// Sessions that were replaced, and may not come back.
 const REMEMBERED: usize = 256;
-/// With nothing from anybody for so long, another sender may take over a plain stream.
+/// If no sender has sent anything for so long, another may take over a plain stream.
 const QUIET: u64 = 2_000_000_000;
 
 /// Refusals that are reported within [`WHILE`] (ns), and remembered so as not to be reported again: a flood
@@ -183,7 +183,7 @@ impl Hub {
         let mut current = self.current.lock();
         let terms = Terms::of(hello);
         if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
-            // Without the stream's number: of all streams it is told once.
+            // Without the stream's number: it is reported once for all streams.
             let refusal = format!(
                 "refused {:?}: the sender uses {} streams and this receiver has {} (--streams), or the streams arrive at the wrong ports",
                 hello.name,
@@ -224,7 +224,7 @@ impl Hub {
         Begun::Refused
     }
 
-    /// Begins to take the packets of a sender that says no hello.
+    /// Begins to receive the packets of a sender without hellos.
     pub(super) fn begin_foreign(&self) -> Result<(), super::Error> {
         let Some(shape) = self.foreign else { return Ok(()) };
         let terms = Terms::foreign(shape, self.counts.len() as u32);

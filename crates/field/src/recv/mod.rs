@@ -185,13 +185,13 @@ pub struct Options {
     pub name: String,
     /// The secret that senders must know; `None`: any sender is accepted.
     pub secret: Option<Secret>,
-    /// The file that has the secret, if it is in one: senders are told to name it.
+    /// The file of the secret, if it is in one: the suggested command for senders names it.
     pub key_file: Option<PathBuf>,
     /// How steps are shown.
     pub policy: Policy,
     /// Records every step that readers see into this directory; with [`Volumes::Steps`].
     pub record: Option<PathBuf>,
-    /// Takes the paper's packets from a sender that says no hello: the shape of its volume.
+    /// Receives the paper's packets from a sender without hellos: the shape of its volume.
     pub foreign: Option<Shape>,
     /// Ends after so many steps; of [`follow`].
     pub steps: Option<u64>,
@@ -229,7 +229,7 @@ pub enum Event {
         first: u32,
         /// How many come here.
         here: u32,
-        /// Bits a second, as the sender says; 0: it does not say.
+        /// Bits a second, as announced by the sender; 0: not announced.
         rate: u64,
         /// The shared memory.
         file: PathBuf,

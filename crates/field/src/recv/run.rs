@@ -41,7 +41,7 @@ pub(super) struct Terms {
     first_step: u64,
     steps: u64,
     parity: Option<Rate>,
-    /// Of a sender that says no hello.
+    /// Of a sender without hellos.
     pub(super) foreign: bool,
 }
 
@@ -63,7 +63,7 @@ impl Terms {
         }
     }
 
-    /// Of a sender of the paper's packets that says nothing of itself: each value is a unit.
+    /// Of a sender of the paper's packets, which sends no description: each value is a unit.
     pub(super) fn foreign(shape: Shape, streams: u32) -> Self {
         let (packing, order) = (Packing::Xyz, Order::Zslab);
         let (first_step, steps) = (0, 1 << 32);
@@ -227,7 +227,7 @@ impl Run {
         });
     }
 
-    /// Says of units whether they are of the step that a volume has.
+    /// Marks units as being of the step that a volume has, or not.
     pub(super) fn map(&self, index: usize, volume: usize, (first, count): (u32, u32), of_step: bool) {
         let Some(ranks) = self.ranks.get(index) else { return };
         let offset = ranks.slab().offset() as usize;

@@ -30,14 +30,15 @@ pub(super) struct Slot {
     /// The run whose packets may be written.
     pub(super) run: u64,
     pub(super) parts: Vec<Part>,
-    /// The newest batch of which something has come, and since when (ns).
+    /// The newest batch with a received packet, and since when (ns).
     pub(super) newest: Option<(u32, u64)>,
-    /// With one volume: a bit for each unit that the map says is not of the step closed last, nor of a later one.
+    /// With one volume: a bit for each unit that the map marks as not of the step closed last, nor of a later
+    /// one.
     stale: Vec<u64>,
 }
 
 impl Slot {
-    /// For the packets of a run, of which nothing has come; `live`: where there is one volume.
+    /// For the packets of a run, none of which is received yet; `live`: where there is one volume.
     pub(super) fn new(run: u64, units: u32, live: bool) -> Self {
         let words = if live { units.div_ceil(64) as usize } else { 0 };
         Self { run, stale: vec![u64::MAX; words], ..Self::default() }
@@ -50,7 +51,7 @@ impl Slot {
         }
     }
 
-    /// Notes that a unit has come; true if the map says that it is an old one.
+    /// Marks a unit as received; true if the map has it as an old one.
     #[inline]
     pub(super) fn renew(&mut self, unit: u32) -> bool {
         let Some(word) = self.stale.get_mut(unit as usize / 64) else { return false };

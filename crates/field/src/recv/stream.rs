@@ -299,7 +299,7 @@ impl Stream {
         }
     }
 
-    /// Puts each quad where it says; `unit` has made sure that all are in this slab.
+    /// Stores each quad at its position; `unit` has made sure that all are in this slab.
     fn scatter(&self, run: &Run, volume: usize, body: &[u8]) {
         let Some(ranks) = run.ranks.get(self.index) else { return };
         let (slab, offset) = (ranks.slab(), ranks.slab().offset() as usize);
@@ -310,7 +310,7 @@ impl Stream {
         }
     }
 
-    /// The paper's packets, of a sender that says no hello: any quads of this slab, in any order.
+    /// The paper's packets, of a sender without hellos: any quads of this slab, in any order.
     fn foreign(&mut self, run: &Arc<Run>, batch: u32, count: u32, body: &[u8], bytes: usize) -> Fate {
         let Some(slab) = run.ranks.get(self.index).map(|ranks| *ranks.slab()) else { return Fate::Rejected };
         let whole = |mut quads: Box<dyn Iterator<Item = Quad> + '_>| {
@@ -394,7 +394,7 @@ impl Stream {
 
     fn bye(&mut self, session: u64) {
         if let Some(run) = self.run.as_ref().filter(|run| run.session == session) {
-            // The first one counts: each stream says it.
+            // The first one counts: each stream sends it.
             let _ = run.farewell.compare_exchange(0, now(), Ordering::Relaxed, Ordering::Relaxed);
             let _ = self.hub.kick.try_send(());
         }

@@ -78,7 +78,7 @@ fn sent(last: &Progress, asked: Option<u64>) -> Sent {
 
 /// Data that receivers did not accept, and whether one has refused it.
 fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
-    // The paper's own receivers say nothing.
+    // The paper's own receivers send no reports.
     let silent = options.key.is_none() && options.packing == Packing::Xyz;
     let missed = |one: &&Receiver| one.fate != Fate::Taken && !(silent && one.fate == Fate::Silent);
     let missed: Vec<_> = receivers.iter().filter(missed).collect();

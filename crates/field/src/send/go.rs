@@ -52,7 +52,7 @@ impl Ear {
     }
 }
 
-/// Says "go" to senders.
+/// Sends "go" to senders.
 #[derive(Debug)]
 pub struct Controller {
     socket: UdpSocket,
@@ -94,7 +94,8 @@ impl Controller {
         error.filter(|_| said == 0).map_or(Ok(()), Err)
     }
 
-    /// Says go to `batches`, one `every` so long by the clock, while `stay` says so; `tell` hears of each.
+    /// Sends a go for `batches`, one `every` so long by the clock, while `stay` returns true; `tell` is
+    /// called for each.
     ///
     /// # Errors
     /// As [`Controller::go`].

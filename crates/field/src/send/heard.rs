@@ -24,8 +24,8 @@ pub(super) struct Heard {
     asked: u64,
     /// Bytes of a full packet, and of a slab's last one, which passes where others do not; 0: not known.
     lengths: (u64, u64),
-    /// Full packets that had come when a report last told of more, how many packets had been sent by then, and the reports since that told of none
-    /// although packets had been sent.
+    /// Full packets received when a report last showed more, packets sent by then, and the reports since that
+    /// showed none although packets had been sent.
     came: u64,
     known: u64,
     dry: u32,
@@ -41,7 +41,7 @@ pub(super) struct Heard {
     pub(super) lost: u64,
     /// Packets received.
     pub(super) received: u64,
-    /// Reports that have come.
+    /// Reports received.
     pub(super) reports: u64,
 }
 
@@ -91,7 +91,7 @@ impl Heard {
             } else if self.asked > self.known {
                 self.dry += 1;
             }
-            // A receiver that says it has more is wrong.
+            // A receiver that claims more is wrong.
             let received = report.received.min(self.asked);
             let missing = self.asked - received;
             let before = *self.before.get_or_insert(missing);
@@ -111,7 +111,7 @@ impl Heard {
         report.bytes.saturating_sub(report.received.saturating_mul(last)) / (full - last)
     }
 
-    /// Full packets that have come of this session.
+    /// Full packets of this session that were received.
     pub(super) fn came(&self) -> u64 {
         self.came
     }
@@ -126,12 +126,12 @@ impl Heard {
         self.dry
     }
 
-    /// Packets that were sent since, and of which none had come when their hello was answered.
+    /// Packets that were sent since, and of which none had been received when their hello was answered.
     pub(super) fn dry_packets(&self) -> u64 {
         if self.dry > 0 { self.asked - self.known } else { 0 }
     }
 
-    /// Packets of which it is known whether they have come.
+    /// Packets of which it is known whether they were received.
     pub(super) fn sent(&self) -> u64 {
         self.lost + self.received
     }

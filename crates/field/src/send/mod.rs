@@ -248,7 +248,8 @@ pub struct Progress {
     pub receivers: Vec<Receiver>,
 }
 
-/// Sends a source until it is over or `stay` says no; `tell` hears how far it is, four times a second.
+/// Sends a source until it is over or `stay` returns false; `tell` is called with the progress, four times a
+/// second.
 ///
 /// # Errors
 /// An error of the source, the sockets or the options. Missing receivers are no error: see

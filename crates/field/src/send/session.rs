@@ -42,7 +42,7 @@ const AHEAD: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// From this batch on, datagrams must be smaller than so many bytes: the system says so.
+    /// From this batch on, datagrams must be smaller than so many bytes, as the system reported.
     TooLarge(u32, usize),
     /// From this batch on, they must be smaller: nothing arrives.
     Swallowed(u32, BlackHole),
@@ -406,7 +406,7 @@ impl<'a> Session<'a> {
         for (line, heard) in self.lines.iter().zip(&*heard) {
             let bye = Message::Bye(Bye { session: self.id, challenge: heard.challenge })
                 .write(self.control.as_ref());
-            // Twice, for one may be lost; a receiver that hears neither finds out by the silence.
+            // Twice, because one may be lost; a receiver that gets neither notices the silence.
             let _ = (line.out.send(&bye, bye.len()), line.out.send(&bye, bye.len()));
         }
     }

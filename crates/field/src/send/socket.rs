@@ -90,7 +90,7 @@ impl Out {
         use std::sync::atomic::Ordering::Relaxed;
         if datagrams.len() <= size || self.segment.load(Relaxed) == size {
             match self.once(datagrams) {
-                // A card that cannot (no checksums of its own) says so only now.
+                // A card that cannot (no checksums of its own) reports it only now.
                 Err(error) if datagrams.len() > size && error.raw_os_error() == Some(libc_eio()) => {
                     let _ = setsockopt(&self.socket, sockopt::UdpGsoSegment, &0);
                     self.segment.store(0, Relaxed);
@@ -125,14 +125,14 @@ impl Out {
                     | Errno::AGAIN
                     | Errno::INTR,
                 ) => Ok(Sent::Lost),
-                // With UDP_SEGMENT, older kernels say this of datagrams that are too large.
+                // With UDP_SEGMENT, older kernels return this for datagrams that are too large.
                 Some(Errno::INVAL) if bytes.len() > self.room() => Ok(Sent::TooLarge),
                 _ => Err(error),
             },
         }
     }
 
-    /// A datagram that has come back, if there is one.
+    /// A received datagram, if there is one.
     pub(super) fn receive<'a>(&self, into: &'a mut [u8]) -> Option<&'a [u8]> {
         match rustix::net::recv(&self.socket, &mut *into, RecvFlags::DONTWAIT) {
             Ok((length, _)) => into.get(..length),
@@ -192,7 +192,7 @@ mod tests {
             .unwrap();
         assert_eq!(out.receive(&mut into), Some(&b"report"[..]));
         drop(receiver);
-        // The first one is told of by the second.
+        // The error of the first one is reported by the second.
         let _ = out.send(b"x", 1).unwrap();
         assert_eq!(out.send(b"x", 1).unwrap(), Sent::Lost);
     }

@@ -85,8 +85,8 @@ struct Frame {
 #[derive(Default)]
 struct State {
     frames: VecDeque<Frame>,
-    /// The first batch that each stream is not yet through with. It is kept under the lock: two streams that end a step at the same
-    /// moment must not both miss the other's end, or the step stays in front for ever.
+    /// The first batch that each stream has not finished yet. It is kept under the lock: two streams that end
+    /// a step at the same moment must not both miss the other's end, or the step stays in front for ever.
     at: Vec<u32>,
     /// Frames before this batch are given up: the least of `at`, or the one of [`Stage::skip_to`].
     wanted: u32,
@@ -558,7 +558,7 @@ mod tests {
                         _ => stage.wait(Duration::from_millis(100)),
                     }
                 };
-                // All values of step 0 are 0, so the parity is too; there is as much as the layout says.
+                // All values of step 0 are 0, so the parity is too; its length is that of the layout.
                 let parity = staged.parity.unwrap();
                 let packets: u32 = if slab < 2 { 4 + 4 } else { 6 };
                 let blocks = packets.div_ceil(5);

@@ -26,7 +26,7 @@ pub enum Backend {
     /// Eight messages at once with AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// One message at a time with the `sha2` crate, which finds Arm's SHA instructions and others by itself.
+    /// One message at a time with the `sha2` crate, which detects Arm's SHA instructions and others.
     Single,
     /// One message at a time in plain Rust.
     Portable,

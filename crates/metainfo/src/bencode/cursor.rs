@@ -161,7 +161,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a string and says where it lies in the input.
+    /// Reads a string and returns its range in the input.
     pub fn range(&mut self) -> Result<Range<usize>, Error> {
         let len = self.bytes()?.len();
         Ok(self.pos - len..self.pos)

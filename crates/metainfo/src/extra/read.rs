@@ -71,7 +71,7 @@ impl Raw {
         self.version.filter(|v| *v != VERSION)
     }
 
-    /// True if the key says that the root is a directory.
+    /// True if the key marks the root as a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.root
     }

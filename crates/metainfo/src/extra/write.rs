@@ -120,7 +120,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The dictionary for the key `tidecast`, or `None` if there is nothing to say.
+/// The dictionary for the key `tidecast`, or `None` if it would be empty.
 pub(crate) fn write(columns: &Columns<'_>) -> Option<Vec<u8>> {
     let (modes, holes, links) = (columns.modes(), columns.holes(), columns.links());
     let (mtimes, nanos) = columns.mtimes();

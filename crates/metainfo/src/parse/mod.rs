@@ -31,8 +31,8 @@ const MAX_TEXT: usize = 64 << 10;
 /// Longest certificate.
 const MAX_CERT: usize = 256 << 10;
 
-/// Reads a dictionary and says where the value of each of `keys` lies. Other keys are skipped; a
-/// key of `keys` that occurs twice is an error.
+/// Reads a dictionary and returns where the value of each of `keys` lies. Other keys are skipped; a key of
+/// `keys` that occurs twice is an error.
 pub(crate) fn fields<const N: usize>(
     c: &mut Cursor<'_>,
     place: &'static str,
@@ -115,8 +115,8 @@ impl Manifest {
         read_info(info, Outer { trackers, ..Outer::default() }, drafts)
     }
 
-    /// BEP 52 `piece layers`: each is checked against the root that it stands under. Layers of
-    /// files that the manifest has not are passed over.
+    /// BEP 52 `piece layers`: each is checked against the root under which it is stored. Layers of files that
+    /// the manifest does not have are ignored.
     fn read_layers(&mut self, c: &mut Cursor<'_>) -> Result<(), Error> {
         c.enter_dict()?;
         while let Some(key) = c.next_key()? {
@@ -396,7 +396,7 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
     })
 }
 
-/// BEP 47 `attr`: one letter a flag; unknown ones are passed over.
+/// BEP 47 `attr`: one letter a flag; unknown ones are ignored.
 fn attributes(letters: &[u8]) -> u8 {
     letters.iter().fold(0, |flags, letter| {
         flags

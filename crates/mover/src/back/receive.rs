@@ -284,7 +284,7 @@ impl<S: Sink> Receiver<'_, S> {
                 self.meter.time(Doing::Network, || read_block(&mut arriving, &header, &mut block))?;
                 arriving.whole(block.len);
                 self.meter.moved(block.len);
-                // It may have come on two streams at once.
+                // It may have arrived on two streams at once.
                 if !self.is_known(block.number) && self.state.lock().held.insert(block.number) {
                     self.full.push(block);
                 }
@@ -312,7 +312,7 @@ impl<S: Sink> Receiver<'_, S> {
             Forward::End(walked) => {
                 let mut state = self.state.lock();
                 state.end.get_or_insert(walked);
-                // It has heard of the end, and has something to do still.
+                // It knows of the end, and still has work to do.
                 state.said.iter_mut().for_each(|said| *said = Instant::now());
                 drop(state);
                 self.changed.notify_all();

@@ -350,7 +350,7 @@ impl<S: Source> Sender<'_, S> {
         }
         let mut told = self.link.wanted();
         loop {
-            // Of several streams that say the same the receiver hears it several times.
+            // If several streams send the same message the receiver gets it several times.
             let wanted = self.link.wanted();
             if std::mem::replace(&mut told, wanted) != wanted {
                 write_message(to, &Forward::Streams(wanted))?;
@@ -504,7 +504,7 @@ impl<S: Source> Sender<'_, S> {
                 // Only questions that were asked can be answered.
                 let is_all = |state: &State<S::Job>| state.walked && state.open == 0;
                 if is_all(&self.state.lock()) {
-                    // Until that is done the streams say that this end is there.
+                    // Until that is done the streams send keep-alives.
                     self.source.finished(&written, &|| self.heard.now());
                     self.state.lock().finished = Some(written);
                 }

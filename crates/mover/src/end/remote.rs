@@ -162,7 +162,7 @@ impl Remote {
             channel.set_patience(Some(patience))?;
         }
         let said = channel.say(request);
-        // A shell that starts no program prints why, and hears nothing.
+        // A shell that starts no program prints the reason, and reads nothing.
         let answer = match (channel.hear_first::<Answer>(), said) {
             (Err(noise @ Error::Noise(_)), _) | (_, Err(noise)) => return Err(noise),
             (answer, Ok(())) => answer?,
@@ -417,7 +417,7 @@ fn addresses(port: u16) -> Vec<SocketAddr> {
     });
     let mut all: Vec<IpAddr> = Vec::new();
     for ip in came.into_iter().chain(interfaces) {
-        // A link-local address says nothing without its interface.
+        // A link-local address is not usable without its interface.
         let local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         if !local && !all.contains(&ip) && all.len() < MAX_ADDRESSES {
             all.push(ip);

@@ -58,7 +58,7 @@ fn secret(path: &Path, node: &NodeKey) -> Result<Secret, Error> {
             if create(path, &secret, node, false)? {
                 return Ok(secret);
             }
-            // Another server was quicker.
+            // Another server was faster.
             return read(path)?
                 .map(|(secret, _)| secret)
                 .ok_or_else(|| bad(format!("cannot create key file {}", escaped(path))));

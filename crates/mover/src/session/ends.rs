@@ -75,7 +75,7 @@ impl Ends<'_> {
             let receiver = scope.spawn(|| receiving.run(&accepts, &self.options(), &theirs));
             let sent = sending.run(&dials, &self.options(), self.monitor);
             if sent.is_err() {
-                // It may have ended before it was heard at all.
+                // It may have ended before its first message arrived.
                 theirs.cancel();
             }
             let received = receiver.join().unwrap_or(Err(Error::Cancelled));

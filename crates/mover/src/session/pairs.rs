@@ -137,7 +137,7 @@ impl Many<'_> {
             let ended = self.side_by_side(&jobs);
             let (mut left, mut broken) = (0, None);
             for (pair, (outcome, progress, seconds)) in working.iter_mut().zip(ended) {
-                // Progress is told now and then only.
+                // Progress is reported now and then only.
                 pair.bytes += outcome.as_ref().map_or(progress.bytes, |outcome| outcome.written.bytes);
                 pair.seconds += seconds;
                 match outcome {

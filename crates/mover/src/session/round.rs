@@ -69,7 +69,7 @@ impl Job {
                     monitor.cancel();
                 }
                 if let Some(held) = self.memory.as_ref().filter(|_| monitor.is_cancelled()) {
-                    // The end that receives may hear nothing while it waits for room.
+                    // The receiving end may read nothing while it waits for space.
                     held.memory.stop();
                 }
                 if cut.is_none() {

@@ -128,7 +128,7 @@ impl Directory {
         self.sync_name(staging)?;
         if self.spec.durable != Durable::No {
             match fs::fsync(&base) {
-                // A file system whose directories need no sync says so this way.
+                // A file system whose directories need no sync returns this.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(Error::io("sync", &self.place.shown)(e.into())),
             }

@@ -93,7 +93,7 @@ struct Stripped {
 fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
     let attributes = &mut entry.attributes;
     let mut dropped = Vec::new();
-    // The mode of a link means nothing.
+    // The mode of a link is ignored.
     if attributes.mode & SPECIAL != 0 && !matches!(entry.kind, Kind::Symlink { .. }) {
         dropped.push("set-id or sticky bit".to_owned());
     }

@@ -241,7 +241,7 @@ impl Memory {
             }
         }
         self.room.take(pages(len))?;
-        // Its block may have come twice, to two threads.
+        // Its block may have arrived twice, in two threads.
         if !self.done.lock().insert(part.file) {
             self.room.give(pages(len), 0);
             return Ok(());

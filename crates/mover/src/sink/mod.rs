@@ -159,7 +159,7 @@ impl Named {
 
     /// A name of the sender's; its directories are directories here, too.
     fn add_entry(&self, path: &[u8], part: &Part) {
-        // That the destination itself is named means that all of it was sent.
+        // If the destination itself is named, all of it was sent.
         if part.data != Data::Apart || !path.is_empty() {
             self.add(path);
         }

@@ -288,7 +288,7 @@ impl Directory {
             return Ok(());
         }
         match fs::fsync(&*absent.parent) {
-            // A file system whose directories need no sync says so this way.
+            // A file system whose directories need no sync returns this.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(e) => Err(Error::io("sync", &absent.shown)(e.into())),
         }

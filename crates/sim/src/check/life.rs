@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Without anything verified. The engine's longest pauses are a minute, for an address that keeps
 /// failing and for a peer that keeps silent; several can follow one another.
 const PATIENCE: u64 = 400 * SECOND;
-/// ... where textbook choking and distribution let everyone wait for turns of 30 s.
+/// ... where textbook choking and distribution let all peers wait for turns of 30 s.
 const PATIENCE_CLASSIC: u64 = 2_000 * SECOND;
 /// Steps of the world at one instant: a base, and for each node.
 const AT_ONCE: (u64, u64) = (20_000, 5_000);
@@ -32,7 +32,7 @@ const LEAF: u64 = 16 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Life {
     nodes: u64,
-    /// Steps that may come to nothing in no time.
+    /// Steps that may have no effect within one instant.
     least: u64,
     patience: u64,
     until: Time,
@@ -52,8 +52,8 @@ impl Life {
         let peers = nodes.min(job.limits.peers as u64);
         let classic = job.policy.choking || job.policy.distribution;
         let base = if classic { PATIENCE_CLASSIC } else { PATIENCE };
-        // The largest piece may have to be fetched by everyone at once over one wire that is slow; in the textbook's
-        // endgame from everyone, for all the requests that are out may be served before the first cancel is.
+        // The largest piece may have to be fetched by all nodes at once over one slow link; in the textbook's
+        // endgame from all peers, because all outstanding requests may be served before the first cancel is.
         let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
         let times = if job.policy.endgame { nodes * peers } else { nodes };
         let piece = u128::from(4 * longest * times) * u128::from(SECOND) / u128::from(slowest(job).max(1));
@@ -69,7 +69,7 @@ impl Life {
         }
     }
 
-    /// A fault strikes: everyone gets time to deal with it.
+    /// A fault strikes: all nodes get time to recover.
     pub(super) fn disturbed(&mut self, at: Time) {
         (self.quiet, self.idle, self.disturbed) = (at, 0, at);
     }

@@ -21,7 +21,7 @@ pub enum Rule {
     Unfinished,
     /// Every queue, table and burst has a bound.
     Unbounded,
-    /// Something new is verified within a bound of time and events while anybody can get something.
+    /// A new piece is verified within a bound of time and events while any node can get one.
     Livelock,
     /// An address that failed is not dialled again at once.
     Redialled,

@@ -115,7 +115,7 @@ impl Verb {
     }
 }
 
-/// The nodes meant, in order, each once.
+/// The selected nodes, in order, each once.
 fn nodes(who: &Who, topology: &Topology, dice: &mut Dice) -> Result<Vec<NodeId>, FaultError> {
     let count = u32::try_from(topology.nodes.len()).unwrap_or(u32::MAX);
     let items = match who {

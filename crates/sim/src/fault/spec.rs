@@ -81,7 +81,7 @@ pub enum What {
         /// Bits per second.
         rate: u64,
     },
-    /// Groups that do not hear each other, nor those in no group.
+    /// Groups that cannot reach each other, nor the nodes in no group.
     Partition(Vec<Who>),
     /// Clocks jump.
     Clock {

@@ -19,7 +19,7 @@ pub(super) struct Item<M> {
     /// Bytes of it on the wire.
     pub(super) wire: u64,
     pub(super) message: M,
-    /// Not a control message: its sender hears when it has left.
+    /// Not a control message: its sender is notified when it has left.
     pub(super) bulk: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Active<M> {
     /// Control messages after the first message that leave with it.
     pub(super) riders: u32,
     pub(super) queue: VecDeque<Item<M>>,
-    /// The congestion window, wire bytes; the cap that it means.
+    /// The congestion window, wire bytes; the resulting cap.
     pub(super) window: u64,
     pub(super) cap: u64,
     /// Round trip while it is active; includes the queues at its start.

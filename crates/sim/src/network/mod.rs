@@ -94,7 +94,7 @@ pub struct Network<M> {
     /// Bytes over each port, without messages that have not left yet.
     carried: Vec<u64>,
     changed: Vec<Flow>,
-    /// Most that a message is held up beside everything else, nanoseconds; drawn for each.
+    /// Most that a message is delayed in addition to everything else, nanoseconds; drawn for each.
     jitter: u64,
     dice: Dice,
 }

@@ -10,7 +10,7 @@ const INITIAL: u64 = 10;
 /// Least time without an answer after which TCP sends again, nanoseconds (Linux).
 const RTO: u64 = 200_000_000;
 
-/// Longest wait of a sender that hears nothing, nanoseconds (Linux).
+/// Longest wait of a sender without acknowledgements, nanoseconds (Linux).
 const RTO_MAX: u64 = 120_000_000_000;
 
 /// The window, bytes, of a new start.

@@ -409,7 +409,7 @@ fn ways(names: &[String]) -> Result<Vec<(String, How)>, PlanError> {
     Ok(ways)
 }
 
-/// Bytes of memory that are free; 8 GiB where the system does not say.
+/// Bytes of memory that are free; 8 GiB where the system does not report it.
 fn available() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -3,7 +3,7 @@
 
 use super::{Hop, Schedule, Sends};
 
-/// Its state is where a rank is in its list of children, and that the last message says.
+/// Its only state is the position of a rank in its list of children, which the last message contains.
 pub(super) struct Binomial {
     ranks: u32,
 }

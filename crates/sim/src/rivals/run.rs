@@ -209,7 +209,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Plays until everyone has everything, nothing happens any more or time is up.
+    /// Runs until every rank has everything, nothing happens any longer or time is up.
     fn all(&mut self, schedule: &mut dyn Schedule) {
         let mut sends = Sends::default();
         schedule.start(&mut sends);
@@ -234,7 +234,7 @@ impl Run<'_> {
         }
     }
 
-    /// A packet has arrived and its receiver has come round to it.
+    /// A packet has arrived and its receiver handles it.
     fn act(&mut self, packet: Packet, schedule: &mut dyn Schedule, sends: &mut Sends) {
         match packet {
             Packet::Head(hop) if self.bytes(&hop) > self.mpi.eager => {

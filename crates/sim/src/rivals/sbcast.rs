@@ -65,7 +65,7 @@ impl Sbcast {
         }
     }
 
-    /// Hands the current block on, or says upward that everyone below has it.
+    /// Forwards the current block, or reports upward that all ranks below have it.
     fn pass(&mut self, rank: u32, out: &mut Sends) {
         let r = &mut self.ranks[rank as usize];
         r.waits = r.children.len();

@@ -18,7 +18,7 @@ struct Rank {
     busy: bool,
     /// Blocks that have left it for the ring.
     put: u32,
-    /// Blocks that have come round the ring.
+    /// Blocks received round the ring.
     got: u32,
 }
 
@@ -44,7 +44,7 @@ impl Scatter {
         }
     }
 
-    /// Sends the next block to the right if it is there: its own first, then each as it has come.
+    /// Sends the next block to the right if it is there: its own first, then each as it arrives.
     fn ring(&mut self, rank: u32, out: &mut Sends) {
         let count = self.count();
         let r = &mut self.ranks[rank as usize];

@@ -150,7 +150,7 @@ impl Topology {
         text::read(text)?.checked()
     }
 
-    /// The file that says the same.
+    /// The equivalent file.
     #[must_use]
     pub fn to_text(&self) -> String {
         text::write(self)

@@ -37,7 +37,7 @@ pub(super) struct End {
     pub(super) out: Stream,
     /// Its engine has the connection.
     pub(super) up: bool,
-    /// When it last heard the other end.
+    /// The time of the last data from the other end.
     pub(super) heard: Time,
     /// When it gives the other end up, where that is silent.
     pub(super) deadline: Option<Time>,

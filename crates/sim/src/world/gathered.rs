@@ -16,7 +16,7 @@ use crate::topology::NodeId;
 
 /// How long a member waits for its part.
 const EXPECT: u64 = 5_000_000_000;
-/// When a member hears of others, and of how many: should the plan not hold.
+/// When a member is told of others, and of how many: in case the plan fails.
 const SPARE: u64 = 4_000_000_000;
 const SPARES: u64 = 8;
 
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// A program hears of some others that are there.
+    /// A program is told of some other present nodes.
     pub(super) fn hear_of_spares(&mut self, id: NodeId) {
         let present: Vec<NodeId> = self.present.iter().copied().filter(|n| n.0 != 0 && *n != id).collect();
         let mut heard = BTreeSet::new();
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// Node 0 makes the next epoch, where it is time, and tells everyone.
+    /// Node 0 makes the next epoch, where it is time, and tells all members.
     pub(super) fn gather_more(&mut self) {
         let (now, given) = (self.now, self.given_all());
         let Some(gathered) = self.gathered.as_mut().filter(|g| g.wake.is_some_and(|at| at <= now)) else {

@@ -76,7 +76,7 @@ impl World {
         self.post(id, peer, content);
     }
 
-    /// The node claims every piece to everyone it is connected to.
+    /// The node claims every piece to all its peers.
     pub(super) fn claim_all(&mut self, id: NodeId) {
         for conn in self.node(id).live.clone().into_values() {
             let ends = &self.conns[conn as usize].ends;

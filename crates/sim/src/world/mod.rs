@@ -43,7 +43,7 @@ use crate::topology::NodeId;
 
 /// A node asks this often for other nodes, nanoseconds.
 const ANNOUNCE: u64 = 60_000_000_000;
-/// Random neighbours beside the parents that a plan names, as in crate `net`.
+/// Random neighbours in addition to the parents that a plan names, as in crate `net`.
 const PLANNED_NEIGHBOURS: usize = 4;
 /// Steps between two words of progress.
 const TELL: u64 = 4096;
@@ -83,7 +83,7 @@ enum Thing {
     Complaint(NodeId, u32, Complaint),
     /// The coordinator may make a new epoch.
     Replan,
-    /// A node hears of it.
+    /// A node is told of it.
     Epoch(NodeId),
     /// The maker of a plan that members join may make a new epoch.
     Gather,
@@ -91,12 +91,12 @@ enum Thing {
     Sample,
 }
 
-/// Something that a node's program began and that now comes to its end.
+/// Work that a node's program began and that now ends.
 #[derive(Debug)]
 enum Own {
     /// A dial ends, well or not.
     Dialled(Candidate),
-    /// A dial has come to nothing.
+    /// A dial has failed.
     DialFailed(Candidate),
     /// A block was hashed and written.
     Verdict(PeerId, Block, bool),
@@ -106,7 +106,7 @@ enum Own {
     Announce,
     /// Its user opens the next file.
     Open,
-    /// It hears of others.
+    /// It is told of others.
     Spares,
 }
 
@@ -124,7 +124,7 @@ pub struct World {
     /// The first rule that was broken.
     broken: Option<Violation>,
     dice: Dice,
-    /// Nodes that have joined, for newcomers to hear of.
+    /// Nodes that have joined, of which newcomers are told.
     present: Vec<NodeId>,
     /// Length of the longest piece.
     longest: u32,
@@ -159,7 +159,7 @@ impl World {
         Self::watched(job, Watch::Full)
     }
 
-    /// The same, checked as `watch` says.
+    /// The same, checked as `watch` requests.
     ///
     /// # Errors
     /// When the engine refuses the job, or it names a node that is not there.
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Something will come to its end, if the node's program is still the same by then.
+    /// Schedules the end of some work, if the node's program is still the same by then.
     fn later(&mut self, at: Time, id: NodeId, own: Own) {
         let life = self.node(id).life;
         self.agenda.push(at, Thing::Own(id, life, own));
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// A node starts its program, and hears of others, they of it. A dead machine starts nothing.
+    /// A node starts its program, and is told of others, and they of it. A dead machine starts nothing.
     fn join(&mut self, id: NodeId) {
         if self.node(id).silent || self.node(id).engine.is_some() {
             return;
@@ -423,8 +423,8 @@ impl World {
         self.give(id, Event::Tick);
     }
 
-    /// A node hears of others, again and again while it lacks something or may: from trackers and neighbours, or of
-    /// the plan as it is, should it have missed that it changed.
+    /// A node is told of others, repeatedly while it lacks pieces or may: from trackers and neighbours, or of
+    /// the current plan, in case it has missed a change.
     fn announce(&mut self, id: NodeId) {
         self.hand_plan(id);
         for (candidate, told) in self.acquaintances(id) {

@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::planned;
 use crate::topology::NodeId;
 
-/// Members beside the parents that a node is told of.
+/// Members in addition to the parents that a node is told of.
 const SPARE: usize = 64;
 
 /// See the head of the file.
@@ -29,7 +29,7 @@ impl Planning {
     pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
         let Some((knows, stripes)) = job.plan.filter(|_| !job.gathers) else { return Ok(None) };
         let mut epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
-        // The coordinator dials everyone before it makes the plan.
+        // The coordinator dials all nodes before it makes the plan.
         for timed in job.faults.iter().filter(|timed| timed.at == Time(0)) {
             if let Fault::Closed { node } = timed.fault
                 && let Some(member) = epoch.members.get_mut(node.0 as usize)
@@ -53,8 +53,8 @@ impl World {
         self.give(id, Event::Plan(role));
     }
 
-    /// Members that a program is told of when it starts, beside its parents, should the plan not hold: as many
-    /// as crate `net` tells it of.
+    /// Members that a program is told of when it starts, in addition to its parents, in case the plan fails:
+    /// as many as crate `net` names.
     pub(super) fn spares(&mut self, id: NodeId) -> BTreeSet<Candidate> {
         let count = self.nodes.len() as u64;
         let mut out = BTreeSet::new();
@@ -97,7 +97,7 @@ impl World {
         joined.then(|| self.net.rtt(id, origin) / 2 + self.job.host.think)
     }
 
-    /// The coordinator hears a complaint.
+    /// The coordinator receives a complaint.
     pub(super) fn complained(&mut self, from: NodeId, about: u32, why: Complaint) {
         let now = self.now;
         if let Some(planning) = &mut self.planning {
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// The coordinator makes the next epoch, where it is time, and tells everyone.
+    /// The coordinator makes the next epoch, where it is time, and tells all members.
     pub(super) fn replan(&mut self) {
         let now = self.now;
         let Some(planning) = self.planning.as_mut().filter(|p| p.wake.is_some_and(|at| at <= now)) else {

@@ -17,7 +17,7 @@ const STALL: u64 = 20 * SECOND;
 const BLOCK_MOST: u64 = 600 * SECOND;
 const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
 const LEAF: u32 = 16 << 10;
-/// While a block comes slowly, the engine hears so this often.
+/// While a block arrives slowly, the engine is told so this often.
 const COMING: u64 = SECOND;
 /// An idle peer sends a keep-alive this often.
 const KEEP_ALIVE: u64 = 90 * SECOND;
@@ -25,7 +25,7 @@ const KEEP_ALIVE: u64 = 90 * SECOND;
 const SHUN: u64 = 60 * SECOND;
 
 impl World {
-    /// Something may have fallen silent: every end that cannot hear its other end gets a time-out.
+    /// A connection may have fallen silent: every end that cannot be reached by its other end gets a timeout.
     pub(super) fn listen(&mut self) {
         let live = |(id, node): (u32, &super::Node)| {
             node.live.values().map(|&conn| (conn, self.side(conn, NodeId(id)))).collect::<Vec<_>>()
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// This end gets a time-out if it cannot hear the other.
+    /// This end gets a timeout if the other cannot reach it.
     pub(super) fn mistrust(&mut self, conn: u32, side: usize) {
         let ends = &self.conns[conn as usize].ends;
         if !ends[side].up || ends[side].deadline.is_some() || self.hears(conn, side) {
@@ -58,7 +58,7 @@ impl World {
         BLOCK_MOST + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))
     }
 
-    /// A time-out is over: the other end was heard meanwhile, or is let go.
+    /// A timeout is over: data came from the other end meanwhile, or it is disconnected.
     pub(super) fn quiet(&mut self, conn: u32, side: usize) {
         let end = &mut self.conns[conn as usize].ends[side];
         let Some(deadline) = end.deadline.take() else { return };

@@ -54,7 +54,7 @@ impl Wires {
         };
     }
 
-    /// These hear only each other from now on.
+    /// These can reach only each other from now on.
     pub(super) fn partition(&mut self, nodes: &[NodeId]) {
         let number = self.numbers.next();
         self.cuts.push((nodes.to_vec(), number));

@@ -36,7 +36,7 @@ const PAUSE_WHOLE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Gathering {
     planner: Planner,
-    /// Everyone wants everything.
+    /// All members want everything.
     whole: bool,
     /// The time at which a new epoch is due because members have joined: if no more join, and at most.
     settles: Option<(Time, Time)>,

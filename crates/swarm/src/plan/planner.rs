@@ -42,9 +42,9 @@ pub const RETURNS: u8 = 2;
 struct Known {
     /// Its best possible use.
     best: Part,
-    /// A neighbour says that nothing comes from it, or that it is not there.
+    /// A neighbour reports that nothing comes from it, or that it is not there.
     missed: bool,
-    /// A neighbour says that nothing comes from it.
+    /// A neighbour reports that nothing comes from it.
     silent: bool,
     returns: u8,
     words: u8,
@@ -70,7 +70,8 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Starts with an epoch in which everyone is connected to us, and the shape of its plan and of all later ones.
+    /// Starts with an epoch in which all members are connected to us, and the shape of its plan and of all
+    /// later ones.
     ///
     /// # Errors
     /// No plan can be made of it.

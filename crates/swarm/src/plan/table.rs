@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// Everyone that a stripe reaches, each after its parent.
+    /// All members that a stripe reaches, each after its parent.
     fn downwards(&self, stripe: usize) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.members());
         order.push(self.root(stripe));

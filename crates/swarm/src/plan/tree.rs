@@ -8,7 +8,7 @@ use super::units::Unit;
 pub(super) enum Child {
     /// An item of the unit, by index.
     Item(u32),
-    /// Someone outside: the number of the place that the unit keeps for others.
+    /// An item outside: the number of the place that the unit keeps for others.
     Outside(u32),
 }
 

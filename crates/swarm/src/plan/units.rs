@@ -79,7 +79,7 @@ fn lot(seed: u64, kind: u64, number: u32) -> u64 {
 /// Items at a place that cannot be one unit yet, on the way up.
 #[derive(Default)]
 struct Pending {
-    /// Everyone at the place itself but sources, gone or not, in order of lot.
+    /// All members at the place itself except sources, present or not, in order of lot.
     own: Vec<u32>,
     /// Leaves from below, where no member can relay to them.
     stranded: Vec<u32>,

@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// There is a plan that brings everyone everything.
+    /// There is a plan that brings all pieces to all members.
     on: bool,
     /// Waiting peers.
     ring: VecDeque<PeerId>,

@@ -29,10 +29,10 @@ const MEET: Duration = Duration::from_secs(1);
 /// slow.
 const BUSY: u32 = 4;
 
-/// How one stripe comes to us.
+/// The state of one stripe at this member.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// Its pieces, in the order in which we heard of them.
+    /// Its pieces, in the order in which they were announced to us.
     log: Vec<u32>,
     /// One more than the highest piece offered to us.
     front: u32,
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// How a stripe comes to us.
+/// The state of a stripe at this member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// It comes, or may yet.
@@ -88,7 +88,7 @@ pub(crate) struct Course {
     /// Stripe and child of each order, ascending, each once: asked for at every block.
     fed: Vec<(u16, PeerId)>,
     stripe_of: Vec<u16>,
-    /// Pieces that will come of their own accord and are not to be asked for.
+    /// Pieces that will be pushed to us and are not to be requested.
     awaited: BitSet,
     /// Pieces below it are no longer awaited.
     released: u32,
@@ -489,8 +489,8 @@ impl Course {
         };
     }
 
-    /// How a stripe does. `heard`: when its parent was last heard, and its usual pause; none where it is
-    /// not connected.
+    /// The state of a stripe. `heard`: the time of the last message of its parent, and its usual pause; none
+    /// where it is not connected.
     pub(crate) fn flow(&self, stripe: usize, heard: Option<(Time, Duration)>, now: Time) -> Flow {
         let Some(line) = self.lines.get(stripe) else { return Flow::Gone };
         let silent = |pause| patience(pause, (self.patient(SILENT.0), SILENT.1));

@@ -53,7 +53,7 @@ impl Intake {
         self.outstanding += bytes;
     }
 
-    /// `bytes` that were asked for have come, or are not awaited any more.
+    /// `bytes` of requests have come, or are no longer awaited.
     pub(crate) fn gone(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.outstanding, "{bytes} bytes are gone of {} asked for", self.outstanding);
         self.outstanding = self.outstanding.saturating_sub(bytes);

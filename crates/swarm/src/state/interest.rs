@@ -16,7 +16,7 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    /// `chokes`: until it says that it does not.
+    /// `chokes`: until it unchokes us.
     pub(crate) fn new(chokes: bool, now: Time) -> Self {
         Interest {
             chokes_us: chokes,

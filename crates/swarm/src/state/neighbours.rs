@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(n.dial(Time(900 * S), 9, &mut rng), []);
         n.retry(Time(901 * S), c);
         assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [c]);
-        // One that was never heard of, too.
+        // One that was never announced, too.
         n.retry(Time(901 * S), Candidate(2));
         n.failed(Time(901 * S), c, false, &mut rng);
         assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [Candidate(2)]);

@@ -109,8 +109,8 @@ impl Patience {
         }
     }
 
-    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the
-    /// peer's own rate; `drain`: how long all that is asked of everyone takes.
+    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the peer's
+    /// own rate; `drain`: how long all outstanding requests take.
     pub(crate) fn overdue(&mut self, now: Time, explained: Option<Duration>, drain: Duration) -> bool {
         let base = match explained {
             Some(time) => time.saturating_mul(8).clamp(PATIENCE_LEAST, PATIENCE_MOST),

@@ -84,8 +84,8 @@ impl Window {
         self.meter.resume(now);
     }
 
-    /// The first bytes of a request have come `delay` after it went out; `idle`: nothing else was
-    /// asked for then.
+    /// The first bytes of a request have come `delay` after it was sent; `idle`: there were no other requests
+    /// then.
     pub(crate) fn answered(&mut self, now: Time, delay: Duration, idle: bool) {
         let stale = idle && now.since(self.measured) > DELAY_AGE;
         if stale || self.delay.is_none_or(|old| delay < old) {
@@ -94,7 +94,7 @@ impl Window {
         }
     }
 
-    /// Bytes that we asked for have come.
+    /// Requested bytes have come.
     pub(crate) fn received(&mut self, now: Time, bytes: u32) {
         let span = self.delay.unwrap_or(SAMPLE).clamp(SAMPLE, SAMPLE_MOST);
         self.meter.add(now, bytes, span);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::api::Time;
 
-/// A wish that was not heard for so long was perhaps lost.
+/// A wish that was not answered for so long was perhaps lost.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The member to which a wish has gone up when no parent is present.
 const NOBODY: u32 = u32::MAX;

@@ -122,7 +122,7 @@ struct Feed {
     free: (Sender<usize>, Receiver<usize>),
     /// Steps asked for, in order, with their slots.
     asked: VecDeque<(u64, usize)>,
-    /// Ended after `say` is closed, by which it is told.
+    /// Ended after `say` is closed, which tells it to end.
     _child: Option<Ending>,
 }
 
@@ -209,7 +209,7 @@ impl Source for Feed {
                 Ok(line) => line.map_err(|what| self.fail(what))?,
                 Err(RecvTimeoutError::Timeout) if wait() => continue,
                 Err(RecvTimeoutError::Timeout) => return Err(SourceError::Stopped),
-                // A simulation that has ended says so by closing; a reader that does is broken.
+                // A simulation marks its end by closing; a reader that closes has failed.
                 Err(RecvTimeoutError::Disconnected) if self.live => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.fail("the reader has ended, see above"));

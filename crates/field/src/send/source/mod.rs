@@ -83,7 +83,7 @@ pub trait Source: Send {
     fn open(&mut self, step: u64, wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError>;
 }
 
-/// Says whether to wait on, while a source waits.
+/// Returns whether to continue waiting, while a source waits.
 pub type Wait<'a> = dyn Fn() -> bool + 'a;
 
 /// How often a wait looks up.

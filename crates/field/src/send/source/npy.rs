@@ -14,7 +14,7 @@ pub struct Header {
     pub big_endian: bool,
     /// The first axis is the fastest, and not the last.
     pub fortran: bool,
-    /// The axes: time, if there is it, z, y, x.
+    /// The axes: time, if present, z, y, x.
     pub shape: Vec<u64>,
     /// Where they begin.
     pub offset: usize,

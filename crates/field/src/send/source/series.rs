@@ -48,7 +48,7 @@ fn expanded(name: &str, dir: &Path, pattern: &str, inner: Option<&str>) -> Resul
         let entry = entry.map_err(SourceError::io(dir))?;
         let file = entry.file_name();
         let Some(text) = file.to_str() else { continue };
-        // As in shells, a leading dot is not meant.
+        // As in shells, a leading dot is not matched.
         if text.starts_with('.') && !pattern.starts_with('.') || !matches(pattern.as_bytes(), text.as_bytes())
         {
             continue;

@@ -50,7 +50,7 @@ pub struct Discovery {
 pub struct Found {
     /// By host, the number of its place: 0 is where most are.
     pub places: Vec<u32>,
-    /// By host, whether it is slow with everybody.
+    /// By host, whether it is slow with all others.
     pub slow: Vec<bool>,
     /// The usual rate of two hosts at one place; 0 where nothing was seen.
     pub rate: u64,

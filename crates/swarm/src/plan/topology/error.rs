@@ -13,7 +13,7 @@ pub enum TopologyError {
     /// Longer than [`MAX_TEXT`].
     #[error("{0} bytes, more than the limit of {MAX_TEXT}")]
     Long(usize),
-    /// A line says nothing that can be understood.
+    /// A line cannot be parsed.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.

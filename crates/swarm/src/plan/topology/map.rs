@@ -79,7 +79,7 @@ impl Map {
         self.rules.iter().any(|(rule, _)| matches!(rule, Rule::Subnet { .. }))
     }
 
-    /// Where a host is; 0 where nothing says so. A full name is known by its first label too.
+    /// The place of a host; 0 if the text does not name it. A full name is known by its first label too.
     #[must_use]
     pub fn place(&self, host: &str, address: Option<IpAddr>) -> u32 {
         let short = host.split('.').next().unwrap_or(host);
@@ -89,7 +89,7 @@ impl Map {
         listed.or_else(ruled).copied().unwrap_or(0)
     }
 
-    /// One place that holds everyone.
+    /// One place that holds all hosts.
     pub(super) fn empty(text: &str) -> Result<Map, TopologyError> {
         if text.len() > MAX_TEXT {
             return Err(TopologyError::Long(text.len()));
