@@ -173,9 +173,9 @@ def checked(t: Topology) -> Topology:
                 raise TopologyError("a subnet may have only one NAT in front of it")
             inside.add(segments[link.a])
             if not reached.join(link.a, link.b):
-                raise TopologyError(f"link {t.link_name(link)}: there is another way around this NAT")
+                raise TopologyError(f"link {t.link_name(link)}: another path bypasses this NAT")
     if any(reached.of(i) for i in range(len(t.switches))):
-        raise TopologyError("not every switch is linked to the others")
+        raise TopologyError("the switches are not all connected")
     return t
 
 

@@ -66,7 +66,7 @@ def test_an_origin_and_nodes_of_ones_choice(tide):
 
 def test_of_what_is_large_a_beginning_is_simulated(tide):
     proc = tide.run("sim", "single:4000@100gbit", "--size", "100GiB")
-    proc.until("it says so", lambda: "simulated are the first" in proc.err)
+    proc.until("it says so", lambda: "only the first" in proc.err)
 
 
 def test_the_picture_holds_all_runs(tide, tmp_path):
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_it(tide):
     (["nowhere", "--size", "1GB"], "single:16@100mbit"),
     (["single:0", "--size", "1GB"], "at least 1"),
     (["single:1", "--size", "1GB"], "two nodes"),
-    (["single:4", "--size", "0"], "a byte"),
+    (["single:4", "--size", "0"], "one byte"),
     (["single:4", "--size", "1G"], "1GB"),
     (["single:4"], "--size"),
     (["single:4", "--size", "1GB", "--nodes", "99999999"], "200000"),
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_it(tide):
     (["single:4", "--size", "1GB", "--fault", "crash:17"], "17"),
     (["single:4", "--size", "1GB", "--seed", "x"], "--seed"),
     (["--seeds", "9..1"], "1..1000"),
-    (["/dev/zero", "--size", "1GB"], "too long"),
+    (["/dev/zero", "--size", "1GB"], "too large"),
 ])
 def test_mistakes_teach(tide, words, said):
     proc = tide("sim", *words, code=2)

@@ -1,4 +1,5 @@
-//! Puts the built page (`web/dist`, by `scripts/web`) into the program; without it, one that says how to build it.
+//! Embeds the built page (`web/dist`, by `scripts/web`) in the program; without it, a page with the
+//! instructions to build it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ fn main() -> io::Result<()> {
         walk(&dist, &mut files)?;
         println!("cargo:rerun-if-changed={}", dist.display());
     }
-    // What is not there counts as changed each time: its folder tells when it comes.
+    // A missing file counts as changed each time: its folder changes when it is created.
     println!("cargo:rerun-if-changed={}", root.display());
     files.sort();
     let mut text = String::from("/// Path, content.\npub(crate) static FILES: &[(&str, &[u8])] = &[\n");

@@ -39,7 +39,7 @@ def test_a_frozen_end_ends_the_copy_at_the_other(frozen, way, here, ssh, tmp_pat
     try:
         if frozen == "far":
             proc.exits(3)
-            assert "nothing was heard from the other end for 2 s" in proc.last("error")["message"]
+            assert "no data from the other end for 2 s" in proc.last("error")["message"]
         else:
             # It is a child of the one that stands still, and stays until that looks.
             wait_for("the end of the other end", lambda: ended(far))
@@ -106,9 +106,9 @@ def test_what_another_copy_has_left_is_named_when_there_is_no_room(here, tmp_pat
             (tmp_path / name / name).write_bytes(os.urandom(size))
         said = here("--json", "copy", f"{tmp_path}/one/", disk / "d", code=1).last("error")["message"]
         (left,) = disk.glob(".tidecast-copy-*")
-        assert "No space left" in said and f"{left} holds" in said and "when the command is given again" in said, said
+        assert "No space left" in said and f"{left} holds" in said and "kept for the next run of this command" in said, said
         said = here("--json", "copy", f"{tmp_path}/two/", disk / "d", code=1).last("error")["message"]
-        assert f"{left} holds" in said and "a copy that did not end has left" in said, said
+        assert f"{left} holds" in said and "left by an unfinished copy" in said, said
         subprocess.run(["rm", "-r", left], check=True)
         here("copy", f"{tmp_path}/two/", disk / "d")
         assert os.listdir(disk / "d") == ["two"]

@@ -208,7 +208,7 @@ def test_one_key_is_for_reading_and_one_for_writing(here, node, server, place): 
     reading = f"tidecast://{keys['copy-server-read.key']}@{bare}"
     assert done(here, reading + "file", place / "got")["files_copied"] == 1
     for words in ((place / "got", reading + "new"), ("--delete", f"{place}/got", reading + "file")):
-        assert "for reading only" in done(here, *words, code=1)["message"]
+        assert "reading only" in done(here, *words, code=1)["message"]
     assert not (place / "served/new").exists()
     assert server.proc.out.count("\n") == 1, "only the URL, which programs read"
     assert "copy-server-read.key" in server.proc.err and keys["copy-server.key"] not in server.proc.err

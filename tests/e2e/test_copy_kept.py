@@ -90,7 +90,7 @@ def test_a_backup_that_cannot_be_kept_leaves_the_file_as_it_was(here, tmp_path):
     source, dest = tree(tmp_path / "src", f=b"new"), older(tmp_path / "dest", f=b"old")
     tree(dest, **{"f~__x": b"kept"})
     end = done(here, "-b", f"{source}/", dest, code=1)
-    assert "the name that its backup gets" in str(end["problems"]) and content(dest) == {"f": b"old", "f~/x": b"kept"}
+    assert "the name of the backup" in str(end["problems"]) and content(dest) == {"f": b"old", "f~/x": b"kept"}
     here("copy", "-b", "--suffix=", f"{source}/", dest, code=2)
     here("copy", "-b", "--suffix=/../x", f"{source}/", dest, code=2)
     assert "destination itself" in here("copy", "--backup-dir=.", f"{source}/", dest, code=2).err
@@ -207,7 +207,7 @@ def test_the_only_copy_is_never_removed(here, server, tmp_path):  # noqa: F811
     done(here, "--remove-source-files", f"{source}/", dest, code=1)
     assert (source / "f").exists()
     tree(tmp_path / "served", f=b"1")
-    assert "reading only" in here("copy", "--remove-source-files", server("--read-only"), tmp_path / "new", code=1).err
+    assert "read-only" in here("copy", "--remove-source-files", server("--read-only"), tmp_path / "new", code=1).err
     for flags in (["-L"], ["--append"], ["--to-null"]):
         here("copy", "--remove-source-files", *flags, f"{source}/", tmp_path / "other", code=2)
     assert content(source) == {"f": b"1"}

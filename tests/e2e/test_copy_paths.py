@@ -131,10 +131,10 @@ def test_a_list_is_of_one_source_and_has_no_end(deep, here, tmp_path):
     (tmp_path / "list").write_text("a/g\n")
     assert "one source" in here("copy", f"--files-from={tmp_path}/list", deep, deep / "a", tmp_path / "dest", code=2).err
     assert "on this host" in here("copy", "--files-from=:list", deep, tmp_path / "dest", code=2).err
-    assert "has no .." in here("copy", "-R", f"{deep}/./a/../a/g", tmp_path / "dest", code=2).err
+    assert "must not contain .." in here("copy", "-R", f"{deep}/./a/../a/g", tmp_path / "dest", code=2).err
     assert "itself" in here("copy", "-R", f"{deep}/./a", deep, code=2).err
     (tmp_path / "list").write_text("a/g\0")
-    assert "give -0" in here("copy", f"--files-from={tmp_path}/list", deep, tmp_path / "dest", code=2).err
+    assert "use -0" in here("copy", f"--files-from={tmp_path}/list", deep, tmp_path / "dest", code=2).err
 
 
 def test_a_link_leads_no_list_out_of_a_served_directory(deep, here, server, tmp_path):  # noqa: F811

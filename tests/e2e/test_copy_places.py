@@ -44,11 +44,11 @@ def test_a_server_sends_to_another(plain, here, tree, server, tmp_path):  # noqa
     # And within one server.
     assert done(here, two + "in/big", two + "copy", *plain)["files_copied"] == 1
     assert (tmp_path / "other/copy").read_bytes() == (served / "data/big").read_bytes()
-    assert message(here, two + "in", one + "back", *plain) == "the other end refuses: it is read-only"
+    assert message(here, two + "in", one + "back", *plain) == "the other end refuses: the server is read-only"
     assert message(here, one + "../x", two, *plain).endswith("outside of the served directory")
     server.proc.kill()
     server.proc.wait()
-    assert "cannot reach" in message(here, one + "data/", two + "more", *plain)
+    assert "cannot connect to" in message(here, one + "data/", two + "more", *plain)
 
 
 def test_what_no_server_does_is_a_usage_error(here, server, ssh, tmp_path):  # noqa: F811
@@ -67,7 +67,7 @@ def test_refusals_say_once_what_it_is(here, server, ssh, tmp_path, port):  # noq
     (tmp_path / "served/file").write_text("x")
     for path in ("../x", "out/x", "out/"):
         assert "outside of the served directory" in message(here, url + path, tmp_path / "got")
-    assert message(here, tmp_path / "served/file", url + "x") == "the other end refuses: it is read-only"
+    assert message(here, tmp_path / "served/file", url + "x") == "the other end refuses: the server is read-only"
     said = message(here, url + "/nothere", tmp_path / "got")
     assert said.count("refuses") == 1 and ": /nothere:" in said
     key = url.removeprefix("tidecast://")
@@ -77,7 +77,7 @@ def test_refusals_say_once_what_it_is(here, server, ssh, tmp_path, port):  # noq
     proc = here("copy", tmp_path / "served/file", f"host:{tmp_path / 'got'}", "--port", busy, *ssh, code=1)
     assert proc.err.count("already in use") == 1 and "version" not in proc.err
     assert "no such network card" in message(here, "--cpus", "card:none", "--from-null", "1MB", "--to-null", tmp_path, code=2)
-    assert "it is read-only" in server.proc.err and "refuses" not in server.proc.err
+    assert "the server is read-only" in server.proc.err and "refuses" not in server.proc.err
 
 
 def test_a_tilde_is_the_home_of_the_other_end(here, ssh, tmp_path):  # noqa: F811
@@ -128,7 +128,7 @@ def test_a_copy_does_not_take_itself_along(way, here, server, ssh, tmp_path):  #
         return [f"{url}{os.path.relpath(path, tmp_path)}{'/' * str(path).endswith('/')}" for path in paths]
 
     # The first time it is not there before all has come.
-    for left_out in ([], ["left out: it is the destination"]):
+    for left_out in ([], ["skipped: this is the destination"]):
         end = done(here, *words(top, top / "tree/in"))
         assert [problem["what"] for problem in end["problems"]] == left_out, end
         assert sorted(p.name for p in (top / "tree/in/o").rglob("*")) == ["file", "sub", "tree"]
@@ -182,7 +182,7 @@ def test_links_of_links_and_their_attributes_arrive(here, tmp_path):
     ("--max-delete", "-1"), ("--modify-window", "1s"), ("--files-from", "x"), ("--suffix", "a/b"), ("--link-dest", ""), ("--exclude", "- "), ("--resume=perhaps",)])
 def test_values_that_cannot_be_are_refused(words, here, tmp_path):
     said = here("copy", *words, "--from-null", "1MB", "--to-null", tmp_path, code=2, timeout=20).err
-    hint = {"--files-from": "one source", "--suffix": "without a slash", "--filter": "not read", "--chmod": "u+rwX", "--exclude": "no pattern", "--congestion": "it has"}.get(words[0])
+    hint = {"--files-from": "one source", "--suffix": "a slash", "--filter": "not supported", "--chmod": "u+rwX", "--exclude": "no pattern", "--congestion": "available"}.get(words[0])
     assert hint is None or hint in said
 
 
@@ -296,7 +296,7 @@ def test_what_cannot_go_to_a_pipe_is_said(here, start, ssh, tmp_path):  # noqa: 
     (tmp_path / "dir").mkdir()
     (tmp_path / "big").write_bytes(os.urandom(60 << 20))
     os.mkfifo(tmp_path / "fifo")
-    for name, why in (("dir", "is a directory"), ("nothere", "No such file"), ("fifo", "no regular file")):
+    for name, why in (("dir", "not one regular file"), ("nothere", "No such file"), ("fifo", "not a regular file")):
         read, run = streamed(start, here, tmp_path, f"host:{tmp_path}/{name}", "-", *ssh, code=2 if name != "nothere" else 1)
         assert read == b"" and why in run.err, (name, run.err)
     # A reader that goes, and one that takes nothing any more.

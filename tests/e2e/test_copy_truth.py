@@ -93,11 +93,11 @@ def test_a_dry_run_names_what_the_copy_changes_and_nothing_else(seed, here, tmp_
 
 
 @pytest.mark.parametrize("flags, words, why", [
-    (["--delete"], ["d/sub/", "d"], "lies in"), (["--delete"], ["alias/sub/", "d"], "lies in"), (["--delete"], ["d/sub/", "alias"], "lies in"),
-    (["--delete"], ["d/sub/", "host:{top}/d"], "lies in"), (["--delete"], ["host:{top}/d/sub/", "d"], "lies in"),
-    (["--delete"], ["other", "d/other/one", "d"], "lies in"), (["--delete"], ["other/", "d/file", "d"], "onto itself"),
-    (["--delete", "-n"], ["d/sub/", "d"], "lies in"), ([], ["d/", "host:{top}/d"], "onto itself"), ([], ["d", "host:{top}"], "onto itself"),
-    ([], ["d", "host:{top}/d/sub"], "without end"),
+    (["--delete"], ["d/sub/", "d"], "is inside"), (["--delete"], ["alias/sub/", "d"], "is inside"), (["--delete"], ["d/sub/", "alias"], "is inside"),
+    (["--delete"], ["d/sub/", "host:{top}/d"], "is inside"), (["--delete"], ["host:{top}/d/sub/", "d"], "is inside"),
+    (["--delete"], ["other", "d/other/one", "d"], "is inside"), (["--delete"], ["other/", "d/file", "d"], "onto itself"),
+    (["--delete", "-n"], ["d/sub/", "d"], "is inside"), ([], ["d/", "host:{top}/d"], "onto itself"), ([], ["d", "host:{top}"], "onto itself"),
+    ([], ["d", "host:{top}/d/sub"], "never end"),
 ])
 def test_a_copy_that_would_delete_or_multiply_its_source_is_refused(flags, words, why, here, ssh, tmp_path):  # noqa: F811
     for name in ("d/sub/x", "d/other/one", "other"):

@@ -337,7 +337,7 @@ def test_what_cannot_be_is_refused_and_said(recv, tide):
     assert huge.hello(0)["accepted"] == 2
     said = lambda: [e["message"] for e in here.proc.events() if e["event"] == "warning"]  # noqa: E731
     messages = here.until("warnings", lambda: len(said()) > 1 and said())
-    assert "--streams" in messages[0] and "no room" in messages[1]
+    assert "--streams" in messages[0] and "no space" in messages[1]
     # A name has one receiver.
     Sender(here.ports, SHAPE, here.key).begin()
     said = tide("field", "recv", "--listen", "127.0.0.1:0", "--name", here.name, code=1).err
@@ -495,7 +495,7 @@ def test_where_nothing_can_be_recorded_is_said_at_once(tide, tmp_path):
     zarr.open_group(tmp_path / "v2", mode="w", zarr_format=2)
     zarr.save_array(tmp_path / "array", np.zeros((2, 3)))
     for place, said in {"file": "File exists", "file/run": "Not a directory", "v3": "a Zarr group", "v2": "version 2",
-                        "array": "a Zarr array that is no recording"}.items():
+                        "array": "a Zarr array that is not a recording"}.items():
         proc = tide("--json", "field", "recv", "--listen", "127.0.0.1:0", "--name", unique(), "--record", tmp_path / place, code=1)
         message = proc.last("error")["message"]
         assert said in message and str(tmp_path / place) in message and "shape" not in message

@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_told(here, tmp_path):
     (tmp_path / "large").write_text("a" * 100_000)
     for word, said in [(f"@{tmp_path / 'none'}", "No such file"), (f"@{tmp_path / 'empty'}", "has no ticket"),
                        (f"@{tmp_path / 'binary'}", "not text"), (f"@{tmp_path / 'large'}", "too long"),
-                       (f"@{tmp_path}", "no file"), ("-", "standard input has no ticket")]:
+                       (f"@{tmp_path}", "not a regular file"), ("-", "standard input has no ticket")]:
         done = run(here, "get", word, "--to", str(tmp_path / "got"))
         assert done.returncode == 2 and said in done.stderr, (word, done.stderr)
     done = run(here, "get", "--to", str(tmp_path / "got"))

@@ -14,8 +14,8 @@ use landlock::{
 /// The newest rules for files that are used. Later ones would also forbid to connect to sockets.
 const NEWEST: ABI = ABI::V5;
 
-/// What looking up users and hosts, certificates, time zones and the machine needs: the C library's files and its modules, the
-/// places that /etc links to, and what the kernel tells.
+/// Files needed to look up users and hosts, and for certificates, time zones and facts of the machine: the C
+/// library's files and its modules, the targets of links in /etc, and the kernel's files.
 const SYSTEM: &[&str] = &[
     "/etc",
     "/usr",
@@ -36,10 +36,10 @@ const SYSTEM: &[&str] = &[
     "/var/db/nscd",
     "/nix/store",
 ];
-/// What may be written besides.
+/// Further files that may be written.
 const WRITTEN: &[&str] = &["/dev/null", "/sys/fs/cgroup"];
 
-/// What a process may still reach.
+/// The files that a process may still access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
     reads: Vec<PathBuf>,
@@ -97,8 +97,8 @@ impl Confinement {
         self
     }
 
-    /// Programs of the system, which read what they like, and write in the directory for temporary files: HTCondor's prove
-    /// there whose they are (its method FS).
+    /// Programs of the system, which read what they like, and write in the directory for temporary files:
+    /// HTCondor's programs prove there which user they have (its method FS).
     #[must_use]
     pub fn runs_programs(mut self) -> Self {
         self.reads.push("/".into());
@@ -107,12 +107,12 @@ impl Confinement {
         self
     }
 
-    /// Confines the calling thread, and those that it starts. What came of it, for people: paths that do not exist are left out,
-    /// and what the kernel does not know is not enforced.
+    /// Confines the calling thread, and those that it starts. Returns a text about the result: missing paths
+    /// are left out, and rules unknown to the kernel are not enforced.
     #[must_use]
     pub fn apply(self) -> String {
         if threads() != Some(1) {
-            return "not confined: other threads run already".into();
+            return "not confined: other threads are already running".into();
         }
         match self.restrict() {
             Ok(said) => said,
@@ -135,7 +135,7 @@ impl Confinement {
         Ok(match (status.landlock, status.ruleset) {
             (LandlockStatus::NotImplemented, _) => "not confined: kernel has no Landlock".into(),
             (LandlockStatus::NotEnabled, _) => "not confined: Landlock is not enabled in the kernel".into(),
-            (_, RulesetStatus::NotEnforced) => "not confined: the kernel enforces no rule".into(),
+            (_, RulesetStatus::NotEnforced) => "not confined: the kernel enforces none of the rules".into(),
             (LandlockStatus::Available { effective_abi, kernel_abi }, _) => {
                 format!("confined: landlock ABI {}", kernel_abi.unwrap_or(effective_abi as i32))
             }
@@ -174,7 +174,7 @@ mod tests {
         std::thread::scope(|scope| {
             let (end, wait) = std::sync::mpsc::channel::<()>();
             scope.spawn(move || wait.recv());
-            assert_eq!(Confinement::new().apply(), "not confined: other threads run already");
+            assert_eq!(Confinement::new().apply(), "not confined: other threads are already running");
             drop(end);
         });
     }

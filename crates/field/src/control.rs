@@ -15,7 +15,7 @@ pub const NAME: usize = 64;
 /// A control message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// From a sender on each stream: what it sends.
+    /// A sender's hello on each stream: describes the session.
     Hello(Hello),
     /// The receiver's answer to a hello.
     Report(Report),
@@ -25,7 +25,7 @@ pub enum Message {
     Go(Go),
 }
 
-/// What a sender sends, by this stream.
+/// The contents of a session, as announced on this stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hello {
     /// This stream's number, of all.
@@ -60,7 +60,7 @@ pub struct Hello {
     pub parity: Option<parity::Rate>,
     /// Bits a second, of datagrams, of all streams.
     pub rate: u64,
-    /// Name of what is sent.
+    /// Name of the field.
     pub name: String,
 }
 
@@ -92,23 +92,24 @@ impl Hello {
             self.shape.slab(stream, self.streams).map_err(|_| Error::Field("shape"))?;
         }
         if self.steps == 0 {
-            return Err(Error::Field("count of steps"));
+            return Err(Error::Field("number of steps"));
         }
         let parity = self.parity.is_none_or(|rate| rate.is_possible(self.values as usize * VALUE));
         parity.then_some(()).ok_or(Error::Field("parity"))
     }
 }
 
-/// How far a receiver has believed a hello.
+/// The receiver's progress in accepting a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Not yet: say hello again with the challenge.
+    /// Not yet: the sender is to send the hello again with the challenge.
     NotYet,
     /// Values of this session are taken.
     Yes,
     /// It cannot be: the volume is too large, or a plain session is under way.
     Refused,
-    /// Values were taken, and the receiver ends: `batch` is the newest step that it has closed. Said without a hello.
+    /// The receiver, which has received values, ends: `batch` is the newest step that it has closed. Sent
+    /// without a hello.
     Ended,
 }
 
@@ -121,7 +122,7 @@ pub struct Report {
     pub challenge: u64,
     /// Whether the session is the one that counts.
     pub accepted: Accepted,
-    /// The highest batch that has come; 0 before the first.
+    /// The highest batch received; 0 before the first.
     pub batch: u32,
     /// Packets of this stream, of values and parity, received in this session.
     pub received: u64,
@@ -153,7 +154,7 @@ impl Message {
     /// Reads a whole datagram; with a key, only one with the right tag.
     ///
     /// # Errors
-    /// When it is no control message, its tag is wrong, or a field cannot be.
+    /// It is not a control message, its tag is wrong, or a field is out of range.
     pub fn read(datagram: &[u8], key: Option<&ControlKey>) -> Result<Self, Error> {
         let bytes = match key {
             Some(key) => key.open(datagram).ok_or(Error::Field("tag"))?,
@@ -222,7 +223,7 @@ fn hello(fields: &mut Fields<'_>) -> Result<Hello, Error> {
     let name = fields.take::<NAME>()?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut name: String = String::from_utf8_lossy(name).chars().filter(|c| !c.is_control()).collect();
-    // A byte that is no UTF-8 has become three.
+    // A byte that is not UTF-8 has become three.
     name.truncate(name.floor_char_boundary(NAME));
     let hello = Hello {
         stream,

@@ -11,10 +11,10 @@ pub const MAX_SIDE: u32 = 1 << 16;
 #[non_exhaustive]
 pub enum Error {
     /// An axis without values, or with too many.
-    #[error("a volume of {0} x {1} x {2}: each side must be from 1 to {MAX_SIDE}")]
+    #[error("invalid volume {0} x {1} x {2}: each side must be from 1 to {MAX_SIDE}")]
     Side(u32, u32, u32),
     /// Fewer planes than streams, or no stream.
-    #[error("{planes} planes cannot be cut into {streams} slabs")]
+    #[error("cannot cut {planes} planes into {streams} slabs; use fewer streams")]
     Streams {
         /// Planes along z.
         planes: u32,
@@ -22,13 +22,13 @@ pub enum Error {
         streams: u32,
     },
     /// A slab with more values than a rank can count.
-    #[error("a slab of {0} values is too large: with more streams it would be smaller")]
+    #[error("a slab of {0} values is too large; use more streams")]
     Slab(u64),
-    /// A word that names no order.
-    #[error("{0:?} is no order of values: zslab or morton")]
+    /// A word that is not an order of values.
+    #[error("unknown order of values {0:?}; use zslab or morton")]
     Order(String),
-    /// Text that is no shape.
-    #[error("{0:?} is no shape: three numbers as 256,256,256")]
+    /// Text that is not a shape.
+    #[error("invalid shape {0:?}; write three numbers, e.g. 256,256,256")]
     Shape(String),
 }
 
@@ -108,13 +108,13 @@ pub fn streams_of(receiver: u32, receivers: u32, streams: u32) -> (u32, u32) {
     (receiver * each + receiver.min(more), each + u32::from(receiver < more))
 }
 
-/// Neighbouring planes of a volume: what one stream carries.
+/// Adjacent planes of a volume: the part that one stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slab {
     shape: Shape,
     /// z of the first plane.
     pub begin: u32,
-    /// z behind the last plane.
+    /// z after the last plane.
     pub end: u32,
 }
 
@@ -224,15 +224,15 @@ impl Ranks {
         Some(brick.rank + (z * high + y) * wide + x)
     }
 
-    /// Where in the volume the value of this rank is; `None` behind the last.
+    /// The position in the volume of the value of this rank; `None` after the last.
     pub fn position(&self, rank: u32) -> Option<(u32, u32, u32)> {
         let mut found = None;
         self.runs(rank, 1, |place, _| found = Some(self.slab.position(place as u32)));
         found
     }
 
-    /// Calls `each` with the place within the slab and the length of every run of values that lie one behind the other, in order: together
-    /// the `count` values from `rank` on, or as many as there are.
+    /// Calls `each` with the place within the slab and the length of every run of consecutive values, in
+    /// order: together the `count` values from `rank` on, or as many as there are.
     #[inline]
     pub fn runs(&self, rank: u32, count: u32, mut each: impl FnMut(usize, usize)) {
         let count = count.min(self.slab.values().saturating_sub(rank));

@@ -1,4 +1,4 @@
-//! Who may send, and who may read: keys that come from one secret.
+//! Authentication of senders and readers: keys derived from one secret.
 //!
 //! Runs of values and parity are encrypted by AES-128-GCM, which costs less than the tag alone of bytes that stay readable: ring has
 //! assembly for the whole and none for a part. Values in the paper's packing stay readable, as its packets are, with the tag of
@@ -20,10 +20,10 @@ pub const TAG: usize = 16;
 
 /// A secret that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no key of a field: 52 letters and digits, as `tidecast field recv` prints them")]
+#[error("invalid field key: a key has 52 letters and digits, as `tidecast field recv` prints it")]
 pub struct BadSecret;
 
-/// What sender and receiver share: 32 bytes, written as 52 letters and digits (base32).
+/// The secret shared by sender and receiver: 32 bytes, written as 52 letters and digits (base32).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
@@ -51,7 +51,7 @@ impl Secret {
         StreamKey(Seal::Tags(Box::new(Aes256Gcm::new(&key.into()))))
     }
 
-    #[expect(clippy::expect_used, reason = "16 bytes are what the algorithm's keys have")]
+    #[expect(clippy::expect_used, reason = "an AES-128 key has 16 bytes")]
     fn cipher(&self, session: u64, stream: u32) -> StreamKey {
         let mut key = [0; 32];
         self.expand(&[b"tidecast field values", &session.to_le_bytes(), &stream.to_le_bytes()], &mut key);
@@ -105,7 +105,7 @@ impl ControlKey {
         tag
     }
 
-    /// What is before the tag, if the tag is right; in constant time.
+    /// The bytes before the tag, if the tag is valid; in constant time.
     pub fn open<'a>(&self, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let (message, tag) = datagram.split_last_chunk::<TAG>()?;
         let right = self.tag(message).iter().zip(tag).fold(0, |wrong, (a, b)| wrong | (a ^ b));
@@ -122,8 +122,9 @@ enum Seal {
 }
 
 impl StreamKey {
-    /// Puts a tag behind the datagram that begins at `begin`, and encrypts what is behind its head if values are to be hidden.
-    /// `place` is the rank of the first value, or [`parity_place`]. Never two different datagrams with one batch and place.
+    /// Appends a tag to the datagram that begins at `begin`, and encrypts the part after its head if values
+    /// are to be hidden. `place` is the rank of the first value, or [`parity_place`]. Never two different
+    /// datagrams with one batch and place.
     pub fn seal(&self, batch: u32, place: u64, begin: usize, into: &mut Vec<u8>) {
         let datagram = into.get_mut(begin..).unwrap_or_default();
         // It fails only for 64 GiB and more.
@@ -200,7 +201,7 @@ mod tests {
         assert_ne!(Secret::random(), Secret::random());
     }
 
-    /// What ring makes of the same, key and nonce given.
+    /// The result of ring for the same input, key and nonce given.
     fn judge(algorithm: &'static aead::Algorithm, key: &[u8], place: u64, head: &[u8], body: &mut Vec<u8>) {
         let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, key).unwrap());
         let unique = aead::Nonce::assume_unique_for_key(nonce(9, place));

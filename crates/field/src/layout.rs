@@ -1,5 +1,5 @@
-//! The layout of a field's shared memory, defined here and nowhere else: "Shared memory" in `docs/field-format.md` says what
-//! each word means.
+//! The layout of a field's shared memory, defined only here; "Shared memory" in `docs/field-format.md`
+//! explains each word.
 //!
 //! The receiver writes by it and the viewer reads by it; `python/tidecast/_field_layout.py` is generated from it, and
 //! `tests/layout.rs` holds that file and the document to it. Offsets stay as they are: programs of two versions share memory.
@@ -12,13 +12,13 @@ pub const PREFIX: &str = "tidecast-field-";
 pub const MAGIC: [u8; 8] = *b"TCFIELD1";
 /// The version of this layout.
 pub const VERSION: u64 = 1;
-/// Bytes of the head; the first slab's header is behind it.
+/// Bytes of the head; the first slab's header follows it.
 pub const HEAD: usize = 4096;
 /// Bytes of a slab's header.
 pub const SLAB: usize = 256;
 /// Bytes of an entry of the history.
 pub const ENTRY: usize = 64;
-/// Bytes of the name of what is sent, padded with zeros.
+/// Bytes of the name of the field, padded with zeros.
 pub const TITLE: usize = 64;
 /// Volumes at most.
 pub const VOLUMES: u64 = 4;
@@ -57,7 +57,7 @@ pub mod head {
         MADE = 120;
         /// When a packet last came.
         LAST = 128;
-        /// Name of what is sent, of [`TITLE`](super::TITLE) bytes.
+        /// Name of the field, of [`TITLE`](super::TITLE) bytes.
         TITLE = 136;
         /// Offset of the history, and its entries.
         HISTORY = 200;
@@ -65,7 +65,7 @@ pub mod head {
         WRITTEN = 216;
         /// The sequence of each volume.
         SEQUENCES = 224;
-        /// Bits a second that the sender says it sends.
+        /// Bits a second, as announced by the sender.
         RATE = 256;
         /// Offset of the first volume's map, from each to the next.
         MAPS = 264;
@@ -79,7 +79,7 @@ pub mod slab {
     offsets! {
         /// The first plane.
         Z0 = 0;
-        /// The plane behind the last.
+        /// The plane after the last.
         Z1 = 8;
         /// Which sending of a step.
         BATCH = 16;
@@ -99,13 +99,13 @@ pub mod slab {
         LOST = 72;
         /// Those that parity has brought back.
         RECOVERED = 80;
-        /// Packets that had come before.
+        /// Packets that were received before.
         DUPLICATE = 88;
         /// Packets of an old step.
         STALE = 96;
-        /// Packets that were not believed.
+        /// Packets that were rejected.
         REJECTED = 104;
-        /// Packets that came behind a later one.
+        /// Packets that arrived after a later one.
         REORDERED = 112;
         /// Steps complete.
         COMPLETE = 120;

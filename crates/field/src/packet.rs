@@ -11,7 +11,7 @@ pub const HEAD: usize = 8;
 pub const QUAD: usize = 16;
 /// Bytes of a value.
 pub const VALUE: usize = 4;
-/// The most bytes of a datagram: what UDP over IPv4 carries.
+/// The most bytes of a datagram: the maximum of UDP over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// The largest datagram of the paper: 560 quads.
 pub const PAPER_DATAGRAM: usize = 8_968;
@@ -27,11 +27,11 @@ pub enum Error {
     /// It ends before it should.
     #[error("the datagram is cut short")]
     Short,
-    /// Its length is not what its words say.
-    #[error("the datagram's length is not that of its contents")]
+    /// Its length does not match its fields.
+    #[error("the length of the datagram does not match its contents")]
     Length,
     /// A field has a value that it cannot have.
-    #[error("the datagram's {0} cannot be")]
+    #[error("invalid {0} in the datagram")]
     Field(&'static str),
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Packing {
         match text {
             "xyz" => Ok(Self::Xyz),
             "run" => Ok(Self::Run),
-            _ => Err(format!("{text:?} is no packing of values: xyz or run")),
+            _ => Err(format!("unknown packing {text:?}; use xyz or run")),
         }
     }
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Packing {
     }
 }
 
-/// What a datagram is, without its tag.
+/// The kind of a datagram, without its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datagram<'a> {
     /// Values of a step.
@@ -109,7 +109,7 @@ pub enum Datagram<'a> {
     },
     /// See [`crate::control`].
     Control {
-        /// What it says.
+        /// Its contents.
         kind: u32,
         /// The message.
         body: &'a [u8],
@@ -135,7 +135,7 @@ impl<'a> Datagram<'a> {
 /// The `count` quads of a body.
 ///
 /// # Errors
-/// When there are none, or the body has another length.
+/// There are none, or the body has another length.
 pub fn quads(count: u32, body: &[u8]) -> Result<impl ExactSizeIterator<Item = Quad> + '_, Error> {
     let (quads, rest) = body.as_chunks::<QUAD>();
     if quads.is_empty() || quads.len() != count as usize || !rest.is_empty() {
@@ -147,7 +147,7 @@ pub fn quads(count: u32, body: &[u8]) -> Result<impl ExactSizeIterator<Item = Qu
 /// How many values a body of a run has.
 ///
 /// # Errors
-/// When there are none, or a part of one.
+/// There are none, or a part of one.
 pub fn values(body: &[u8]) -> Result<u32, Error> {
     let whole = !body.is_empty() && body.len().is_multiple_of(VALUE);
     whole.then_some((body.len() / VALUE) as u32).ok_or(Error::Length)
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(Packing::Xyz.datagram(560, false), PAPER_DATAGRAM);
         assert_eq!(Packing::Xyz.capacity(PAPER_DATAGRAM, true), 559);
         assert_eq!(Packing::Run.capacity(PAPER_DATAGRAM, true), 2236);
-        // What is not values: less than 2%.
+        // The overhead beside values: less than 2%.
         assert!((PAPER_DATAGRAM as f64) < 1.02 * 4.0 * 2236.0);
         assert!(1472.0 < 1.02 * 4.0 * f64::from(Packing::Run.capacity(1472, true)));
         assert_eq!(Packing::Run.capacity(20, true), 0);

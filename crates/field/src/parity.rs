@@ -4,7 +4,7 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use crate::geometry::Shape;
 
-/// The most bytes of one block's shards: what either end keeps of a block is bounded by it.
+/// The most bytes of one block's shards: it bounds the memory per block at either end.
 const MAX_BLOCK: usize = 256 << 20;
 
 /// Shards that are too many, too few, or not all of one length: a mistake of the caller, for rates from a hello are checked there.
@@ -177,10 +177,10 @@ impl Encoder {
         Ok(Self { inner, rate, padded: vec![0; bytes] })
     }
 
-    /// Begins a block of `data` packets (see [`Layout::data`]); what was added before is forgotten.
+    /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
-    /// When there are more than the rate says, or none.
+    /// There are more than the rate allows, or none.
     pub fn begin(&mut self, data: u32) -> Result<(), Error> {
         Ok(self.inner.reset(data as usize, self.rate.parity as usize, self.padded.len())?)
     }
@@ -221,15 +221,15 @@ impl Decoder {
         Ok(Self { inner, rate, padded: vec![0; bytes] })
     }
 
-    /// Begins a block of `data` packets (see [`Layout::data`]); what was added before is forgotten.
+    /// Begins a block of `data` packets (see [`Layout::data`]); packets added before are dropped.
     ///
     /// # Errors
-    /// When there are more than the rate says, or none.
+    /// There are more than the rate allows, or none.
     pub fn begin(&mut self, data: u32) -> Result<(), Error> {
         Ok(self.inner.reset(data as usize, self.rate.parity as usize, self.padded.len())?)
     }
 
-    /// The values of a packet that has come.
+    /// The values of a received packet.
     ///
     /// # Errors
     /// When there is no such shard, or it was given before.
@@ -237,7 +237,7 @@ impl Decoder {
         Ok(self.inner.add_original_shard(shard as usize, pad(values, &mut self.padded))?)
     }
 
-    /// A parity packet that has come.
+    /// A received parity packet.
     ///
     /// # Errors
     /// When there is no such shard, or it was given before.
@@ -248,7 +248,7 @@ impl Decoder {
     /// Gives `each` the shard and the values of all that were missing (zero-padded as they were).
     ///
     /// # Errors
-    /// When too few have come.
+    /// Too few were received.
     pub fn finish(&mut self, mut each: impl FnMut(u32, &[u8])) -> Result<(), Error> {
         let result = self.inner.decode()?;
         result.restored_original_iter().for_each(|(shard, values)| each(shard as u32, values));

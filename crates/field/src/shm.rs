@@ -1,8 +1,9 @@
 //! The shared memory that a receiver writes and others read: see "Shared memory" in `docs/field-format.md`.
 //!
-//! The one module with `unsafe`. The file is mapped by [`MmapRaw`], which hands out no references, because what is mapped is shared with other
-//! processes. Words are atomics. Volumes are plain memory, copied to and from by bytes; whoever reads a volume that is being written may
-//! see values of two steps, and knows it by the volume's sequence.
+//! The one module with `unsafe`. The file is mapped by [`MmapRaw`], which hands out no references, because
+//! the memory is shared with other processes. Words are atomics. Volumes are plain memory, copied to and from
+//! by bytes; a reader of a volume that is being written may see values of two steps, and detects it by the
+//! volume's sequence number.
 
 #![allow(unsafe_code)]
 
@@ -28,27 +29,27 @@ const PAGE: usize = 4096;
 /// Volumes begin at multiples of it, so that they can lie on large pages.
 const ALIGN: usize = 2 << 20;
 
-/// What cannot be shared.
+/// Errors of sharing a field.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that is no name of a file.
-    #[error("{0:?} cannot name a field: letters, digits, '-', '_' and '.', at most 64")]
+    /// A name that cannot be a file name.
+    #[error("invalid field name {0:?}; use at most 64 letters, digits, '-', '_' and '.'")]
     Name(String),
     /// Another receiver has it.
-    #[error("{path} belongs to a receiver that runs; give this one another --name", path = .0.display())]
+    #[error("{path} belongs to a running receiver; give this one another --name", path = .0.display())]
     Taken(PathBuf),
     /// There is not as much memory.
-    #[error("{DIR} has no room for {0} bytes more; a smaller volume, or `--volume live`, needs less")]
+    #[error("{DIR} has no space for {0} more bytes; use a smaller volume or `--volume live`")]
     Full(u64),
-    /// The system says no.
+    /// The system refused.
     #[error("cannot {doing} {path}: {error}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -64,7 +65,8 @@ fn path(name: &str) -> Result<PathBuf, Error> {
 
 /// A name that this receiver has, from its start on: before there is memory, and from one file to the next.
 ///
-/// A lock on a file beside the memory, for the memory comes only when the shape is known. Readers have nothing to do with it.
+/// A lock on a file beside the memory, because the memory is created only when the shape is known. Readers do
+/// not use it.
 #[derive(Debug)]
 pub struct Name {
     path: PathBuf,
@@ -76,7 +78,7 @@ impl Name {
     /// Takes it.
     ///
     /// # Errors
-    /// When it is none, or another receiver has it.
+    /// The name is not valid, or another receiver has it.
     pub fn take(name: &str) -> Result<Self, Error> {
         let path = path(name)?;
         let lock = Path::new(DIR).join(format!(".{PREFIX}{name}.lock"));
@@ -85,7 +87,8 @@ impl Name {
                 open_lock(&lock).map_err(|error| Error::Io { doing: "open", path: lock.clone(), error })?;
             rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive)
                 .map_err(|_| Error::Taken(path.clone()))?;
-            // The one who had it may have taken the file away since it was opened: then another is in its place.
+            // The previous holder may have removed the file since it was opened: then another is in its
+            // place.
             if held.metadata().is_ok_and(|meta| meta.nlink() > 0) {
                 return Ok(Self { path, lock, _held: held });
             }
@@ -100,7 +103,8 @@ impl Drop for Name {
     }
 }
 
-/// One that is there is opened as it is: in a directory for all, to open with O_CREAT what somebody else has left is refused even to root.
+/// An existing lock file is opened without O_CREAT: in a directory for all users, O_CREAT on a file of
+/// another user is refused even to root.
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -120,7 +124,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Shared {
     map: MmapRaw,
-    /// Holds the lock that says that a receiver runs.
+    /// Holds the lock that marks a running receiver.
     _file: File,
     path: PathBuf,
     slabs: usize,
@@ -130,7 +134,7 @@ pub struct Shared {
     /// Where the maps of the volumes begin, and bytes of one: a bit for each value.
     first_map: usize,
     map_size: usize,
-    /// The first value here, and behind the last.
+    /// The first value here, and the one after the last.
     span: (usize, usize),
     history: usize,
 }
@@ -160,7 +164,7 @@ impl Shared {
         let size = first_map + volumes * map_size;
         let (begin, end) = span(slabs);
         let needed = (first_volume + volumes * ((end - begin) * VALUE + (end - begin) / 8 + PAGE)) as u64;
-        let room = rustix::fs::statvfs(DIR).map_err(|e| io("look at")(e.into()))?;
+        let room = rustix::fs::statvfs(DIR).map_err(|e| io("stat")(e.into()))?;
         if room.f_bavail.saturating_mul(room.f_frsize) < needed {
             return Err(Error::Full(needed));
         }
@@ -171,7 +175,7 @@ impl Shared {
         );
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| io("lock")(e.into()))?;
-        file.set_len(size as u64).map_err(io("make room for"))?;
+        file.set_len(size as u64).map_err(io("set the size of"))?;
         let reserve = |offset: usize, len: usize| {
             // Taken now, for to write into memory that is not there is a fault later on.
             let taken = rustix::fs::fallocate(&file, FallocateFlags::empty(), offset as u64, len as u64);
@@ -266,7 +270,7 @@ impl Shared {
         self.volumes
     }
 
-    /// Says what is sent.
+    /// Sets the name of the field.
     pub fn set_title(&self, title: &str) {
         for (number, word) in padded_name(title).as_chunks().0.iter().enumerate() {
             self.set(head::TITLE + 8 * number, u64::from_le_bytes(*word));
@@ -277,7 +281,7 @@ impl Shared {
     pub fn retire(&self, remove: bool) {
         self.set(head::STATE, 2);
         if remove {
-            // A reader keeps what it has mapped.
+            // A reader keeps its mapping.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -303,7 +307,7 @@ impl Shared {
         self.get(head::SEQUENCES + 8 * volume)
     }
 
-    /// Marks a volume as one that is written from now on, or no more.
+    /// Marks a volume as being written from now on, or as no longer.
     pub fn mark(&self, volume: usize, written: bool) {
         let now = self.sequence(volume);
         if (now % 2 == 1) != written {
@@ -347,18 +351,20 @@ impl Shared {
         }
     }
 
-    /// Says how many values here are not of the step that a volume has; of one that is always changing, whether there may be any.
+    /// Sets how many values here are not of the step that a volume has; of a live volume, whether there may
+    /// be any.
     pub fn set_holes(&self, volume: usize, holes: u64) {
         debug_assert!(volume < self.volumes);
         self.set(head::HOLES + 8 * volume, holes);
     }
 
-    /// Says whether the values of all slabs here are of the step that a volume has.
+    /// Marks whether the values of all slabs here are of the step that a volume has.
     pub fn map_all(&self, volume: usize, of_step: bool) {
         self.map_values(volume, self.span.0, self.span.1 - self.span.0, of_step);
     }
 
-    /// Says whether values from `place` on are of the step that a volume has. Neighbours may do so at the same time.
+    /// Marks whether values from `place` on are of the step that a volume has. Adjacent slabs may do so at
+    /// the same time.
     pub fn map_values(&self, volume: usize, place: usize, values: usize, of_step: bool) {
         let (mut place, end) = (place, place.saturating_add(values));
         while place < end {
@@ -420,7 +426,7 @@ impl Shared {
     }
 }
 
-/// The first value of all these neighbouring slabs, and behind the last.
+/// The first value of all these adjacent slabs, and the one after the last.
 fn span(slabs: &[(u32, Slab)]) -> (usize, usize) {
     let begin = slabs.iter().map(|(_, slab)| slab.offset()).min().unwrap_or_default();
     let end =
@@ -467,7 +473,7 @@ mod tests {
         let expected: Vec<_> = (3..60).chain(70..133).map(|n| begin + n).collect();
         assert_eq!(holes(1), expected);
         assert_eq!(holes(0).len(), end - begin, "each volume has its own");
-        // What lies outside is passed over.
+        // Values outside are skipped.
         shared.map_values(1, shared.map_size * 8, 10, true);
         shared.map_values(7, 0, 10, true);
         shared.retire(true);
@@ -503,7 +509,7 @@ mod tests {
         drop(killed);
         drop(first);
         assert!(!lock.exists());
-        // What a killed one has left, its lock too, is taken over.
+        // Files left by a killed receiver, including its lock, are taken over.
         std::fs::write(&lock, "").unwrap();
         let second = Name::take(&name).unwrap();
         make(&second, 1).unwrap().retire(true);

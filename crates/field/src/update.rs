@@ -1,11 +1,11 @@
-//! What an end of a field tells while it runs.
+//! Events of an end of a field while it runs.
 
-/// One thing that is told: `S` once, when the work begins, then news `N`.
+/// One update: `S` once, when the work begins, then news `N`.
 #[derive(Debug, Clone)]
 pub enum Update<S, N> {
     /// The work has begun.
     Started(S),
-    /// Something is wrong, and the work goes on.
+    /// A problem after which the work continues.
     Warning(String),
     /// How it goes.
     News(N),

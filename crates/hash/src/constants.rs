@@ -78,7 +78,7 @@ pub(crate) const SHA1_START: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 
 
 /// The last block of SHA-256 of a message of `len` bytes, a multiple of 64: a one bit, zeros, and the length in bits (5.1.1).
 ///
-/// It is the same for every lane, so its schedule is made here once: what comes back is, for each round, the
+/// It is the same for every lane, so its schedule is computed here once: returns, for each round, the
 /// scheduled word plus the round's constant.
 pub(crate) fn closing(len: u64) -> [u32; 64] {
     debug_assert!(len.is_multiple_of(64) && len < 1 << 60);

@@ -13,10 +13,10 @@
 //! The crate does no I/O and starts no thread; only [`Sha1Lanes`] and [`Search`] allocate.
 //!
 //! # Why `unsafe`
-//! Vector and SHA instructions exist only as intrinsics of the target, and two things about them cannot be
-//! checked by the compiler: that the CPU has them, and that a load through a pointer is in bounds. Each
-//! backend is one file under `backend/`, which allows `unsafe` for exactly these two, behind a safe function that
-//! asserts that the CPU has what it needs. Nothing else in the crate may use it.
+//! Vector and SHA instructions exist only as intrinsics of the target, and the compiler cannot check two
+//! conditions for them: that the CPU has them, and that a load through a pointer is in bounds. Each backend
+//! is one file under `backend/`, which allows `unsafe` for exactly these two, behind a safe function that
+//! asserts that the CPU has the instructions. No other code in the crate may use it.
 
 mod backend;
 mod constants;

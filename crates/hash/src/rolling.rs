@@ -1,8 +1,9 @@
 //! Finding leaves of one version of a file in another, wherever they lie there (as zsync does).
 //!
-//! Who has the new version says for each leaf a [`Fingerprint`]; who has an old one moves a window of a leaf's length over
-//! it, byte by byte, and keeps the window's sum, a polynomial modulo 2^64. Where a sum is known, the SHA-256 of the window
-//! decides, by its first 64 bits: enough to look no further, for the caller verifies what it puts together.
+//! The holder of the new version sends a [`Fingerprint`] for each leaf; the holder of an old one moves a
+//! window of a leaf's length over it, byte by byte, and keeps the window's sum, a polynomial modulo 2^64.
+//! Where a sum matches, the first 64 bits of the window's SHA-256 decide: enough for a candidate, because the
+//! caller verifies the result.
 
 use std::collections::HashMap;
 
@@ -12,12 +13,12 @@ use crate::{Digest, LEAF, leaf_digests, sha256};
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Sums are looked up by so many of their upper bits first.
 const FILTER_BITS: u32 = 20;
-/// Leaves of one sum that differ: more are nobody's data.
+/// Different leaves with one sum: more of them do not occur in real data.
 const MOST_ALIKE: usize = 4;
 /// Windows whose sum is right and whose content is not: beyond so many, and one a leaf, nothing more is looked for.
 const WRONG: u64 = 100;
 
-/// What a leaf is known by: its sum, and the first bytes of its digest.
+/// The fingerprint of a leaf: its sum, and the first bytes of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     sum: u64,
@@ -82,7 +83,7 @@ pub struct Search {
     /// By sum: digests, and the leaves that have them.
     wanted: HashMap<u64, Vec<(u64, Vec<u32>)>>,
     filter: Vec<u64>,
-    /// What a byte that leaves the window has been worth: a power of the base.
+    /// The weight of the byte that leaves the window: a power of the base.
     leaving: u64,
     wrong: u64,
 }
@@ -115,8 +116,9 @@ impl Search {
         self.wanted.is_empty() || self.wrong > WRONG
     }
 
-    /// Tells where leaves are in `data`, by their offset there and their numbers: each leaf once, at the first place. Returns from
-    /// which offset on windows reach beyond the data: the caller goes on there with more of it.
+    /// Finds leaves in `data`, by their offset there and their numbers: each leaf once, at the first place.
+    /// Returns the offset from which on windows extend beyond the data: the caller continues there with more
+    /// of it.
     pub fn scan(&mut self, data: &[u8], mut found: impl FnMut(usize, &[u32])) -> usize {
         self.wrong = self.wrong.saturating_sub((data.len() / LEAF) as u64);
         let mut at = 0;
@@ -146,7 +148,7 @@ impl Search {
         at
     }
 
-    /// The leaves that this window is, which are then looked for no more.
+    /// The leaves that match this window; they are no longer searched for.
     fn take(&mut self, sum: u64, window: &[u8]) -> Option<Vec<u32>> {
         let alike = self.wanted.get_mut(&sum)?;
         let digest = first(&sha256(window));

@@ -1,5 +1,5 @@
-//! SHA-1, for the pieces of BitTorrent v1: of one message in one go or in parts, and of many equal ones at once.
-//! One stream is the `sha1` crate's, which finds SHA-NI and Arm's instructions by itself.
+//! SHA-1, for the pieces of BitTorrent v1: of one message at once or in parts, and of many messages of equal
+//! length at once. A single stream uses the `sha1` crate, which detects SHA-NI and Arm's instructions.
 
 use crate::Sha1Digest;
 

@@ -1,9 +1,8 @@
 //! Making a manifest from a scanned and hashed tree.
 //!
-//! The publisher gives the entries; the builder sorts them, says by its [`Layout`] which bytes
-//! make which piece, takes the hashes, and writes the manifest. Promise: the same entries and
-//! settings give the same bytes, and what it returns has passed the same checks as any manifest
-//! that is read.
+//! The publisher passes the entries; the builder sorts them, tells by its [`Layout`] which bytes make which
+//! piece, takes the hashes, and writes the manifest. Promise: the same entries and settings give the same
+//! bytes, and the result has passed the same checks as any manifest that is read.
 
 use crate::error::printable;
 use crate::extra::Mtime;
@@ -12,7 +11,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, Sha1Digest};
 
-/// What an entry of the published tree is.
+/// The kind of an entry of the published tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A directory; only needed for empty ones and for those whose metadata is to be kept.
@@ -39,7 +38,7 @@ pub struct Entry {
     /// Path below the published directory, components joined by `/`; empty for the published
     /// file or directory itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The kind.
     pub content: Content,
     /// Permission bits, at most 07777; for Tidecast's key.
     pub mode: Option<u32>,
@@ -66,7 +65,7 @@ pub struct Builder {
     pub creation_date: Option<i64>,
     /// The absolute path that the tree was built for.
     pub prefix: Option<Vec<u8>>,
-    /// What was left out of the tree; no hash covers it.
+    /// The excluded names; no hash covers them.
     pub left_out: LeftOut,
     pub(crate) name: Vec<u8>,
     pub(crate) version: Version,
@@ -85,7 +84,7 @@ impl Builder {
         if !piece_length.is_power_of_two() || (piece_length as usize) < LEAF {
             return Err(Error::PieceLength {
                 value: piece_length.into(),
-                why: "a power of two of at least 16384 is needed",
+                why: "it must be a power of two of at least 16384",
             });
         }
         let is_dir = |e: &Entry| e.content == Content::Directory;
@@ -94,7 +93,7 @@ impl Builder {
         files.sort_by(|a, b| path_order(&a.path, &b.path));
         let single = files.iter().any(|f| f.path.is_empty());
         if single && files.len() + dirs.len() > 1 {
-            let why = "the entry with the empty path is a file, but there are others";
+            let why = "the entry with the empty path is a file, but there are other entries";
             return Err(Error::Build(why.into()));
         }
         dirs.iter().chain(&files).try_for_each(check_entry)?;
@@ -200,7 +199,7 @@ impl Builder {
             let find = |e: &Entry| path_order(&e.path, target);
             let Ok(at) = self.files.binary_search_by(find) else {
                 let (path, target) = (printable(&entry.path), printable(target));
-                let why = format!("`{path}` is a hard link to `{target}`, which is not there");
+                let why = format!("`{path}` is a hard link to `{target}`, which does not exist");
                 return Err(Error::Build(why));
             };
             links.push((index, at as u32));
@@ -240,7 +239,7 @@ impl Entry {
         }
     }
 
-    /// True for empty files and all that are no files.
+    /// True for empty files and for entries other than files.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -253,7 +252,7 @@ pub(crate) fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// What the checks of reading would not see, because writing would hide it.
+/// Checks that reading cannot do, because writing would hide the defect.
 fn check_entry(entry: &Entry) -> Result<(), Error> {
     let path = || printable(&entry.path);
     let fail = |why: &str| Err(Error::Build(format!("`{}`: {why}", path())));
@@ -269,20 +268,20 @@ fn check_entry(entry: &Entry) -> Result<(), Error> {
         });
     }
     if entry.mode.is_some_and(|m| m > 0o7777) {
-        return fail("its mode has more than the twelve permission bits");
+        return fail("mode has bits beyond the twelve permission bits");
     }
     if entry.mtime.is_some_and(|t| t.nanos >= 1_000_000_000) {
-        return fail("its modification time has more than 10^9 nanoseconds");
+        return fail("modification time has 10^9 nanoseconds or more");
     }
     let mut names: Vec<&[u8]> = entry.xattrs.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();
     if names.windows(2).any(|w| w[0] == w[1]) {
-        return fail("it has an extended attribute twice");
+        return fail("duplicate extended attribute");
     }
     let (len, holes) = match &entry.content {
         Content::File { len, holes, .. } => (len, holes),
         Content::Symlink(_) if root => {
-            return fail("a symbolic link cannot be published alone; publish what it points to");
+            return fail("a symbolic link cannot be published alone; publish its target");
         }
         _ => return Ok(()),
     };
@@ -290,7 +289,7 @@ fn check_entry(entry: &Entry) -> Result<(), Error> {
     for (i, hole) in holes.iter().enumerate() {
         let apart = hole.start > end || (i == 0 && hole.start == 0);
         if !apart || hole.end <= hole.start || hole.end > *len {
-            return fail("its holes are not in order, or reach beyond its end");
+            return fail("holes are not in order, or extend beyond the end of the file");
         }
         end = hole.end;
     }

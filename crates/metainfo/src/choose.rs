@@ -8,7 +8,7 @@ const MIN: u32 = 64 << 10;
 /// A piece is at least this where that leaves `FEW` pieces: sixteen leaves, as many as are hashed at once and as the
 /// largest block between Tidecast peers usually has.
 const BATCH: u32 = 256 << 10;
-/// A swarm begins slowly with fewer: until everyone has a piece to give takes as long as its pieces do.
+/// A swarm begins slowly with fewer: until every peer has a piece to give takes as long as its pieces do.
 const FEW: u64 = 512;
 const USUAL_MAX: u32 = 16 << 20;
 const MAX: u32 = 128 << 20;

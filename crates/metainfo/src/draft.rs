@@ -1,10 +1,10 @@
-//! Drafts: the manifest of data that nobody has hashed yet.
+//! Drafts: manifests of data that is not hashed yet.
 //!
-//! Names, sizes and modes are known, so is where every piece lies; the roots are not. A draft is a v2
+//! Names, sizes and modes are known, so is the position of every piece; the roots are not. A draft is a v2
 //! info dictionary in which every `pieces root` is 32 zero bytes, which no content hashes to. The roots
 //! become known piece by piece ([`Manifest::learn_root`]), each once; with the last of them the draft is
-//! *sealed*: the manifest that the same tree has when it is hashed first. The same tree gives the same
-//! draft, so that what was begun with one is found again.
+//! *sealed*: it becomes the manifest that the same tree has when it is hashed first. The same tree gives the
+//! same draft, so an interrupted transfer of a draft can be resumed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::files::FileRef;
 use crate::manifest::Manifest;
 use crate::{Error, Version, merkle};
 
-/// What stands in a draft for a root that is not known.
+/// The placeholder of an unknown root in a draft.
 pub(crate) const UNKNOWN: Digest = [0; 32];
 
 /// The roots of a draft's pieces, as far as they are known: each is set once, and read without a lock.
@@ -33,14 +33,14 @@ impl Roots {
 }
 
 impl Builder {
-    /// The draft of what this would build, all of it but the hashes; v2 only. Of a tree without content it is
-    /// the manifest itself.
+    /// The draft of the manifest that this would build, without the hashes; v2 only. Of a tree without
+    /// content it is the manifest itself.
     ///
     /// # Errors
     /// As [`Builder::build`]; [`Error::Draft`] for a version with v1 in it, whose hashes cannot come later.
     pub fn draft(mut self) -> Result<Manifest, Error> {
         if self.version != Version::V2 {
-            return Err(Error::Draft("only v2 can be drafted"));
+            return Err(Error::Draft("only a v2 manifest can be a draft"));
         }
         for (index, slot) in (0..).zip(&mut self.hashes) {
             let pieces = self.layout.file_pieces(index).len();
@@ -64,8 +64,8 @@ impl Manifest {
         self.roots.is_some()
     }
 
-    /// Makes the root of a draft's piece known, to all copies of this manifest. False if there is no such piece, if
-    /// another root is known for it, or if this is no draft.
+    /// Sets the root of a draft's piece, in all copies of this manifest. False if there is no such piece, if
+    /// another root is known for it, or if this is not a draft.
     pub fn learn_root(&self, piece: u32, root: Digest) -> bool {
         let slot = self.roots.as_ref().and_then(|roots| roots.0.get(piece as usize));
         slot.is_some_and(|slot| *slot.get_or_init(|| root) == root)
@@ -91,8 +91,8 @@ impl Manifest {
         a.len() == b.len() && (a.is_empty() || same())
     }
 
-    /// The v2 info-hash of the sealed manifest: what [`Manifest::seal`] makes has it. None while a root is unknown,
-    /// and if this is no draft.
+    /// The v2 info-hash of the manifest that [`Manifest::seal`] makes. None while a root is unknown, and if
+    /// this is not a draft.
     pub fn sealed_hash(&self) -> Option<Digest> {
         self.roots.as_ref()?;
         self.sealed_info().map(|info| sha256(&info))
@@ -101,10 +101,10 @@ impl Manifest {
     /// The manifest that this draft has become.
     ///
     /// # Errors
-    /// [`Error::Draft`] while a root is unknown, or if this is no draft.
+    /// [`Error::Draft`] while a root is unknown, or if this is not a draft.
     pub fn seal(&self) -> Result<Manifest, Error> {
-        let roots = self.roots.as_ref().ok_or(Error::Draft("it is none"))?;
-        let info = self.sealed_info().ok_or(Error::Draft("not all of it has been hashed"))?;
+        let roots = self.roots.as_ref().ok_or(Error::Draft("it is not a draft"))?;
+        let info = self.sealed_info().ok_or(Error::Draft("some of its data is not hashed yet"))?;
         let mut sealed = Manifest::from_info(&info, Vec::new())?;
         sealed.outer = self.outer.clone();
         for file in 0..sealed.file_count() {

@@ -83,8 +83,8 @@ fn symlink_targets(b: &Builder) -> Result<Targets<'_>, Error> {
     Ok(targets)
 }
 
-/// What goes into Tidecast's key. Directories come in the order in which a reader of the file
-/// list finds them: parents first, at the first file below them, then the empty ones.
+/// The contents of Tidecast's key. Directories come in the order in which a reader of the file list finds
+/// them: parents first, at the first file below them, then the empty ones.
 fn columns<'a>(b: &'a Builder, links: Vec<(u32, u32)>, targets: &Targets<'_>) -> Result<Columns<'a>, Error> {
     let single = b.files.iter().any(|f| f.path.is_empty());
     let given: BTreeMap<&[u8], &Entry> = b.dirs.iter().map(|d| (&*d.path, d)).collect();

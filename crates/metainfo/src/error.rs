@@ -1,4 +1,4 @@
-//! What can be wrong with a manifest, said so that its reader knows what to do.
+//! Errors of manifests, worded so that the reader knows what to do.
 
 use crate::bencode;
 
@@ -7,7 +7,7 @@ use crate::bencode;
 #[non_exhaustive]
 pub enum Error {
     /// The file is larger than any manifest that is read.
-    #[error("the manifest has {len} bytes, more than the limit of {max}; is this really a .torrent file?")]
+    #[error("the manifest has {len} bytes, more than the limit of {max}; check that it is a .torrent file")]
     TooBig {
         /// Its length in bytes.
         len: u64,
@@ -34,18 +34,18 @@ pub enum Error {
         place: &'static str,
     },
     /// A value that cannot be.
-    #[error("`{key}` is wrong: {why}")]
+    #[error("invalid `{key}`: {why}")]
     Value {
         /// The key.
         key: &'static str,
-        /// What is wrong with its value.
+        /// The defect of its value.
         why: String,
     },
     /// `meta version` beyond 2.
-    #[error("metainfo version {0} is not known here; a newer Tidecast may read it")]
+    #[error("unknown metainfo version {0}; a newer Tidecast may read it")]
     MetaVersion(i64),
     /// A file or directory name that must not reach a file system.
-    #[error("refusing the name `{name}` in `{path}`: {why}")]
+    #[error("invalid name `{name}` in `{path}`: {why}")]
     Name {
         /// The name, made printable.
         name: String,
@@ -55,13 +55,13 @@ pub enum Error {
         why: &'static str,
     },
     /// Two files of the same path.
-    #[error("`{0}` occurs twice among the files")]
+    #[error("file `{0}` occurs twice")]
     Duplicate(String),
     /// One path is both a file and a directory.
     #[error("`{0}` is both a file and a directory")]
     FileAndDirectory(String),
     /// A symbolic link that leads out of the tree.
-    #[error("the symbolic link `{path}` -> `{target}` is refused: {why}")]
+    #[error("invalid symbolic link `{path}` -> `{target}`: {why}")]
     Symlink {
         /// The link.
         path: String,
@@ -73,7 +73,7 @@ pub enum Error {
     /// More of something than can be handled.
     #[error("{count} {what}, more than the limit of {max}")]
     TooMany {
-        /// Of what.
+        /// The kind of items.
         what: &'static str,
         /// How many.
         count: u64,
@@ -81,7 +81,7 @@ pub enum Error {
         max: u64,
     },
     /// A piece length that BEP 3 or BEP 52 does not allow.
-    #[error("the piece length {value} is refused: {why}")]
+    #[error("invalid piece length {value}: {why}")]
     PieceLength {
         /// The length in bytes.
         value: i64,
@@ -89,7 +89,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The number of piece hashes does not fit the sizes of the files.
-    #[error("the sizes of the files make {expected} pieces, but there are hashes for {found}")]
+    #[error("the file sizes give {expected} pieces, but the manifest has {found} piece hashes")]
     PieceCount {
         /// As computed from sizes.
         expected: u64,
@@ -97,14 +97,14 @@ pub enum Error {
         found: u64,
     },
     /// Sizes that add up beyond 64 bits.
-    #[error("the sizes of the files add up to more than 64 bits can hold")]
+    #[error("the total size of the files exceeds 64 bits")]
     Overflow,
     /// A piece layer that does not belong to its file.
-    #[error("the piece layer of `{path}` is wrong: {why}")]
+    #[error("invalid piece layer of `{path}`: {why}")]
     Layer {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The defect.
         why: &'static str,
     },
     /// The v1 and v2 halves of a hybrid describe different files.
@@ -113,10 +113,10 @@ pub enum Error {
     /// Tidecast's own key is malformed.
     #[error("the `tidecast` key of the manifest is damaged: {0}")]
     Extra(String),
-    /// A draft where there must be none, or the other way round.
-    #[error("the manifest is a draft, whose data was not hashed yet, or is taken for one: {0}")]
+    /// A draft where none is allowed, or the other way round.
+    #[error("invalid draft manifest (a manifest whose data is not hashed yet): {0}")]
     Draft(&'static str),
-    /// The builder was not given what it needs.
+    /// The builder lacks an input.
     #[error("cannot build the manifest: {0}")]
     Build(String),
 }

@@ -90,7 +90,7 @@ impl<'a> FileRef<'a> {
         self.manifest.layout.file_pieces(self.index)
     }
 
-    /// The first of [`FileRef::pieces`]; for an empty file, that of what follows.
+    /// The first of [`FileRef::pieces`]; for an empty file, that of the next one.
     pub fn first_piece(self) -> u32 {
         self.pieces().start
     }
@@ -106,14 +106,14 @@ impl<'a> FileRef<'a> {
         m.tree.layer(self.index, &m.layers, self.pieces().len())
     }
 
-    /// The first file of the manifest with the same content (v2: same root and length), itself
-    /// if there is none before. Only that one needs to be fetched.
+    /// The first file of the manifest with the same content (v2: same root and length), itself if there is
+    /// none before. Only that one needs to be fetched.
     pub fn same_as(self) -> u32 {
         self.manifest.tree.same_as(self.index)
     }
 
-    /// The earlier file that this one is a hard link to, if the publisher said so. Its content is
-    /// in the manifest all the same, so that stock clients get a good file.
+    /// The earlier file to which this one is a hard link, if the publisher recorded it. Its content is in the
+    /// manifest all the same, so that stock clients get a complete file.
     pub fn hard_link(self) -> Option<u32> {
         self.manifest.extra.hard_link(self.index)
     }
@@ -133,8 +133,8 @@ impl<'a> FileRef<'a> {
         Xattrs::new(self.manifest, self.index)
     }
 
-    /// Holes of a sparse file, ascending: ranges that read as zeros and held no disk blocks. A
-    /// hint: the content is what the hashes say.
+    /// Holes of a sparse file, ascending: ranges that read as zeros and held no disk blocks. A hint: the
+    /// hashes decide about the content.
     pub fn holes(self) -> &'a [Range<u64>] {
         self.manifest.extra.holes(self.index)
     }

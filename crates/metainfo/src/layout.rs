@@ -1,9 +1,9 @@
 //! Where the bytes of pieces lie in files, for v1, v2 and hybrid alike.
 //!
-//! All three are one picture: files are placed in a *torrent space* in which piece `p` begins at
-//! `p * piece_length`. In v1 they are packed and pad files are gaps; in v2 (and hybrid) every
-//! file starts at a piece boundary and what lies between two files is a gap. A gap reads as zeros
-//! and is never written to disk.
+//! All three are one picture: files are placed in a *torrent space* in which piece `p` begins at `p *
+//! piece_length`. In v1 they are packed and pad files are gaps; in v2 (and hybrid) every file starts at a
+//! piece boundary and the space between two files is a gap. A gap reads as zeros and is never written to
+//! disk.
 //!
 //! Promise: 24 bytes a file, lookups by binary search, no arithmetic that overflows for any
 //! layout that the constructors accept.
@@ -104,7 +104,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Extends the space over the padding that some v1 writers put behind the last file.
+    /// Extends the space over the padding that some v1 writers put after the last file.
     pub(crate) fn pad_tail(&mut self, space: u64) {
         debug_assert_eq!(
             space.div_ceil(u64::from(self.piece_length)),
@@ -208,8 +208,8 @@ impl Layout {
         end.saturating_sub(pos).min(u64::from(self.piece_length)) as u32
     }
 
-    /// The files' bytes under `len` bytes of a piece from `begin` on, in order, padding included.
-    /// What lies beyond the piece or the torrent space is left out.
+    /// The files' bytes under `len` bytes of a piece from `begin` on, in order, padding included. Bytes
+    /// beyond the piece or the torrent space are left out.
     pub fn spans(&self, piece: u32, begin: u32, len: u32) -> Spans<'_> {
         let length = u64::from(self.piece_length);
         let base = u64::from(piece) * length;
@@ -261,7 +261,7 @@ impl Iterator for Spans<'_> {
         if self.pos >= self.end {
             return None;
         }
-        // Step to the last file that starts here; empty ones are passed over.
+        // Step to the last file that starts here; empty ones are skipped.
         let mut following = self.next.map_or(0, |i| i + 1);
         while self.extents.get(following).is_some_and(|e| e.start <= self.pos) {
             following += 1;

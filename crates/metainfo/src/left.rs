@@ -1,4 +1,5 @@
-//! What the publisher left out of a tree: outside of the info dictionary, so that it changes no hash.
+//! The record of files that the publisher excluded: outside of the info dictionary, so that it changes no
+//! hash.
 
 use crate::Error;
 use crate::bencode::{Cursor, Writer};
@@ -8,7 +9,7 @@ use crate::parse::fields;
 const MAX_PATTERNS: usize = 256;
 const MAX_PATTERN: usize = 512;
 
-/// What was left out. A hint for whoever compares the tree with its manifest; nothing proves it.
+/// The excluded names. A hint for comparing the tree with its manifest; it is not authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Patterns, as `publish --exclude` reads them.
@@ -18,7 +19,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Reads the key `tidecast` of a metainfo file. What is damaged or of another kind says nothing.
+    /// Reads the key `tidecast` of a metainfo file. A damaged key or one of another kind is ignored.
     pub(crate) fn read(torrent: &[u8], at: Option<usize>) -> LeftOut {
         at.and_then(|at| Self::parse(torrent, at).ok()).unwrap_or_default()
     }
@@ -41,7 +42,7 @@ impl LeftOut {
         Ok(left)
     }
 
-    /// Writes the key `tidecast`, if there is anything to say.
+    /// Writes the key `tidecast`, unless it would be empty.
     pub(crate) fn write(&self, w: &mut Writer) {
         if *self == LeftOut::default() {
             return;

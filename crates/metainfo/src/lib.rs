@@ -1,4 +1,4 @@
-//! BitTorrent metainfo for Tidecast: what a manifest is, read and written.
+//! BitTorrent metainfo for Tidecast: reads and writes manifests.
 //!
 //! A [`Manifest`] is a parsed, validated, immutable metainfo file: v1 (BEP 3), v2 (BEP 52) or
 //! hybrid, with BEP 12, 27 and 47 and Tidecast's own key in the info dictionary (mode, mtime,

@@ -1,6 +1,6 @@
 //! Magnet links of BitTorrent (BEP 9, BEP 52's `btmh`, and the files that BEP 53's `so` selects).
 //!
-//! Promise: reading is bounded and never panics; what [`Magnet`] writes, it reads back the same.
+//! Promise: reading is bounded and never panics; a link written by [`Magnet`] reads back the same.
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::fmt::{self, Write};
@@ -56,19 +56,21 @@ pub enum MagnetError {
     #[error("the magnet link has {0} bytes; the limit is {MAX_LEN}")]
     TooLong(usize),
     /// No `xt` that BitTorrent knows.
-    #[error("the magnet link names no torrent: it needs xt=urn:btih:… or xt=urn:btmh:1220…")]
+    #[error("the magnet link names no torrent; it needs xt=urn:btih:… or xt=urn:btmh:1220…")]
     NoHash,
-    /// An info-hash that is none.
+    /// An info-hash that is not valid.
     #[error(
-        "the info-hash `{0}` in the magnet link is wrong: btih needs 40 hexadecimal or 32 base32 \
+        "invalid info-hash `{0}` in the magnet link: btih needs 40 hexadecimal or 32 base32 \
          digits, btmh 1220 and 64 hexadecimal digits"
     )]
     Hash(String),
-    /// A `%` that is not followed by two hexadecimal digits, or bytes that are no UTF-8.
+    /// A `%` that is not followed by two hexadecimal digits, or bytes that are not UTF-8.
     #[error("the magnet link has a malformed escape in `{0}`")]
     Escape(String),
-    /// A selection of files that is none.
-    #[error("the magnet link selects files by `so={0}`: write numbers and ranges with commas (so=0,2,4-6)")]
+    /// A selection of files that is not valid.
+    #[error(
+        "invalid file selection `so={0}` in the magnet link; write numbers and ranges with commas (so=0,2,4-6)"
+    )]
     Select(String),
     /// Two different hashes of one kind.
     #[error("the magnet link names two different torrents")]
@@ -140,7 +142,7 @@ impl Magnet {
     }
 }
 
-/// Reads a list of numbers and ranges. Empty items are passed over, as others do.
+/// Reads a list of numbers and ranges. Empty items are ignored, as by other clients.
 fn select(text: &str, all: &mut Vec<RangeInclusive<u32>>) -> Result<(), MagnetError> {
     let bad = || MagnetError::Select(text.chars().take(100).collect());
     let number = |digits: &str| {
@@ -191,7 +193,7 @@ fn unescape(text: &str) -> Result<String, MagnetError> {
     String::from_utf8(out).map_err(|_| bad())
 }
 
-/// Writes as it is what RFC 3986 lets stand unescaped, the rest as `%XX`.
+/// Writes characters that RFC 3986 allows unescaped as they are, the rest as `%XX`.
 fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for byte in text.bytes() {
         match byte {

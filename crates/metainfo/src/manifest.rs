@@ -1,9 +1,9 @@
-//! The manifest: a metainfo file in memory, validated, immutable and compact. (What a draft says never changes either; as time
-//! goes on it says more.)
+//! The manifest: a metainfo file in memory, validated, immutable and compact. (The fields of a draft never
+//! change either; hashes are added over time.)
 //!
-//! Names and v1 hashes stay where they are in the info dictionary and are pointed to; a file
-//! costs about 60 bytes beyond its share of that. Promise: whatever a `Manifest` says about
-//! paths, sizes and hashes has been checked when it was made.
+//! Names and v1 hashes stay in place in the info dictionary and are pointed to; a file costs about 60 bytes
+//! beyond its share of that. Promise: all paths, sizes and hashes of a `Manifest` have been checked when it
+//! was made.
 
 use crate::bencode::Writer;
 use crate::draft::Roots;
@@ -54,8 +54,8 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What a piece must hash to. At least one is known, except in a pure v2 manifest that came
-/// without its piece layers, and in a draft.
+/// The expected hash of a piece. At least one is known, except in a pure v2 manifest that came without its
+/// piece layers, and in a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Root over the piece's leaves, padded to [`Manifest::piece_width`]; `None` in v1, while the file's piece layer is
@@ -76,7 +76,7 @@ pub struct MissingLayer {
     pub pieces: u32,
 }
 
-/// Something about a manifest that is no error but worth a line to the user.
+/// A condition of a manifest that is not an error but worth a line to the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -88,22 +88,22 @@ pub enum Warning {
     ManyPieces(u32),
     /// Tidecast's key is of a version not known here; modes, times and the like are not restored.
     #[error(
-        "the `tidecast` key has version {0}, unknown here: modes, times, links and attributes will not be restored"
+        "unknown version {0} of the `tidecast` key; modes, times, links and attributes will not be restored"
     )]
     UnknownExtra(i64),
     /// The halves of a hybrid list the same files in different orders.
     #[error(
-        "the v1 and v2 halves of this hybrid manifest list files in different orders: only the v1 half is used"
+        "the v1 and v2 halves of this hybrid manifest list files in different orders; only the v1 half is used"
     )]
     OtherOrder,
     /// Piece layers are not in the file and must come from peers.
     #[error(
-        "{0} files have no piece layer in the manifest: peers give it, or in a hybrid the v1 hashes verify them"
+        "{0} files have no piece layer in the manifest; peers supply it, or in a hybrid the v1 hashes verify the files"
     )]
     MissingLayers(u32),
     /// Symbolic links lead out of the tree.
     #[error(
-        "{links} symbolic link{s} lead{verb} out of the tree ({first}`{path}` -> `{target}`): the target must exist on each node",
+        "{links} symbolic link{s} lead{verb} out of the tree ({first}`{path}` -> `{target}`); the target must exist on each node",
         s = if *links == 1 { "" } else { "s" },
         verb = if *links == 1 { "s" } else { "" },
         first = if *links == 1 { "" } else { "first " },
@@ -118,7 +118,7 @@ pub enum Warning {
     },
     /// Symbolic links name the place that the tree was built for, as a Conda environment's do.
     #[error(
-        "{links} symbolic link{s} lead{verb} to the place that the tree was built for ({first}`{path}` -> `{target}`): put the tree there, or use `run`, which shows it there",
+        "{links} symbolic link{s} lead{verb} to the location that the tree was built for ({first}`{path}` -> `{target}`); put the tree there, or use `run`, which mounts it there",
         s = if *links == 1 { "" } else { "s" },
         verb = if *links == 1 { "s" } else { "" },
         first = if *links == 1 { "" } else { "first " },
@@ -132,10 +132,14 @@ pub enum Warning {
         target: String,
     },
     /// Web seeds of another scheme.
-    #[error("{0} web seeds are not used: only URLs that start with http:// or https:// are, and at most 64")]
+    #[error(
+        "{0} web seeds are ignored; only URLs that start with http:// or https:// are used, and at most 64"
+    )]
     OtherSeeds(u32),
     /// HTTP seeds of BEP 17.
-    #[error("{0} HTTP seeds of BEP 17 (`httpseeds`) are not used: only web seeds of BEP 19 (`url-list`) are")]
+    #[error(
+        "{0} HTTP seeds of BEP 17 (`httpseeds`) are ignored; only web seeds of BEP 19 (`url-list`) are used"
+    )]
     HttpSeeds(u32),
 }
 
@@ -144,14 +148,14 @@ pub enum Warning {
 pub struct Manifest {
     /// The info dictionary as it is read here.
     pub(crate) info: Box<[u8]>,
-    /// As it came, if names in `info` have been changed, byte for byte, to what can be a name here.
+    /// The original info dictionary, byte for byte, if names in `info` were changed to valid names.
     pub(crate) original: Option<Box<[u8]>>,
     pub(crate) version: Version,
     pub(crate) layout: Layout,
     pub(crate) tree: Tree,
     /// Place of the v1 `pieces` string in `info`.
     pub(crate) v1_pieces: Range<usize>,
-    /// Piece layers, one behind the other; files point into it.
+    /// Piece layers, one after the other; files point into it.
     pub(crate) layers: Vec<Digest>,
     pub(crate) private: bool,
     /// Place of `ssl-cert` in `info`.
@@ -166,7 +170,7 @@ pub struct Manifest {
     pub(crate) other_order: bool,
     pub(crate) hash_v1: Option<Sha1Digest>,
     pub(crate) hash_v2: Option<Digest>,
-    /// Of a draft: what is known by now. Shared by its copies.
+    /// Of a draft: the roots known by now. Shared by its copies.
     pub(crate) roots: Option<Arc<Roots>>,
     pub(crate) outer: Outer,
 }
@@ -252,7 +256,7 @@ impl Manifest {
         &self.outer.trackers
     }
 
-    /// Who made the file, by its own word.
+    /// The program that made the file, as the file claims.
     pub fn created_by(&self) -> Option<&str> {
         self.outer.created_by.as_deref()
     }
@@ -292,8 +296,8 @@ impl Manifest {
         self.layout.piece_len(piece)
     }
 
-    /// Bytes of a piece as a v1 peer counts them: in a hybrid the padding behind a file too.
-    /// Requests of v1 peers may reach that far; their zeros are spans with `pad` set.
+    /// Bytes of a piece as a v1 peer counts them: in a hybrid the padding after a file too. Requests of v1
+    /// peers may reach that far; their zeros are spans with `pad` set.
     pub fn wire_len(&self, piece: u32) -> u32 {
         if self.version != Version::Hybrid {
             return self.piece_len(piece);
@@ -350,8 +354,8 @@ impl Manifest {
         self.extra.present
     }
 
-    /// File bytes under a range of a piece, in order, padding included; what lies beyond
-    /// [`Manifest::wire_len`] is left out.
+    /// File bytes under a range of a piece, in order, padding included; bytes beyond [`Manifest::wire_len`]
+    /// are left out.
     pub fn spans(&self, piece: u32, begin: u32, len: u32) -> Spans<'_> {
         let rest = self.wire_len(piece).saturating_sub(begin);
         self.layout.spans(piece, begin, len.min(rest))
@@ -367,7 +371,7 @@ impl Manifest {
         self.layout.leaf_range(piece)
     }
 
-    /// What a piece must hash to.
+    /// The expected hash of a piece.
     pub fn expected(&self, piece: u32) -> Expected {
         Expected { v2: self.expected_v2(piece), v1: self.expected_v1(piece) }
     }
@@ -389,8 +393,8 @@ impl Manifest {
         file.layer()?.get(piece.checked_sub(pieces.start)? as usize).copied()
     }
 
-    /// Leaves in the Merkle tree of a piece, padding included: a whole piece's worth, or, for a
-    /// file of one piece, the next power of two of what the file has. 0 in v1.
+    /// Leaves in the Merkle tree of a piece, padding included: those of a whole piece, or, for a file of one
+    /// piece, the next power of two of its leaves. 0 in v1.
     pub fn piece_width(&self, piece: u32) -> u32 {
         let Some(owner) = self.layout.owner(piece).filter(|_| self.version.has_v2()) else {
             return 0;
@@ -436,11 +440,11 @@ impl Manifest {
             let path = f.path().to_string();
             Some((path, f.pieces_root()?, f.pieces().len()))
         }) else {
-            let (path, why) = (format!("file {file}"), "there is no such file with a root");
+            let (path, why) = (format!("file {file}"), "no file of this number has a pieces root");
             return Err(Error::Layer { path, why });
         };
         let why = if layer.len() != pieces {
-            "it has not one hash for each piece"
+            "the number of hashes differs from the number of pieces"
         } else if merkle::root_of_layer(layer, self.piece_length()) != root {
             "it does not hash to the pieces root"
         } else {
@@ -455,8 +459,8 @@ impl Manifest {
         self.tree.find_root(&self.info, root)
     }
 
-    /// What the user should know: limits of stock clients passed, an unknown version of
-    /// Tidecast's key, layers yet to be fetched, links out of the tree.
+    /// Warnings for the user: limits of stock clients exceeded, an unknown version of Tidecast's key, layers
+    /// yet to be fetched, links out of the tree.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut all = Vec::new();
         let len = self.info_bytes().len() as u64;
@@ -491,7 +495,7 @@ impl Manifest {
         all
     }
 
-    /// What the publisher says to have left out of the tree; no hash covers it.
+    /// The names that the publisher claims to have excluded from the tree; no hash covers them.
     pub fn left_out(&self) -> &LeftOut {
         &self.outer.left_out
     }

@@ -1,8 +1,8 @@
 //! Merkle trees of BEP 52: roots, piece layers, and proofs for hash requests.
 //!
-//! Levels are counted from the bottom: level 0 holds the SHA-256 of each 16 KiB leaf, level `l`
-//! has one node for `2^l` leaves. A tree is padded to a power of two; padding leaves have the
-//! all-zero digest, and padding above them is what those hash to (see [`pad`]).
+//! Levels are counted from the bottom: level 0 holds the SHA-256 of each 16 KiB leaf, level `l` has one node
+//! for `2^l` leaves. A tree is padded to a power of two; padding leaves have the all-zero digest, and padding
+//! above them is the hash of those (see [`pad`]).
 //!
 //! Promise: no I/O, no allocation beyond the nodes of one level (`root`) or of the tree (`Tree`).
 
@@ -65,8 +65,8 @@ pub fn piece_root(leaves: &[Digest], piece_length: u32) -> Digest {
     root(leaves, (piece_length as usize / LEAF).max(1))
 }
 
-/// `pieces root` and piece layer of a file, from the digests of all its leaves. The layer is
-/// empty if the file fits in one piece (its root says all). An empty file has no root.
+/// `pieces root` and piece layer of a file, from the digests of all its leaves. The layer is empty if the
+/// file fits in one piece (its root suffices). An empty file has no root.
 pub fn file(leaves: &[Digest], piece_length: u32) -> Option<(Digest, Vec<Digest>)> {
     let per_piece = (piece_length as usize / LEAF).max(1);
     match leaves.len() {
@@ -172,16 +172,16 @@ impl Tree {
         Some(at.copied().unwrap_or_else(|| pad(level)))
     }
 
-    /// The answer to a hash request from this tree: nodes, then uncles. `None` if it asks for
-    /// what the tree has not.
+    /// The answer to a hash request from this tree: nodes, then uncles. `None` if the tree does not have
+    /// them.
     pub fn answer(&self, range: &Range) -> Option<Vec<Digest>> {
         let top = self.base + self.levels.len() as u32 - 1;
         answer(range, top, |level, index| self.node(level, index))
     }
 }
 
-/// The answer to a hash request, nodes and then uncles, from whatever knows the nodes of a tree
-/// whose root is at level `top`. `None` if the request is invalid or a node is not known.
+/// The answer to a hash request, nodes and then uncles, from any source of the nodes of a tree whose root is
+/// at level `top`. `None` if the request is invalid or a node is not known.
 pub fn answer(
     range: &Range,
     top: u32,

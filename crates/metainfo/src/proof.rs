@@ -1,8 +1,8 @@
 //! Hash requests of BEP 52 answered from a manifest and the leaves of single pieces.
 //!
-//! The manifest knows the tree of a file from the pieces up; below, the leaves of a piece are
-//! needed, which whoever holds the data has. Promise: what is answered hangs together, because
-//! leaves that do not hash to their piece are not used.
+//! The manifest knows the tree of a file from the pieces up; a proof also needs the leaves of a piece, which
+//! every holder of the data has. Promise: answers are consistent, because leaves that do not hash to their
+//! piece are not used.
 
 use crate::{FileRef, Manifest, merkle};
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ impl Manifest {
         Some(merkle::Tree::new(file.layer()?, base, top))
     }
 
-    /// The answer to a hash request for a file: the nodes asked for, then their uncles. `upper`
-    /// is its [`Manifest::layer_tree`]; `leaves` gives the leaf digests of a piece if they are at
-    /// hand. `None` if the request is invalid or cannot be answered: reject it.
+    /// The answer to a hash request for a file: the requested nodes, then their uncles. `upper` is its
+    /// [`Manifest::layer_tree`]; `leaves` returns the leaf digests of a piece if they are available. `None`
+    /// if the request is invalid or cannot be answered: reject it.
     pub fn answer_hashes(
         &self,
         file: u32,

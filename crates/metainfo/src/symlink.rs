@@ -1,9 +1,9 @@
-//! Symbolic links: what a link may say, and how BEP 47's form and the text of a link relate.
+//! Symbolic links: valid targets, and the relation between BEP 47's form and the text of a link.
 //!
-//! BEP 47 stores the target as components from the root of the torrent; Linux wants a text
-//! relative to the link. A text may lead out of the tree, as a virtual environment's `bin/python` does: [`check`] tells
-//! such links apart, and to other clients their target is empty. Whatever a link says, no reader goes by way of one
-//! (crate `paths`), and no entry of a manifest lies below one: a name is a link or a directory, never both.
+//! BEP 47 stores the target as components from the root of the torrent; Linux wants a text relative to the
+//! link. A text may lead out of the tree, as a virtual environment's `bin/python` does: [`check`] detects
+//! such links, and to other clients their target is empty. No reader follows a link (crate `paths`), and no
+//! entry of a manifest lies below one: a name is a link or a directory, never both.
 
 use crate::Error;
 use crate::bencode::Cursor;
@@ -45,15 +45,15 @@ pub(crate) fn relative(link: Vec<&[u8]>, target: &[&[u8]]) -> Vec<u8> {
 /// Why no link can have this text, wherever it leads.
 pub(crate) fn no_text(text: &[u8]) -> Option<&'static str> {
     match text {
-        [] => Some("it is empty"),
-        _ if text.len() > MAX_TEXT => Some("its text is longer than 4095 bytes"),
-        _ if text.contains(&0) => Some("its text has a NUL"),
+        [] => Some("the target is empty"),
+        _ if text.len() > MAX_TEXT => Some("the target is longer than 4095 bytes"),
+        _ if text.contains(&0) => Some("the target contains a NUL"),
         _ => None,
     }
 }
 
-/// The components, from the root of the tree, that the text of a link in the directory `from`
-/// names, without looking at other links. None if that is no place in a tree: the link leads out.
+/// The components, from the root of the tree, that the text of a link in the directory `from` names, without
+/// looking at other links. None if that is not a place in the tree: the link leads out.
 pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Option<Vec<&'a [u8]>> {
     if text.first() == Some(&b'/') {
         return None;
@@ -103,7 +103,7 @@ pub(crate) fn check(
         })
     };
     if tree.is_single() {
-        return fail("a link published alone leads out of the published tree");
+        return fail("a link published alone points outside of the published tree");
     }
     if let Some(why) = target.iter().find_map(|part| name_fault(part)) {
         return fail(why);
@@ -128,14 +128,14 @@ pub(crate) fn check(
     from.reverse();
     let inside = resolve(&from, text);
     if inside.as_ref().map_or(&[][..], Vec::as_slice) != target {
-        return fail("its text and its `symlink path` name different files");
+        return fail("its text and its `symlink path` differ");
     }
     Ok(inside.is_none() || climbs_through_link(tree, index, info, link_dir, text))
 }
 
-/// Whether the text has a `..` behind a component that is itself a link: lexical resolution says
-/// nothing about where that leads. Without one, following a link stays inside: each link leads
-/// to a place in the tree, and from there the rest only descends.
+/// Whether the text has a `..` after a component that is itself a link: then lexical resolution does not find
+/// the target. Without one, following a link stays inside: each link leads to a place in the tree, and from
+/// there the rest only descends.
 fn climbs_through_link(tree: &Tree, index: &Index, info: &[u8], dir: u32, text: &[u8]) -> bool {
     // `None`: not in the tree, so nothing there is a link of the tree.
     let mut at = Some(dir);

@@ -37,7 +37,7 @@ struct Dir {
     depth: u8,
 }
 
-/// What a parser knows of a file.
+/// The parser's view of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Props {
     pub(crate) len: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Tree {
     by_root: Vec<u32>,
 }
 
-/// A directory entry: what a name stands for.
+/// A directory entry: the kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(u32),
@@ -139,7 +139,7 @@ impl Tree {
         let rooted = || (0..self.file_count()).filter(|i| self.root_at(*i).is_some());
         let mut unknown = rooted().filter(|i| self.pieces_root(info, *i).is_none());
         match (unknown.next().is_some(), rooted().all(|i| self.pieces_root(info, i).is_none())) {
-            (true, false) => Err(Error::Draft("it has roots for some of its files")),
+            (true, false) => Err(Error::Draft("only some of its files have a root")),
             (draft, _) => Ok(draft),
         }
     }
@@ -200,8 +200,8 @@ pub(crate) const SLASH: &str = "a name must not contain `/`";
 /// Why a name cannot be a path component, if so.
 pub(crate) fn name_fault(name: &[u8]) -> Option<&'static str> {
     match name {
-        b"" => Some("an empty name"),
-        b"." | b".." => Some("it would lead out of its directory"),
+        b"" => Some("the name is empty"),
+        b"." | b".." => Some("the name would lead out of its directory"),
         _ if name.contains(&b'/') => Some(SLASH),
         _ if name.contains(&0) => Some("a name must not contain a NUL byte"),
         _ if name.len() > 255 => Some("a name has at most 255 bytes"),
@@ -329,7 +329,7 @@ impl<'a> TreeBuilder<'a> {
                 Some(first) if len(first) != len(at) => {
                     return Err(Error::Layer {
                         path: tree.describe_file(info, at),
-                        why: "its pieces root is that of a file of another length",
+                        why: "another file with this pieces root has another length",
                     });
                 }
                 Some(first) => {

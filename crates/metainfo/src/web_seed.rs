@@ -1,8 +1,9 @@
 //! Web seeds (BEP 19): the URLs of a manifest, and the URL of each file below them.
 //!
-//! The rules are those that libtorrent and aria2 follow: a URL that ends in `/` names the directory that holds what was
-//! published, one that does not names the file itself; of a directory it is always the former. Promise: a URL kept here is
-//! printable ASCII of at most 2,048 bytes that starts with `http://` or `https://`.
+//! The rules are those of libtorrent and aria2: a URL that ends in `/` names the directory that holds the
+//! published file or tree, a URL without it names the file itself; for a published directory it is always the
+//! former. Promise: a URL kept here is printable ASCII of at most 2,048 bytes that starts with `http://` or
+//! `https://`.
 
 use std::fmt::Write as _;
 
@@ -14,19 +15,19 @@ const MAX_URL: usize = 2048;
 /// Most web seeds kept.
 const MAX_SEEDS: usize = 64;
 
-/// What `url-list` and `httpseeds` say.
+/// The contents of `url-list` and `httpseeds`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WebSeeds {
     pub(crate) urls: Vec<String>,
-    /// Entries that are no URL of HTTP, or too many.
+    /// Entries that are not HTTP URLs, or too many.
     pub(crate) unusable: u32,
     /// BEP 17's seeds.
     pub(crate) bep17: u32,
 }
 
 impl WebSeeds {
-    /// From the places of `url-list`, which is a string or a list of strings, and of `httpseeds`. Like a bad tracker, a bad
-    /// web seed is no reason to refuse the data.
+    /// From the values of `url-list`, which is a string or a list of strings, and of `httpseeds`. Like a bad
+    /// tracker, a bad web seed is no reason to reject the data.
     pub(crate) fn read(input: &[u8], list: Option<usize>, bep17: Option<usize>) -> Self {
         let mut seeds = WebSeeds::default();
         for entry in list.map(|at| strings(input, at)).unwrap_or_default() {
@@ -48,7 +49,7 @@ impl WebSeeds {
     }
 }
 
-/// The strings of a list, or one alone; what else there is in the list is passed over.
+/// The strings of a list, or a single one; other items of the list are ignored.
 fn strings(input: &[u8], at: usize) -> Vec<&[u8]> {
     let mut c = Cursor::at(input, at);
     let mut all = Vec::new();
@@ -66,8 +67,8 @@ fn strings(input: &[u8], at: usize) -> Vec<&[u8]> {
     all
 }
 
-/// A web seed's URL with what must not stand in one (spaces, other alphabets) percent-encoded and its fragment left out;
-/// `None` if it is not one of HTTP, or too long.
+/// A web seed's URL with invalid characters (spaces, other alphabets) percent-encoded and its fragment left
+/// out; `None` if it is not an HTTP URL, or too long.
 pub fn clean(url: &[u8]) -> Option<String> {
     let url = url.trim_ascii();
     let url = url.split(|b| *b == b'#').next().unwrap_or(url);
@@ -100,14 +101,14 @@ fn push_component(out: &mut String, name: &[u8]) {
     }
 }
 
-/// What a server says of the part of a file that it sends.
+/// The server's description of the part of a file that it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
     /// First byte.
     pub first: u64,
     /// Last byte, that one included.
     pub last: u64,
-    /// Bytes of the whole file, where the server says so.
+    /// Bytes of the whole file, where the server reports them.
     pub total: Option<u64>,
 }
 
@@ -136,8 +137,8 @@ impl Manifest {
         &self.outer.web_seeds.urls
     }
 
-    /// The same manifest with other web seeds, those that are no URL of HTTP left out; the info-hash does not change. Of a
-    /// directory they end in `/`, so that each client reads them alike.
+    /// The same manifest with other web seeds, without those that are not HTTP URLs; the info-hash does not
+    /// change. Of a directory they end in `/`, so that each client reads them alike.
     pub fn with_web_seeds<T: AsRef<[u8]>>(mut self, urls: impl IntoIterator<Item = T>) -> Self {
         let mut seeds = WebSeeds::default();
         for url in urls {

@@ -84,7 +84,7 @@ fn names() {
     for (name, says) in [
         ("..", "lead out of its directory"),
         (".", "lead out of its directory"),
-        ("", "empty name"),
+        ("", "name is empty"),
         ("nul\0x", "NUL"),
         (&*long, "at most 255 bytes"),
     ] {
@@ -147,21 +147,21 @@ fn symlinks() {
     for target in [&[".."][..], &["a", "..", "..", ".."], &["/etc/passwd"], &[""], &["a", "."]] {
         refused("v1 target", &v1(&link(&["l"], target), 0), "symbolic link");
     }
-    refused("no target", &v1("d4:attr1:l6:lengthi0e4:pathl1:lee", 0), "no `symlink path`");
+    refused("no target", &v1("d4:attr1:l6:lengthi0e4:pathl1:lee", 0), "missing `symlink path`");
     let with_len = "d4:attr1:l6:lengthi5e4:pathl1:le12:symlink pathl1:aee";
-    refused("length", &v1(with_len, 1), "no content of its own");
+    refused("length", &v1(with_len, 1), "must not have a length");
     let many = vec!["x"; 300];
     refused("long", &v1(&link(&["l"], &many), 0), "200 components");
     let alone = "1:nd0:d4:attr1:l6:lengthi0e12:symlink pathl1:aeee";
     refused("alone", &v2(alone), "published alone");
     let exact = |target: &str| tidecast(&format!("8:symlinksli2e{}e1:vi1e", text(target)));
     Manifest::parse(&exact("./a")).unwrap();
-    refused("other", &exact("b"), "name different files");
-    refused("empty", &exact(""), "it is empty");
+    refused("other", &exact("b"), "`symlink path` differ");
+    refused("empty", &exact(""), "target is empty");
     refused("long text", &exact(&"x/".repeat(2048)), "longer than 4095");
     // What leads out has no target for others, so that none of them is sent anywhere by it.
     for text in ["/a", "../a", "/", "..", "d/../../a"] {
-        refused("a target for a link out", &exact(text), "name different files");
+        refused("a target for a link out", &exact(text), "`symlink path` differ");
     }
     let through = Manifest::parse(&exact("x/../a")).unwrap();
     assert!(through.warnings()[0].to_string().contains("leads out of the tree (`l` -> `x/../a`)"));
@@ -232,16 +232,20 @@ fn links_to_the_place_that_a_tree_was_built_for_do_not_lead_out() {
 #[test]
 fn sizes_and_counts() {
     refused("negative", &v1(&item(&["a"], -1), 1), "has -1 bytes");
-    refused("few hashes", &v1(&item(&["a"], 16_385), 1), "make 2 pieces, but there are hashes for 1");
-    refused("many hashes", &v1(&item(&["a"], 5), 2), "make 1 pieces, but there are hashes for 2");
+    refused(
+        "few hashes",
+        &v1(&item(&["a"], 16_385), 1),
+        "give 2 pieces, but the manifest has 1 piece hashes",
+    );
+    refused("many hashes", &v1(&item(&["a"], 5), 2), "give 1 pieces, but the manifest has 2 piece hashes");
     let huge = item(&["a"], i64::MAX) + &item(&["b"], i64::MAX) + &item(&["c"], i64::MAX);
-    refused("overflow", &v1(&huge, 1), "more than 64 bits");
+    refused("overflow", &v1(&huge, 1), "exceeds 64 bits");
     refused("giant", &v1(&item(&["a"], i64::MAX), 1), "limit of 2147483647");
     refused("giant v2", &v2(&format!("1:a{}", leaf(i64::MAX))), "limit of 2147483647");
     let pads = "d4:attr1:p6:lengthi9223372036854775807e4:pathl1:pee".repeat(3);
-    refused("pads", &v1(&pads, 1), "more than 64 bits");
+    refused("pads", &v1(&pads, 1), "exceeds 64 bits");
     let odd = b"d4:infod6:lengthi5e4:name1:n12:piece lengthi16384e6:pieces3:abcee";
-    refused("hash length", odd, "no multiple of 20");
+    refused("hash length", odd, "not a multiple of 20");
     for (length, says) in [
         (0, "BEP 52"),
         (-16_384, "BEP 52"),
@@ -253,11 +257,11 @@ fn sizes_and_counts() {
         refused("piece length", &v2_with("", length, ""), says);
     }
     let short_root = "1:ad0:d6:lengthi5e11:pieces root3:abcee";
-    refused("root length", &v2(short_root), "3 bytes, not 32");
+    refused("root length", &v2(short_root), "3 bytes instead of 32");
     refused("no root", &v2("1:ad0:d6:lengthi5eee"), "no `pieces root`");
     refused("no length", &v2("1:ad0:dee"), "no `length`");
     let lens = format!("1:a{}1:b{}", leaf(5), leaf(6));
-    refused("one root, two lengths", &v2(&lens), "file of another length");
+    refused("one root, two lengths", &v2(&lens), "has another length");
 }
 
 #[test]
@@ -267,10 +271,10 @@ fn structure() {
     refused("no info", b"de", "no `info`");
     refused("list", b"le", "expected a dictionary, found a list");
     refused("info twice", b"d4:infode4:infodee", "occurs twice");
-    refused("garbage behind", &[v2("").as_slice(), b"x"].concat(), "more bytes after the end");
+    refused("garbage behind", &[v2("").as_slice(), b"x"].concat(), "extra bytes after the end");
     Manifest::parse(&[v2("").as_slice(), b"\r\n"].concat()).expect("a line end is no harm");
-    refused("10 GB string", b"d10737418240:x", "claims 10737418240 bytes");
-    refused("10 GB name", b"d4:infod4:name10737418240:", "claims 10737418240 bytes");
+    refused("10 GB string", b"d10737418240:x", "length of 10737418240 bytes");
+    refused("10 GB name", b"d4:infod4:name10737418240:", "length of 10737418240 bytes");
     refused("2^64 string", b"d99999999999999999999:x", "malformed string length");
     refused("length 007", b"d4:info003:abce", "malformed string length");
     for int in ["ie", "i-0e", "i01e", "i9223372036854775808e", "i1", "i- 1e", "i--1e", "i1_000e"] {
@@ -279,7 +283,7 @@ fn structure() {
     }
     refused("deep lists", &[b"d4:info".to_vec(), vec![b'l'; 1_000_000]].concat(), "nesting deeper");
     refused("deep dicts", &[b"d4:info".to_vec(), b"d1:a".repeat(100_000)].concat(), "nesting deeper");
-    refused("both", &v1_with("", &item(&["a"], 5), 1, "6:lengthi5e"), "beside `files`");
+    refused("both", &v1_with("", &item(&["a"], 5), 1, "6:lengthi5e"), "cannot both be present");
     refused("version", &v1_with("12:meta versioni3e", "", 0, ""), "metainfo version 3");
     refused("no tree", b"d4:infod12:meta versioni2e4:name1:n12:piece lengthi16384eee", "no `file tree`");
     refused("no version", b"d4:infod9:file treede4:name1:n12:piece lengthi16384eee", "no `meta version`");
@@ -298,9 +302,9 @@ fn layers() {
     };
     let root = text(&"r".repeat(32));
     assert_eq!(Manifest::parse(&with("")).unwrap().missing_layers().len(), 1);
-    refused("key", &with("1:a0:"), "no 32-byte hash");
-    refused("odd", &with(&format!("{root}5:hello")), "no multiple of 32");
-    refused("short", &with(&format!("{root}{}", text(&"h".repeat(64)))), "one hash for each piece");
+    refused("key", &with("1:a0:"), "not a 32-byte hash");
+    refused("odd", &with(&format!("{root}5:hello")), "not a multiple of 32");
+    refused("short", &with(&format!("{root}{}", text(&"h".repeat(64)))), "number of pieces");
     refused("wrong", &with(&format!("{root}{}", text(&"h".repeat(96)))), "not hash to the pieces root");
     let unknown = text(&"u".repeat(32));
     Manifest::parse(&with(&format!("{unknown}5:hello"))).expect("layers of unknown files are passed over");
@@ -331,10 +335,10 @@ fn hybrids_that_disagree() {
         ("order and name", format!("{b}{pad}{}", item(&["c"], 5)), 2, "v1 lists `b`"),
         ("order and length", format!("{b}{pad}{}", item(&["a"], 6)), 2, "v1 lists `b`"),
         ("length", format!("{a}{pad}{}", item(&["b"], 6)), 2, "has 6 bytes in v1 and 5 in v2"),
-        ("padding", format!("{a}{b}"), 2, "not padded"),
+        ("padding", format!("{a}{b}"), 2, "piece boundary"),
         ("fewer", a.clone(), 2, "v2 lists `b`"),
         ("more", format!("{a}{pad}{b}{}", item(&["c"], 0)), 2, "v1 lists `c`"),
-        ("hashes", format!("{a}{pad}{b}"), 3, "make 2 pieces"),
+        ("hashes", format!("{a}{pad}{b}"), 3, "give 2 pieces"),
         ("tail", format!("{a}{pad}{b}{pad}{pad}"), 2, "beyond the last piece"),
         ("link", format!("{a}{pad}{}", link(&["b"], &["a"])), 2, "has 0 bytes in v1 and 5"),
     ] {
@@ -352,21 +356,21 @@ fn tidecast_key() {
         ("modes", &[3, 1][..], "fewer values"),
         ("modes", &[5, 1], "5 is more than 4"),
         ("modes", &[0, 1], "run is empty"),
-        ("modes", &[4], "cut off"),
+        ("modes", &[4], "truncated"),
         ("mtimes", &[0, 0, 0, 0], "must come together"),
         ("mtimes", &[0, 0, 0], "fewer values"),
         ("mtimes", &[0, 0, 0, 0, 0], "more values"),
         ("xattrs", &[4, 1], "1 is more than 0"),
         ("links", &[0, 1], "earlier file"),
         ("links", &[0, 0], "earlier file"),
-        ("links", &[2, 0], "a symbolic link is one end"),
-        ("links", &[9, 0], "no file 9"),
+        ("links", &[2, 0], "one of its names is a symbolic link"),
+        ("links", &[9, 0], "unknown file 9"),
         ("holes", &[0, 1, 0, 6], "6 is more than 5"),
         ("holes", &[0, 1, 0, 0], "hole is empty"),
-        ("holes", &[0, 2, 0, 1, 0, 1], "touch"),
+        ("holes", &[0, 2, 0, 1, 0, 1], "adjacent"),
         ("holes", &[0, 9], "9 is more than 5"),
-        ("holes", &[9, 0], "no file 9"),
-        ("prefix", b"opt", "no absolute path"),
+        ("holes", &[9, 0], "unknown file 9"),
+        ("prefix", b"opt", "not an absolute path"),
     ] {
         refused(key, &column(key, value), says);
     }
@@ -374,9 +378,9 @@ fn tidecast_key() {
     refused("no version", &tidecast(""), "no `v`");
     refused("dirs", &tidecast("4:dirsl2:..e1:vi1e"), "lead out");
     refused("dirs", &tidecast("4:dirsl3:a/be1:vi1e"), "both a file and a directory");
-    refused("dirs", &tidecast("4:dirsl2:/ae1:vi1e"), "empty name");
-    refused("sets", &tidecast("4:setsld0:1:xee1:vi1e"), "bad name");
-    refused("symlinks", &tidecast("8:symlinksli0e1:ae1:vi1e"), "no symbolic link");
+    refused("dirs", &tidecast("4:dirsl2:/ae1:vi1e"), "name is empty");
+    refused("sets", &tidecast("4:setsld0:1:xee1:vi1e"), "invalid name");
+    refused("symlinks", &tidecast("8:symlinksli0e1:ae1:vi1e"), "not a symbolic link");
     let later = Manifest::parse(&tidecast("5:modes3:???1:vi99e")).unwrap();
     assert!(!later.has_extra());
     assert!(later.warnings()[0].to_string().contains("version 99"));
@@ -396,11 +400,11 @@ fn the_builder_refuses_too() {
     for (entries, says) in [
         (vec![file("a", 1), file("a", 1)], "occurs twice"),
         (vec![file("a", 1), file("a/b", 1)], "both a file and a directory"),
-        (vec![file("", 1), file("a", 1)], "there are others"),
-        (vec![file("a//b", 1)], "empty name"),
+        (vec![file("", 1), file("a", 1)], "other entries"),
+        (vec![file("a//b", 1)], "name is empty"),
         (vec![file("../b", 1)], "lead out"),
         (vec![odd_mode], "permission bits"),
-        (vec![twice], "attribute twice"),
+        (vec![twice], "duplicate extended attribute"),
         (vec![of("a", holes(vec![0..1, 2..11]))], "holes"),
         (vec![of("a", holes(vec![0..4, 4..6]))], "holes"),
         (vec![common::symlink("", "x")], "published alone"),

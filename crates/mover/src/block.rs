@@ -33,7 +33,7 @@ impl Block {
         Self { number: 0, table: Vec::new(), len: 0, digest: None, memory, start }
     }
 
-    /// What it carries.
+    /// The contents of a block.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
@@ -45,7 +45,8 @@ impl Block {
     }
 }
 
-/// A bounded set of blocks. Who takes one waits until one is free: so a slow side slows the other instead of filling memory.
+/// A bounded set of blocks. Taking one waits until one is free: so a slow side slows the other instead of
+/// filling memory.
 #[derive(Clone, Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -106,7 +107,7 @@ impl Pool {
         self.shared.state.lock().limit
     }
 
-    /// Changes how many there may be; what is too much goes when it comes back.
+    /// Changes the number of blocks; surplus blocks are dropped when they are returned.
     pub fn set_limit(&self, limit: usize) {
         let mut state = self.shared.state.lock();
         state.limit = limit.max(1);
@@ -115,7 +116,7 @@ impl Pool {
         self.shared.freed.notify_all();
     }
 
-    /// Nobody gets a block any more.
+    /// All further requests for a block fail.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.freed.notify_all();

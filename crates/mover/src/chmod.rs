@@ -17,10 +17,10 @@ pub struct Chmod(Vec<Step>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Step {
-    /// Only directories (true), or only what is none (false).
+    /// Only directories (true), or only other files (false).
     dirs: Option<bool>,
     how: How,
-    /// Whose rights: the execution bit of each; 0 is everybody's, less what the umask takes away.
+    /// The classes that are changed: the execution bit of each; 0 means all, except the bits of the umask.
     of: u32,
     /// Of each `rwx`, as the last three bits; or as they are of another: 6 the user, 3 the group, 0 others.
     rights: u32,
@@ -28,7 +28,7 @@ struct Step {
     /// Set-id and sticky bits, and those that `=` takes away.
     special: u32,
     special_of: u32,
-    /// `X`: execution only of directories and of what somebody may execute already.
+    /// `X`: execution only of directories and of files that have an execution bit already.
     keeps_execution: bool,
 }
 
@@ -69,7 +69,7 @@ impl FromStr for Chmod {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = |part: &str| {
             Error::Usage(format!(
-                "{part:?} is no change of a mode; write D755,F644 or u+rwX,go-w: D or F for directories or files only"
+                "invalid mode change {part:?}; write for example D755,F644 or u+rwX,go-w (D: directories only, F: files only)"
             ))
         };
         text.split(',')

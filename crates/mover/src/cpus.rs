@@ -1,4 +1,5 @@
-//! On which cores work is done. Memory that a thread touches first is of its own NUMA node, so the blocks follow.
+//! CPU affinity. Memory is allocated on the NUMA node of the thread that first writes to it, so pinned
+//! threads keep their blocks on their node.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,19 +26,21 @@ impl FromStr for Cpus {
         match text.split_once(':') {
             None => Ok(Self::List(list(text)?)),
             Some(("node", number)) => {
-                let number = number.parse().map_err(|e| usage(format!("the number of a NUMA node: {e}")))?;
+                let number = number.parse().map_err(|e| usage(format!("invalid NUMA node number: {e}")))?;
                 Ok(Self::Node(number))
             }
             Some(("card", name)) if !name.is_empty() && !name.contains(['/', '.']) => {
                 Ok(Self::Card(name.into()))
             }
-            Some(_) => Err(usage(format!("{text} is neither a list as 0-3,8, nor node:N, nor card:NAME"))),
+            Some(_) => {
+                Err(usage(format!("invalid core list {text}; write for example 0-3,8, node:N or card:NAME")))
+            }
         }
     }
 }
 
 impl Cpus {
-    /// Their numbers; none if all are meant.
+    /// The core numbers; empty for all cores.
     ///
     /// # Errors
     /// This host has no such node or card.
@@ -48,7 +51,7 @@ impl Cpus {
                 of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "NUMA node")
             }
             Self::Card(name) => {
-                // A card that is no device of a bus is near to all of them.
+                // A card that is not on a bus is equally near to all cores.
                 let near = PathBuf::from(format!("/sys/class/net/{name}"));
                 if near.is_dir() && !near.join("device/local_cpulist").exists() {
                     return Ok(Vec::new());
@@ -69,7 +72,8 @@ impl Cpus {
         }
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu));
-        sched_setaffinity(None, &set).map_err(|e| usage(format!("cannot work on cores {cpus:?}: {e}")))
+        sched_setaffinity(None, &set)
+            .map_err(|e| usage(format!("cannot pin this process to cores {cpus:?}: {e}")))
     }
 }
 
@@ -87,7 +91,7 @@ fn of(path: PathBuf, what: &str) -> Result<Vec<usize>, Error> {
 fn list(text: &str) -> Result<Vec<usize>, Error> {
     let number = |text: &str| match text.trim().parse::<usize>() {
         Ok(n) if n < CpuSet::MAX_CPU => Ok(n),
-        _ => Err(usage(format!("{text:?} is not the number of a core"))),
+        _ => Err(usage(format!("{text:?} is not a core number"))),
     };
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -96,7 +100,7 @@ fn list(text: &str) -> Result<Vec<usize>, Error> {
             Some((first, last)) if number(first)? <= number(last)? => {
                 cpus.extend(number(first)?..=number(last)?)
             }
-            Some(_) => return Err(usage(format!("{part} is a range that ends before it begins"))),
+            Some(_) => return Err(usage(format!("range {part} ends before it begins"))),
         }
     }
     Ok(cpus)

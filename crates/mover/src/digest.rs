@@ -1,7 +1,8 @@
-//! Digests: of parts on their way and on the disk, by which what broke is found; and of contents that are compared.
+//! Digests: of parts in transit and on disk, which detect corruption; and of contents that are compared.
 //!
-//! Who sends is believed, and on TLS nobody else is heard. So it is accidents that parts are checked for, and XXH3 of 128 bits does
-//! that at the speed of memory. Contents that are compared (`--checksum`) may be anybody's: those have the Merkle trees of BEP 52.
+//! The sender is trusted, and TLS admits no other. So the digests of parts only guard against accidents, and
+//! XXH3 with 128 bits does that at memory speed. Contents compared by `--checksum` may come from an attacker:
+//! they use the Merkle trees of BEP 52.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +16,17 @@ use crate::part::BLOCK;
 
 /// Leaves of a block.
 const LEAVES: usize = BLOCK / LEAF;
-/// What is read and then hashed at a time: the core still has it in its own cache.
+/// Bytes read and then hashed at a time: they are still in the core's cache.
 const STEP: usize = 256 << 10;
 
-/// The digest of a part, to find out whether it has come as it was read.
+/// The digest of a part, to check that it arrived as it was read.
 #[must_use]
 pub fn part(data: &[u8]) -> Digest {
     of(XxHash3_128::oneshot(data))
 }
 
-/// The same of what `read` puts into `room`; it is given one stretch of it after another, with its offset.
+/// The same for the data that `read` puts into `room`; it is given one stretch of it after another, with its
+/// offset.
 ///
 /// # Errors
 /// Those of `read`.
@@ -108,13 +110,13 @@ impl Layer {
         }
     }
 
-    /// Whether this one has come.
+    /// Whether this one has arrived.
     #[must_use]
     pub fn has(&self, part: u64) -> bool {
         self.get(part).is_some()
     }
 
-    /// This one, if it has come.
+    /// This one, if it has arrived.
     #[must_use]
     pub fn get(&self, part: u64) -> Option<Digest> {
         usize::try_from(part).ok().and_then(|part| self.digests.get(part).copied().flatten())
@@ -131,7 +133,7 @@ impl Layer {
         self.failed
     }
 
-    /// The file's root, when all have come.
+    /// The file's root, when all have arrived.
     #[must_use]
     pub fn root(&self) -> Option<Digest> {
         if self.left > 0 {

@@ -9,18 +9,18 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Mode, times, owner, extended attributes.
     pub attributes: Attributes,
-    /// What it is.
+    /// The kind of entry.
     pub kind: Kind,
 }
 
-/// What belongs to an entry beside its content.
+/// The attributes of an entry beside its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-user-id, set-group-id and sticky: `st_mode & 0o7777`.
     pub mode: u32,
     /// Time of the last change of content.
     pub mtime: Time,
-    /// Who owns it.
+    /// The owner.
     pub owner: Owner,
     /// Extended attributes (access control lists are among them), by full name; None if they are not known.
     pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -42,13 +42,13 @@ pub struct Owner {
     pub uid: u32,
     /// Number of the group.
     pub gid: u32,
-    /// Name of the user; empty if it has none.
+    /// Name of the user; empty if unknown.
     pub user: Arc<str>,
-    /// Name of the group; empty if it has none.
+    /// Name of the group; empty if unknown.
     pub group: Arc<str>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.

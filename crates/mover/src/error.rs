@@ -1,4 +1,4 @@
-//! What ends a copy.
+//! Errors that end a copy.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,44 +13,44 @@ pub enum Error {
     /// A file, a directory.
     #[error("cannot {doing} {path}: {error}", path = escaped(path))]
     Io {
-        /// What was tried: "open", "write".
+        /// The attempted action: "open", "write".
         doing: &'static str,
-        /// To what.
+        /// The path of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The same, of a disk or a quota that is full.
     #[error("cannot {doing} {path}: {error}{held}", path = escaped(path))]
     NoRoom {
-        /// What was tried: "write".
+        /// The attempted action: "write".
         doing: &'static str,
-        /// To what.
+        /// The path of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
-        /// What takes room beside it; each begins with a semicolon.
+        /// Other users of the space; each begins with a semicolon.
         held: String,
     },
     /// The network.
     #[error("{doing}: {error}")]
     Network {
-        /// What was tried, and with whom.
+        /// The attempted action, with its peer.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The other end has said no.
+    /// The other end has refused.
     #[error("the other end refuses: {0}")]
     Refused(String),
     /// The other end has failed.
     #[error("at the other end: {0}")]
     There(String),
-    /// What came does not follow the protocol, or is damaged.
-    #[error("what came from the other end is damaged: {0}")]
+    /// Received data violates the protocol, or is damaged.
+    #[error("invalid data from the other end: {0}")]
     Damaged(String),
-    /// A program has said something else before its first message.
-    #[error("the other end printed \"{0}\" where the answer of tidecast belongs")]
+    /// A program has printed something else before its first message.
+    #[error("the other end printed \"{0}\" instead of the answer of tidecast")]
     Noise(String),
     /// The command asks for something that cannot be.
     #[error("{0}")]
@@ -58,26 +58,26 @@ pub enum Error {
     /// There is nothing to copy.
     #[error("{0}")]
     Nothing(String),
-    /// Nobody answered for too long.
+    /// No answer within the timeout.
     #[error("{0}")]
     Silent(String),
     /// The caller has cancelled it.
-    #[error("cut off")]
+    #[error("cancelled")]
     Cancelled,
-    /// The caller has ended what waits for a reader.
+    /// The caller has ended a wait for a reader.
     #[error("interrupted")]
     Interrupted,
     /// A pipe has no reader any more.
-    #[error("cannot write to {}: its reader has closed it before all was written", escaped(.0))]
+    #[error("cannot write to {}: its reader has closed it before all data was written", escaped(.0))]
     ReaderGone(PathBuf),
-    /// The program that takes files from memory has gone.
-    #[error("{0}: the rest was not copied")]
+    /// The program that takes files from memory has ended.
+    #[error("{0}; the rest was not copied")]
     ConsumerGone(&'static str),
     /// So many names failed, and all else was done.
     #[error("{} could not be copied or deleted; the rest is done", count(*.0, "name"))]
     Missing(u64),
     /// So many names lack attributes, and all else was done.
-    #[error("{} did not keep all attributes; all data is there", count(*.0, "name"))]
+    #[error("{} did not keep all attributes; all data was copied", count(*.0, "name"))]
     AttributesLost(u64),
     /// The key file of a server.
     #[error("{0}")]
@@ -91,7 +91,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What it asks of the caller.
+    /// The kind of error, for the exit code.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -101,7 +101,7 @@ impl Error {
         }
     }
 
-    /// What is said of it to the other end, which says itself that it comes from there.
+    /// The text that is sent to the other end, which adds by itself that it comes from there.
     #[must_use]
     pub fn why(&self) -> String {
         match self {
@@ -110,7 +110,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: what was tried, to what.
+    /// For `map_err`: the attempted action, and its path.
     pub fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { doing, path, error }

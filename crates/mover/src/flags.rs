@@ -1,10 +1,12 @@
-//! What a copy keeps of an entry beside its name and content, and which files it is about: what rsync's flags of these names say.
+//! The attributes that a copy keeps beside names and contents, and the files that it selects: the meaning of
+//! rsync's flags of these names.
 
 use serde::{Deserialize, Serialize};
 
 use crate::chmod::Chmod;
 
-/// What is kept. What is not is as the receiver's system makes it, and stays as it is of a name that is there already.
+/// The attributes that are kept. Others are as the receiver's system creates them, and stay as they are of
+/// existing names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Keep {
@@ -37,7 +39,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Everything: what a copy does, unless it is told.
+    /// Everything, the default.
     pub const ALL: Self = Self::each(true);
     /// Names and contents alone.
     pub const NOTHING: Self = Self { dir_times: true, link_times: true, ..Self::each(false) };
@@ -72,7 +74,7 @@ impl Default for Keep {
     }
 }
 
-/// What entries are changed to before they count as the sender's.
+/// Changes to entries before they count as the sender's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alter {
@@ -82,7 +84,7 @@ pub struct Alter {
     pub user: Option<String>,
     /// Their group, likewise.
     pub group: Option<String>,
-    /// Owners go by number, whatever names they have.
+    /// Owners are mapped by number, whatever their names.
     pub numeric_ids: bool,
 }
 
@@ -90,7 +92,7 @@ pub struct Alter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Only {
-    /// Names that are there, of whatever kind.
+    /// Existing names, of whatever kind.
     pub existing: bool,
     /// Names that are not there, and directories.
     pub missing: bool,
@@ -102,7 +104,7 @@ pub struct Only {
     pub size_only: bool,
     /// No file counts as the same.
     pub ignore_times: bool,
-    /// Times that differ by no more seconds are the same; -1: to the nanosecond.
+    /// Times that differ by at most this many seconds are equal; -1: to the nanosecond.
     pub window: Option<i64>,
 }
 

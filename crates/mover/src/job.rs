@@ -1,4 +1,4 @@
-//! What the two fronts, files or anything in their place, do for the streams between them.
+//! The interface of the two fronts (files, or their substitutes) to the streams between them.
 
 use serde::{Deserialize, Serialize};
 pub use tidecast_event::copy::{Change, Problem};
@@ -8,14 +8,14 @@ use crate::error::Error;
 
 /// Where blocks come from. Its methods are called by several threads at once.
 pub trait Source: Sync {
-    /// What is enough to make one block, now or once more: names and places, no payload.
+    /// The description of one block, enough to make it again: names and places, no payload.
     type Job: Send + Sync;
 
     /// Goes through all that is to be sent, once, on one thread, and gives jobs to `emit` as it goes. `emit` waits while there is much to do
     /// and answers false when nothing more is wanted. `fresh`: the receiver has nothing, so nothing need be asked.
     ///
     /// # Errors
-    /// Only what makes all of it senseless. What cannot be read is a problem in [`Walked`], and the walk goes on.
+    /// Only errors that end the copy. An unreadable name is a problem in [`Walked`], and the walk continues.
     fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Self::Job) -> bool) -> Result<(), Error>;
 
     /// The walk waits while so many jobs are not done; one that asks counts for several, as its answer may be that all is wanted.
@@ -26,28 +26,29 @@ pub trait Source: Sync {
     /// Whether the block of a job asks: it is then answered by a [`Want`], and the jobs that [`Source::wanted`] makes of that follow.
     fn asks(&self, job: &Self::Job) -> bool;
 
-    /// Fills `block` (table and payload) for a job; what did not fit comes back as another job. A block without parts is not sent.
+    /// Fills `block` (table and payload) for a job; the rest that did not fit is returned as another job. A
+    /// block without parts is not sent.
     ///
     /// # Errors
-    /// Only what makes all of it senseless, as [`Source::walk`].
+    /// Only errors that end the copy, as [`Source::walk`].
     fn fill(&self, job: &Self::Job, block: &mut Block) -> Result<Option<Self::Job>, Error>;
 
-    /// The jobs for what the receiver wants of what it was asked.
+    /// The jobs for the data that the receiver wants of the files that it was asked about.
     fn wanted(&self, job: &Self::Job, want: &Want) -> Vec<Self::Job>;
 
     /// The receiver has finished, with this: the last thing that is done here. `alive` is called now and then.
     fn finished(&self, _written: &Written, _alive: &dyn Fn()) {}
 
-    /// What was found so far.
+    /// The results so far.
     fn walked(&self) -> Walked;
 
-    /// How many senders divide what may be sent in a second among them now.
+    /// The number of senders that share the rate limit now.
     fn sharers(&self) -> u64 {
         1
     }
 }
 
-/// What a receiver lacks of what it was asked.
+/// The data that a receiver lacks of the files that it was asked about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
     /// Numbers of files, and of each the parts that are there already.
@@ -71,7 +72,7 @@ pub struct Wanted {
     pub skip: u64,
 }
 
-/// What a source has found.
+/// The results of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Walked {
     /// Names of every kind.
@@ -80,7 +81,7 @@ pub struct Walked {
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Of these, bytes that need not be sent: holes, and what is there already.
+    /// Of these, bytes that need not be sent: holes, and data that the receiver has.
     pub spared: u64,
     /// Files that another sender of several had brought before it broke, and their bytes.
     pub redone: u64,
@@ -88,7 +89,8 @@ pub struct Walked {
     pub redone_bytes: u64,
     /// Whether that is all of it.
     pub complete: bool,
-    /// Directories of which only the name was sent, as paths in the copy: what is in them elsewhere stays.
+    /// Directories of which only the name was sent, as paths in the copy: their contents at the receiver
+    /// stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<Vec<u8>>,
     /// The first problems.
@@ -108,7 +110,8 @@ pub trait Sink: Sync {
     /// When it returns, the block will not be needed again, also after the process is killed.
     ///
     /// # Errors
-    /// What ends the copy: a disk that is full, a block that is damaged. What concerns one name is kept for [`Sink::finish`].
+    /// Errors that end the copy: a full disk, a damaged block. Problems of one name are kept for
+    /// [`Sink::finish`].
     fn write(&self, writer: usize, block: &Block) -> Result<Option<Want>, Error>;
 
     /// Everything has been written: attributes of directories, hard links, deletion, durability.
@@ -117,14 +120,14 @@ pub trait Sink: Sync {
     /// As [`Sink::write`]. The problems of single names are in the answer.
     fn finish(&self, walked: &Walked) -> Result<Written, Error>;
 
-    /// What was written so far, without the problems.
+    /// The results so far, without the problems.
     fn written(&self) -> Written;
 
     /// The copy is over, for good or not: [`Sink::write`] is not to wait for anything any more.
     fn stop(&self) {}
 }
 
-/// What a sink has done.
+/// The results of a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Names of every kind that were made or changed.
@@ -152,10 +155,10 @@ pub struct Written {
     /// the first of each stretch, and how many it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proved: Vec<(u64, u64)>,
-    /// What a dry run would do, or was to be told of a copy; the first of it.
+    /// The changes of a dry run, or those reported of a copy; the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planned: Vec<Change>,
-    /// How much more there would be.
+    /// The number of further changes.
     #[serde(default)]
     pub more_planned: u64,
 }

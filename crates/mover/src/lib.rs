@@ -6,12 +6,14 @@
 //!             └──────────────── wants, acknowledgements ◀── return connection ◀──────┘
 //! ```
 //!
-//! Files are cut or gathered into blocks of at most 4 MiB ([`part`]); a block says by itself all that is needed to write it, so
-//! blocks go on any stream, in any order, and once more after a stream broke. The two fronts ([`job::Source`], [`job::Sink`]: directories, or nothing
-//! at all) and the streams between them are apart; bounded pools of blocks tie them together, so each side has as many threads as it needs.
+//! Files are cut or gathered into blocks of at most 4 MiB ([`part`]); a block contains all that is needed to
+//! write it, so blocks go on any stream, in any order, and once more after a stream broke. The two fronts
+//! ([`job::Source`], [`job::Sink`]: directories, or their substitutes) and the streams between them are
+//! separate; bounded pools of blocks connect them, so each side has as many threads as it needs.
 //!
-//! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is written, each file
-//! as a whole before it gets its name; what was acknowledged is never sent again, also by the next run.
+//! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is
+//! written, each file as a whole before it gets its name; an acknowledged block is never sent again, not even
+//! by the next run.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,5 +1,6 @@
-//! Where sources lie, for a receiver that may be on the same host under whatever name: so that a copy neither deletes its own source
-//! nor is made onto or into itself. Directories are known by device and inode, to which all links and mounts of a host lead.
+//! The location of sources, for a receiver that may be on the same host under another name: a copy must not
+//! delete its own source, nor copy a source onto or into itself. Directories are identified by device and
+//! inode, which are the same through all links and mounts of a host.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fstat, openat};
@@ -9,7 +10,7 @@ use tidecast_text::escaped_bytes;
 use crate::error::Error;
 use crate::filter::Filter;
 
-/// Most sources of which it is told; there are as many only where a pattern has found them, in one directory.
+/// Most sources that are sent; there are more only where a pattern has found them, in one directory.
 const MOST: usize = 1000;
 /// No path is deeper.
 const DEEPEST: usize = 4096;
@@ -33,12 +34,13 @@ pub struct Lineage {
 pub(crate) struct Line {
     /// As the user calls it.
     pub(crate) shown: Vec<u8>,
-    /// Only what is named of it is copied.
+    /// Only the named paths of it are copied.
     #[serde(default)]
     pub(crate) listed: bool,
-    /// Its path in the copy; None if it is no directory.
+    /// Its path in the copy; None if it is not a directory.
     pub(crate) inside: Option<Vec<u8>>,
-    /// The directory itself, or that in which it lies, and then all that are above; with the way down from there to the source.
+    /// The directory itself, or its parent, and then all that are above; with the path down from there to the
+    /// source.
     pub(crate) above: Vec<(Inode, Vec<u8>)>,
 }
 
@@ -94,7 +96,8 @@ impl Lineage {
     /// Whether a copy to `base` leaves its sources as they are; or to a name in it, if nothing `is_there` yet.
     ///
     /// # Errors
-    /// When a source is the place to which it is copied, lies in what would be deleted, or has the destination in it.
+    /// A source is its own destination, lies in a directory that would be deleted, or contains the
+    /// destination.
     pub(crate) fn check(
         &self,
         (base, is_there): (&OwnedFd, bool),
@@ -114,12 +117,12 @@ impl Lineage {
         for line in &self.sources {
             let Some((own, _)) = line.above.first().filter(|_| line.inside.is_some()) else { continue };
             if line.inside.as_ref().is_some_and(|inside| find(inside) == Some(*own)) {
-                return refused(line, "SRC is where DEST is: it cannot be copied onto itself");
+                return refused(line, "SRC and DEST are the same: a source cannot be copied onto itself");
             }
             if !self.leaves_out && !line.listed && around.iter().any(|(inode, _)| inode == own) {
                 return refused(
                     line,
-                    "DEST lies in SRC, which would be copied into itself without end; choose another destination",
+                    "DEST is inside SRC, so the copy would never end; choose another destination",
                 );
             }
         }
@@ -135,7 +138,7 @@ impl Lineage {
                 if !is_kept {
                     return refused(
                         line,
-                        "SRC lies in DEST, in which --delete would delete it; copy without --delete, or --exclude it",
+                        "SRC is inside DEST, where --delete would remove it; leave out --delete, or --exclude it",
                     );
                 }
             }

@@ -1,10 +1,12 @@
 //! A part: the tag of a stretch of a block's payload, or of an entry that has none, and the codec of the table of parts.
 //!
-//! Each part says all that is needed to write it, so that any block can be written alone. In a table a part says only in
-//! what it differs from the one before: the rest of its path, and its owner if that is another. Numbers are LEB128.
+//! Each part contains all that is needed to write it, so any block can be written alone. In the table a part
+//! is stored as the difference to the part before: the rest of its path, and its owner if it differs. Numbers
+//! are LEB128.
 //!
-//! Promise: what [`Parts`] gives is safe to act upon: paths are relative, without `.`, `..`, empty components or NUL;
-//! stretches lie within their file and their block. Everything else is an error, without panic or great allocation.
+//! Promise: parts returned by [`Parts`] are safe to apply: paths are relative, without `.`, `..`, empty
+//! components or NUL; stretches lie within their file and their block. Everything else is an error, without
+//! panic or large allocation.
 
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ const MAX_NAME: usize = 256;
 pub struct Part {
     /// Number of the entry in this session: parts of one file have one number.
     pub file: u64,
-    /// What is written, and what belongs to it.
+    /// The entry, with its attributes.
     pub entry: Entry,
     /// Which of its bytes.
     pub data: Data,
@@ -37,12 +39,12 @@ pub struct Part {
 /// The bytes of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Data {
-    /// None: the entry is no file.
+    /// None: the entry is not a file.
     #[default]
     None,
     /// None: does the receiver have this file already?
     Ask {
-        /// What it holds, for those who compare contents.
+        /// Its content, for comparison.
         root: Option<Digest>,
     },
     /// The next bytes of the payload.
@@ -65,7 +67,7 @@ pub enum Data {
         /// As in [`Data::Bytes`]; always there for a file that is one hole and no longer than [`BLOCK`].
         root: Option<Digest>,
     },
-    /// None, of a directory whose contents are not sent: what is in it at the receiver stays.
+    /// None, of a directory whose contents are not sent: its contents at the receiver stay.
     Apart,
     /// None: are these the bytes that the receiver has there since an interrupted copy?
     Same {
@@ -102,9 +104,9 @@ impl Data {
     }
 }
 
-/// What is wrong with a table.
+/// The defect of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a damaged table of parts: {0}")]
+#[error("damaged table of parts: {0}")]
 pub struct BadTable(&'static str);
 
 type Result<T> = std::result::Result<T, BadTable>;
@@ -247,7 +249,7 @@ impl<'t> Parts<'t> {
     /// When the table is not as [`TableWriter`] writes them.
     pub fn next(&mut self, part: &mut Part) -> Result<bool> {
         if self.rest.is_empty() {
-            return if self.payload == 0 { Ok(false) } else { Err(BadTable("payload that no part claims")) };
+            return if self.payload == 0 { Ok(false) } else { Err(BadTable("payload without a part")) };
         }
         if self.first {
             part.entry.path.clear();
@@ -256,18 +258,20 @@ impl<'t> Parts<'t> {
         part.file = self.number()?;
         self.path(&mut part.entry.path)?;
         let attributes = &mut part.entry.attributes;
-        attributes.mode = self.small("a mode", 0o7777)?;
-        attributes.mtime =
-            Time { seconds: unzigzag(self.number()?), nanos: self.small("nanoseconds", 999_999_999)? };
+        attributes.mode = self.small("mode out of range", 0o7777)?;
+        attributes.mtime = Time {
+            seconds: unzigzag(self.number()?),
+            nanos: self.small("nanoseconds out of range", 999_999_999)?,
+        };
         if flags & 1 << 4 == 0 {
             attributes.owner = self.owner()?;
         } else if self.first {
-            return Err(BadTable("the first part has no owner"));
+            return Err(BadTable("first part without an owner"));
         }
         attributes.xattrs = None;
         if flags & 1 << 5 != 0 {
             let xattrs = attributes.xattrs.insert(Vec::new());
-            let count = self.small("a count of attributes", MAX_XATTRS as u32)?;
+            let count = self.small("too many extended attributes", MAX_XATTRS as u32)?;
             for _ in 0..count {
                 let (name, value) = (self.text(255)?.to_vec(), self.text(MAX_XATTR)?.to_vec());
                 xattrs.push((name, value));
@@ -280,23 +284,24 @@ impl<'t> Parts<'t> {
     }
 
     fn path(&mut self, path: &mut Vec<u8>) -> Result<()> {
-        let shared = self.small("a shared path", MAX_PATH as u32)? as usize;
+        let shared = self.small("shared path prefix out of range", MAX_PATH as u32)? as usize;
         let rest = self.text(MAX_PATH)?;
         if shared > path.len() || shared + rest.len() > MAX_PATH {
-            return Err(BadTable("a path"));
+            return Err(BadTable("path too long"));
         }
         path.truncate(shared);
         path.extend_from_slice(rest);
-        if is_safe(path) { Ok(()) } else { Err(BadTable("a path that may lead elsewhere")) }
+        if is_safe(path) { Ok(()) } else { Err(BadTable("path may lead outside of the destination")) }
     }
 
     fn owner(&mut self) -> Result<Owner> {
-        let (uid, gid) = (self.small("a user", u32::MAX)?, self.small("a group", u32::MAX)?);
+        let (uid, gid) =
+            (self.small("user out of range", u32::MAX)?, self.small("group out of range", u32::MAX)?);
         Ok(Owner { uid, gid, user: self.name()?, group: self.name()? })
     }
 
     fn name(&mut self) -> Result<Arc<str>> {
-        let text = std::str::from_utf8(self.text(MAX_NAME)?).map_err(|_| BadTable("a name"))?;
+        let text = std::str::from_utf8(self.text(MAX_NAME)?).map_err(|_| BadTable("name is not UTF-8"))?;
         Ok(text.into())
     }
 
@@ -308,20 +313,20 @@ impl<'t> Parts<'t> {
             4 => {
                 let to = self.link()?;
                 if !is_safe(&to) || to.is_empty() {
-                    return Err(BadTable("a link to what is not in the tree"));
+                    return Err(BadTable("hard link to a path outside of the copy"));
                 }
                 Kind::HardLink { to }
             }
             5 => Kind::Fifo,
             8 => Kind::Socket,
             6 | 7 => Kind::Device { character: code == 7, number: self.number()? },
-            _ => return Err(BadTable("an unknown kind")),
+            _ => return Err(BadTable("unknown kind of entry")),
         })
     }
 
     fn link(&mut self) -> Result<Vec<u8>> {
         let target = self.text(MAX_PATH)?;
-        if target.contains(&0) { Err(BadTable("a link with NUL")) } else { Ok(target.to_vec()) }
+        if target.contains(&0) { Err(BadTable("link target contains a NUL")) } else { Ok(target.to_vec()) }
     }
 
     fn data(&mut self, entry: &Entry) -> Result<Data> {
@@ -333,10 +338,10 @@ impl<'t> Parts<'t> {
             5 if entry.kind == Kind::Dir => Data::Apart,
             1 => Data::Ask { root: self.root(rooted)? },
             2 => {
-                let (offset, len) = (self.number()?, self.small("a length", BLOCK as u32)?);
+                let (offset, len) = (self.number()?, self.small("length out of range", BLOCK as u32)?);
                 let digest = self.digest()?;
                 self.payload =
-                    self.payload.checked_sub(len as usize).ok_or(BadTable("more than the payload"))?;
+                    self.payload.checked_sub(len as usize).ok_or(BadTable("part longer than the payload"))?;
                 self.stretch(entry, offset, u64::from(len))?;
                 Data::Bytes { offset, len, digest, root: self.root(rooted)? }
             }
@@ -346,15 +351,15 @@ impl<'t> Parts<'t> {
                 Data::Hole { offset, len, root: self.root(rooted)? }
             }
             4 => {
-                let (offset, len) = (self.number()?, self.small("a length", BLOCK as u32)?);
+                let (offset, len) = (self.number()?, self.small("length out of range", BLOCK as u32)?);
                 let digest = self.digest()?;
                 self.stretch(entry, offset, u64::from(len))?;
                 Data::Same { offset, len, digest, root: self.root(rooted)? }
             }
-            _ => return Err(BadTable("an unknown kind of data")),
+            _ => return Err(BadTable("unknown kind of data")),
         };
         if is_file == matches!(data, Data::None | Data::Apart) {
-            Err(BadTable("data that is not its entry's"))
+            Err(BadTable("data does not match the kind of its entry"))
         } else {
             Ok(data)
         }
@@ -372,7 +377,7 @@ impl<'t> Parts<'t> {
             {
                 Ok(())
             }
-            _ => Err(BadTable("a stretch that is not its file's")),
+            _ => Err(BadTable("stretch does not fit its file")),
         }
     }
 
@@ -405,13 +410,13 @@ impl<'t> Parts<'t> {
                 return Ok(n);
             }
         }
-        Err(BadTable("a number of more than 64 bits"))
+        Err(BadTable("number of more than 64 bits"))
     }
 
     /// A length of a file: no file system has longer ones.
     fn length(&mut self) -> Result<u64> {
         let len = self.number()?;
-        if i64::try_from(len).is_ok() { Ok(len) } else { Err(BadTable("a length")) }
+        if i64::try_from(len).is_ok() { Ok(len) } else { Err(BadTable("length out of range")) }
     }
 
     fn small(&mut self, what: &'static str, most: u32) -> Result<u32> {
@@ -421,17 +426,14 @@ impl<'t> Parts<'t> {
 
     fn text(&mut self, most: usize) -> Result<&'t [u8]> {
         let len = self.number()?;
-        let len = usize::try_from(len)
-            .ok()
-            .filter(|len| *len <= most)
-            .ok_or(BadTable("a text that is too long"))?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= most).ok_or(BadTable("text too long"))?;
         let (text, rest) = self.rest.split_at_checked(len).ok_or(CUT)?;
         self.rest = rest;
         Ok(text)
     }
 }
 
-const CUT: BadTable = BadTable("it ends too soon");
+const CUT: BadTable = BadTable("table ends too early");
 
 /// Whether a path is one below the destination, or the destination itself (empty).
 #[must_use]

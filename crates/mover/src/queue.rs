@@ -1,11 +1,12 @@
-//! A bounded queue between threads. Who pushes waits for room, who pops for something to do; both end when it is closed.
+//! A bounded queue between threads. A push waits for space, a pop for an item; both end when the queue is
+//! closed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What waiting for an item has brought.
+/// The result of waiting for an item.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Popped<T> {
     /// An item.
@@ -29,7 +30,7 @@ pub struct Queue<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// Whoever waits for a time is to look elsewhere.
+    /// The waiting thread should check its other conditions.
     woken: bool,
 }
 
@@ -50,7 +51,7 @@ impl<T> Queue<T> {
         self.add(state, |items| items.push_back(item))
     }
 
-    /// Adds an item before all others, whether there is room or not: for what is done again.
+    /// Adds an item before all others, even beyond the bound: for repeated work.
     pub fn push_front(&self, item: T) -> bool {
         self.add(self.state.lock(), |items| items.push_front(item))
     }
@@ -74,7 +75,7 @@ impl<T> Queue<T> {
         self.pop_while(|| true)
     }
 
-    /// The next item, or what else there is to know after so long a wait or a [`Queue::wake`].
+    /// The next item, or the reason for a return without one: a timeout or a [`Queue::wake`].
     pub fn pop_for(&self, wait: Duration) -> Popped<T> {
         let until = Instant::now() + wait;
         let mut state = self.state.lock();
@@ -93,7 +94,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// As [`Queue::pop`], but gives up when `stay` says so; it is asked at first and after every [`Queue::wake`].
+    /// As [`Queue::pop`], but gives up when `stay` returns false; it is called at first and after every
+    /// [`Queue::wake`].
     pub fn pop_while(&self, stay: impl Fn() -> bool) -> Option<T> {
         let mut state = self.state.lock();
         loop {
@@ -124,20 +126,21 @@ impl<T> Queue<T> {
         self.len() == 0
     }
 
-    /// All who pop look again whether they should stay. One who waits for a time waits no longer, now or the next time.
+    /// All waiting threads check again whether they should stay. A wait with a timeout ends, now or the next
+    /// time.
     pub fn wake(&self) {
         self.state.lock().woken = true;
         self.came.notify_all();
     }
 
-    /// Takes no more; what is in it can still be had.
+    /// Accepts no further items; those in it can still be popped.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.came.notify_all();
         self.went.notify_all();
     }
 
-    /// Takes no more, and forgets what is in it.
+    /// Accepts no further items, and drops those in it.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,15 +1,16 @@
 //! Several senders that see the same tree divide it while they walk it.
 //!
-//! Each walks all of it and takes a batch of files when it has little left to do, if no other has taken it: so a quick one takes more. A batch
-//! is known by the digest of its names. Should two walks differ, a file may be sent twice or not at all; a last copy of the
-//! usual kind settles that, as it does all but files.
+//! Each walks all of it and takes a batch of files when it has little work left, if no other has taken it: so
+//! a faster pair takes more. A batch is identified by the digest of its names. Should two walks differ, a
+//! file may be sent twice or not at all; a last copy of the usual kind corrects that, and copies everything
+//! but files.
 
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Who has taken what.
+/// The batches and their senders.
 #[derive(Debug, Default)]
 pub struct Board(Mutex<Taken>);
 
@@ -29,7 +30,7 @@ struct Taken {
 pub struct Claimed {
     /// It is the asker's.
     pub mine: bool,
-    /// What was taken by anybody since the asker has last heard, so that it need not ask for each.
+    /// Batches taken by any sender since the asker was last told, so that it need not ask for each.
     pub taken: Vec<u64>,
     /// One that broke had it before.
     pub again: bool,
@@ -49,7 +50,7 @@ impl Board {
         taken.working = taken.working.saturating_sub(1);
     }
 
-    /// Sender `who`, which has heard of the first `known` batches that were taken, would like this one.
+    /// Sender `who`, which knows the first `known` batches that were taken, asks for this one.
     #[must_use]
     pub fn claim(&self, who: usize, batch: u64, known: usize) -> Claimed {
         let mut taken = self.0.lock();
@@ -63,7 +64,7 @@ impl Board {
         Claimed { mine, taken: taken.all.get(known..).unwrap_or_default().to_vec(), again, pairs }
     }
 
-    /// Whatever this one has taken others may have, when they walk again. How many batches that were.
+    /// The batches of this sender become available to others, when they walk again. Returns their number.
     pub fn release(&self, who: usize) -> usize {
         let mut taken = self.0.lock();
         let Taken { by, all, released, .. } = &mut *taken;
@@ -81,7 +82,7 @@ impl Board {
     }
 }
 
-/// Asks a board, wherever it is: batch and how many are known. None: nobody answers.
+/// Asks a board, local or remote: the batch, and how many are known. None: no answer.
 pub(crate) type Ask = Box<dyn Fn(u64, usize) -> Option<Claimed> + Send + Sync>;
 
 /// A sender's view of a board.
@@ -108,8 +109,8 @@ impl Claims {
         Self { ask, heard: Mutex::default() }
     }
 
-    /// Whether this sender has the batch, and then whether one that broke had it before. If nobody can say, it has: to send it
-    /// twice does no harm.
+    /// Whether this sender has the batch, and then whether a failed sender had it before. Without an answer,
+    /// it has: sending twice does no harm.
     pub(crate) fn claim(&self, batch: u64) -> Option<bool> {
         let mut heard = self.heard.lock();
         if heard.taken.contains(&batch) {
@@ -122,7 +123,7 @@ impl Claims {
         claimed.mine.then_some(claimed.again)
     }
 
-    /// How many senders there are, as it was heard last.
+    /// The number of senders, as last reported.
     pub(crate) fn pairs(&self) -> u64 {
         self.heard.lock().pairs.max(1)
     }

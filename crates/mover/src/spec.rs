@@ -1,4 +1,4 @@
-//! What the two ends of a copy are asked to do. It travels to the host on which an end runs, as JSON.
+//! The requests to the two ends of a copy, sent as JSON to the hosts on which they run.
 
 use std::ffi::OsString;
 
@@ -8,18 +8,19 @@ use crate::filter::Rule;
 use crate::flags::{Alter, Keep, Only};
 use crate::lineage::Lineage;
 
-/// How the name of every staging directory begins. What is in one is no part of a tree.
+/// The prefix of every staging directory. Its contents are not part of a tree.
 pub(crate) const STAGING: &str = ".tidecast-copy-";
 
-/// What is to be sent.
+/// The request to the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SendSpec {
-    /// Files and directories, patterns among them. A slash at the end of a directory means what is in it, as with rsync.
+    /// Files and directories, including patterns. A slash at the end of a directory means its contents, as
+    /// with rsync.
     pub sources: Vec<OsString>,
     /// Sources keep their paths.
     pub relative: Option<Relative>,
-    /// What is left out.
+    /// The names to leave out.
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
@@ -27,18 +28,18 @@ pub struct SendSpec {
     pub share: bool,
     /// Files, and all else but directories, are removed when the receiver has proved that it has them.
     pub remove: bool,
-    /// What the receiver keeps; no more need be sent.
+    /// The attributes that the receiver keeps; others need not be sent.
     pub keep: Keep,
-    /// Symbolic links that are sent as what they lead to.
+    /// Symbolic links that are sent as their targets.
     pub follow: Follow,
-    /// What is mounted below a source: 1, its directories only; 2, not even these.
+    /// File systems mounted below a source: 1, their directories only; 2, not even these.
     pub one_file_system: u8,
-    /// It is one file for a receiver that writes in order ([`crate::sink::InOrder`]): little is under way at a time, and what cannot be read
-    /// ends the copy.
+    /// One file for a receiver that writes in order ([`crate::sink::InOrder`]): few blocks are in flight, and
+    /// a read error ends the copy.
     pub in_order: bool,
-    /// Where it goes, if that is on the same host: then it is no part of the tree.
+    /// The destination, if it is on the same host: then it is not part of the tree.
     pub dest: Option<OsString>,
-    /// Instead of files: so many bytes of noise, in files of so many bytes.
+    /// Instead of files: so many bytes of generated data, in files of so many bytes.
     pub null: Option<(u64, u64)>,
 }
 
@@ -46,7 +47,7 @@ pub struct SendSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Relative {
-    /// What is copied of the only source: paths below it.
+    /// The paths to copy below the only source.
     pub names: Option<Names>,
     /// With `names`: directories among them with all that is in them.
     pub recursive: bool,
@@ -54,7 +55,7 @@ pub struct Relative {
     pub no_implied: bool,
 }
 
-/// Names, each but the last with a NUL behind it. It travels in base 64.
+/// Names, each but the last followed by a NUL. Sent in base 64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Names(pub Vec<u8>);
@@ -74,8 +75,9 @@ impl TryFrom<String> for Names {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let names = data_encoding::BASE64.decode(text.as_bytes()).map_err(|_| "a list of names")?;
-        if names.len() <= Self::MOST { Ok(Self(names)) } else { Err("a list of names that is too long") }
+        let names =
+            data_encoding::BASE64.decode(text.as_bytes()).map_err(|_| "list of names is not valid base64")?;
+        if names.len() <= Self::MOST { Ok(Self(names)) } else { Err("list of names is too long") }
     }
 }
 
@@ -92,15 +94,15 @@ pub enum Follow {
     All,
 }
 
-/// What a receiver must know of a sender before it begins.
+/// The sender's offer, which a receiver needs before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Offer {
     /// The same for the same sources of the same host: an interrupted copy is known by it.
     pub identity: String,
-    /// The name of the only source, if that is no directory: it may get another name.
+    /// The name of the only source, if it is not a directory: it may get another name.
     pub single: Option<Vec<u8>>,
-    /// The names of the directories that are sent by name, if the contents of others come beside them.
+    /// The names of the directories that are sent by name, if contents of others are merged with them.
     pub mixed: Vec<Vec<u8>>,
     /// Where the sources are.
     pub lineage: Box<Lineage>,
@@ -110,39 +112,39 @@ pub struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReceiveSpec {
-    /// The directory, or for a single file its new name. A slash at the end says that it is a directory.
+    /// The directory, or for a single file its new name. A slash at the end marks a directory.
     pub dest: OsString,
-    /// What is sent.
+    /// The sender's offer.
     pub offer: Offer,
     /// Files that are newer here stay.
     pub update: bool,
-    /// What the source does not have is deleted, but for names that `filter` leaves out.
+    /// Names that the source does not have are deleted, except those that `filter` leaves out.
     pub delete: bool,
     /// But no more than so many names.
     pub max_delete: Option<u64>,
-    /// A directory gives way to what is none, whatever is in it.
+    /// A directory is replaced by a non-directory, even if it is not empty.
     pub force: bool,
-    /// What is kept beside names and contents.
+    /// The attributes to keep, beside names and contents.
     pub keep: Keep,
-    /// What is changed of that.
+    /// The changes to them.
     pub alter: Alter,
     /// Which files are copied.
     pub only: Only,
     /// Files that are here are updated, not replaced.
     pub in_place: InPlace,
-    /// The sender is told which files are here.
+    /// The sender is told which files the receiver has.
     pub prove: bool,
     /// Directories from which files are linked that are there as they are sent; from the destination, if relative.
     pub link_dest: Vec<OsString>,
-    /// What is replaced or deleted keeps a name.
+    /// Replaced and deleted files keep a name.
     pub backup: Option<Backup>,
     /// As in [`SendSpec::filter`].
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
-    /// Nothing is changed; what would be is counted.
+    /// Nothing is changed; the changes are counted.
     pub dry_run: bool,
-    /// What is done, or would be, is told in rsync's letters.
+    /// Changes are reported in rsync's format.
     pub itemize: bool,
     /// Go on where an interrupted copy has stopped.
     pub resume: bool,
@@ -150,17 +152,18 @@ pub struct ReceiveSpec {
     pub durable: Durable,
     /// Blocks are checked, and nothing is written.
     pub null: bool,
-    /// Identities of copies to the same place that are over: what they have left there is removed in the end.
+    /// Identities of finished copies to the same place: their staging directories are removed in the end.
     pub leftovers: Vec<String>,
     /// Other copies bring parts of the same tree to the same place at the same time.
     pub shared: bool,
-    /// Everything goes into a directory of its own at the destination, which is removed in the end: what writing costs.
+    /// Everything is written to a separate directory at the destination, which is removed in the end:
+    /// measures the cost of writing.
     pub discard: bool,
 }
 
 impl ReceiveSpec {
-    /// Whether a file that is there may stay though it is another, or one that is not there may not be made: then what its
-    /// further names are to have must be sent for each of them.
+    /// Whether an existing file may stay though it differs, or a missing one may not be created: then the
+    /// content of further names must be sent for each of them.
     #[must_use]
     pub fn may_spare(&self) -> bool {
         self.update || self.only.existing || self.only.missing || self.in_place.appends()
@@ -216,9 +219,10 @@ pub enum InPlace {
     No,
     /// It is written to.
     Yes,
-    /// It is a beginning of the sender's, as is believed; what comes after that is written to its end. Else it is left alone.
+    /// The existing file is assumed to be the beginning of the sender's; the rest is appended. Longer files
+    /// are left alone.
     Append,
-    /// The same, but what it has is compared, and written to where it differs.
+    /// The same, but the existing data is compared, and rewritten where it differs.
     AppendVerify,
 }
 
@@ -230,26 +234,28 @@ impl InPlace {
     }
 }
 
-/// When what was written must be on the disk, so that it outlives a power cut.
+/// When written data must be on disk, so that it survives a power failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durable {
     /// Never: the system writes it when it likes.
     No,
-    /// All of it before the copy is said to be done.
+    /// All of it before the copy is reported as done.
     #[default]
     End,
     /// Each file before it gets its name.
     Each,
 }
 
-/// What a receiver takes beside names and bytes. It is for the receiver to say, and no part of what is asked of it.
+/// The metadata that a receiver accepts, beside names and bytes. The receiver decides; it is not part of the
+/// request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
     /// Everything that this process may set.
     #[default]
     All,
-    /// What a guest may leave: permission bits, times, links and attributes of the name space `user`. Everything belongs to
-    /// the receiver's user; set-id and sticky bits, capabilities, access control lists, pipes and devices are dropped.
+    /// The metadata that a client may store: permission bits, times, links and attributes of the name space
+    /// `user`. Everything belongs to the receiver's user; set-id and sticky bits, capabilities, access
+    /// control lists, pipes and devices are dropped.
     Plain,
 }

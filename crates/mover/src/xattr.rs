@@ -34,7 +34,7 @@ pub(crate) fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// Those of an open file that travel; None where the file system has none at all.
+/// The attributes of an open file that are sent; None where the file system does not support any.
 pub(crate) fn of(fd: impl AsFd, root: bool) -> Result<Option<Xattrs>, Errno> {
     collect(root, |buffer| flistxattr(&fd, buffer), |name, buffer| fgetxattr(&fd, name, buffer))
 }

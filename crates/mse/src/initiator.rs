@@ -21,7 +21,7 @@ enum Phase {
     Key(Private),
     /// Waits for VC behind PadB: how it will look.
     Sync(Cipher, [u8; 8]),
-    /// Waits for what was selected.
+    /// Waits for the selected method.
     Head(Cipher),
     /// Waits for PadD.
     Pad(Cipher, u32, usize),
@@ -41,8 +41,8 @@ impl std::fmt::Debug for Phase {
 }
 
 impl Initiator {
-    /// Begins: what is to be sent is added to `out`. `first` is the payload that goes along with the opening, at most
-    /// [`MAX_FIRST`](crate::MAX_FIRST) bytes; what is beyond is left out.
+    /// Begins: the bytes to send are added to `out`. `first` is the payload sent with the opening, at most
+    /// [`MAX_FIRST`](crate::MAX_FIRST) bytes; the rest is left out.
     #[must_use]
     pub fn new(
         info_hash: [u8; HASH],
@@ -58,10 +58,10 @@ impl Initiator {
         Self { info_hash, offer, first, held: Held::default(), phase: Phase::Key(key) }
     }
 
-    /// Takes what has come; adds to `out` what is to be sent. A session when the opening is done.
+    /// Takes received bytes; adds the bytes to send to `out`. Returns a session when the opening is done.
     ///
     /// # Errors
-    /// Whatever rule the peer breaks; every further call fails too.
+    /// The rule that the peer broke; every further call fails too.
     pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Option<Session>, Error> {
         self.held.add(bytes);
         loop {
@@ -106,7 +106,7 @@ impl Initiator {
         }
     }
 
-    /// Says which swarm is meant and what may be selected.
+    /// Names the swarm and the offered methods.
     fn ask(&self, secret: &[u8; KEY], out: &mut Vec<u8>) -> Phase {
         out.extend_from_slice(&hash(&[b"req1", secret]));
         out.extend_from_slice(&mask(hash(&[b"req2", &self.info_hash]), secret));

@@ -1,12 +1,14 @@
 //! Message Stream Encryption (MSE, also called Protocol Encryption): the obfuscated opening that some BitTorrent clients
 //! demand of every connection.
 //!
-//! Two state machines, [`Initiator`] and [`Responder`]: bytes in, bytes to send out, and in the end a [`Session`]. They do
-//! no I/O, read no clock and draw no random numbers ([`Random`] is passed in). What a hostile peer can make them hold is
-//! bounded by [`MAX_HELD`] and the bytes of the last call; a wrong byte is an [`Error`], which means: close the connection.
+//! Two state machines, [`Initiator`] and [`Responder`]: bytes in, bytes to send out, and in the end a
+//! [`Session`]. They do no I/O, read no clock and draw no random numbers ([`Random`] is passed in). The
+//! memory that a hostile peer can make them hold is bounded by [`MAX_HELD`] and the bytes of the last call; a
+//! wrong byte is an [`Error`], which means: close the connection.
 //!
-//! **This is obfuscation, not security.** Nobody is authenticated, whoever knows the info-hash can join or sit in the
-//! middle, RC4 is broken, and the prime has 768 bits. It hides the protocol from traffic shapers, and no more.
+//! **This is obfuscation, not security.** Peers are not authenticated, anyone who knows the info-hash can
+//! join or sit in the middle, RC4 is broken, and the prime has 768 bits. It only hides the protocol from
+//! traffic shapers.
 //!
 //! ```text
 //! initiator                                   responder
@@ -20,8 +22,8 @@
 //!   payload as selected                   <-> payload as selected
 //! ```
 //!
-//! S is the Diffie-Hellman secret, SKEY the info-hash, VC eight zero bytes, IA the initiator's first payload, which is
-//! enciphered whatever is selected.
+//! S is the Diffie-Hellman secret, SKEY the info-hash, VC eight zero bytes, IA the initiator's first payload,
+//! which is encrypted whichever method is selected.
 
 mod dh;
 mod error;
@@ -49,7 +51,7 @@ pub const MAX_HELD: usize = KEY + MAX_PAD + 2 * HASH + HEAD + MAX_PAD + 2 + MAX_
 const HASH: usize = 20;
 /// Eight zero bytes, by which the stream of a cipher is recognised.
 const VC: [u8; 8] = [0; 8];
-/// VC, what is offered or selected, length of the pad.
+/// VC, the offered or selected methods, length of the pad.
 const HEAD: usize = 14;
 
 /// Payload that is not enciphered.

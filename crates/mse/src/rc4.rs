@@ -8,7 +8,7 @@ pub struct Rc4 {
     j: u8,
 }
 
-/// Bytes of the stream that are not used: they say much of the key.
+/// Bytes of the stream that are not used: they reveal much of the key.
 const DROPPED: usize = 1024;
 
 impl Rc4 {

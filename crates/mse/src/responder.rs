@@ -7,7 +7,8 @@ use crate::scan::Held;
 use crate::session::{Cipher, Random, Session, hash, mask, method_and_pad, select, streams};
 use crate::{Error, HASH, MAX_FIRST, VC};
 
-/// The swarms that a port serves, found by what an initiator says of one: the work is the same for any number.
+/// The swarms that a port serves, indexed by the hash that an initiator sends: the work is the same for any
+/// number.
 #[derive(Clone, Debug, Default)]
 pub struct Swarms(HashMap<[u8; HASH], [u8; HASH]>);
 
@@ -17,7 +18,7 @@ impl Swarms {
         Self(info_hashes.into_iter().map(|id| (hash(&[b"req2", &id]), id)).collect())
     }
 
-    /// Whether there is none.
+    /// Whether there are no swarms.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -75,10 +76,10 @@ impl Responder {
         Self { random, held: Held::default(), phase: Phase::Key }
     }
 
-    /// Takes what has come; adds to `out` what is to be sent. A session when the opening is done.
+    /// Takes received bytes; adds the bytes to send to `out`. Returns a session when the opening is done.
     ///
     /// # Errors
-    /// Whatever rule the peer breaks; every further call fails too.
+    /// The rule that the peer broke; every further call fails too.
     pub fn receive(
         &mut self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Bytes that have come and are not used yet.
+//! Received bytes that are not used yet.
 
 use crate::{Error, MAX_PAD};
 
@@ -38,7 +38,7 @@ impl Held {
         self.take_vec(self.rest().len()).unwrap_or_default()
     }
 
-    /// Passes over a pad and the mark behind it. True when that is done.
+    /// Skips a pad and the mark after it. True when that is done.
     ///
     /// # Errors
     /// [`Error::NoSync`] as soon as so many bytes are here that the mark should have been among them.

@@ -1,4 +1,4 @@
-//! What both ends have agreed on, and how keys and methods are derived.
+//! The negotiated session, and the derivation of keys and methods.
 
 use tidecast_hash::Sha1;
 
@@ -11,7 +11,7 @@ use crate::{Error, HASH, MAX_PAD, PLAIN, RC4};
 pub struct Random {
     /// The private key.
     pub secret: [u8; SECRET],
-    /// What follows the public key; what is beyond [`MAX_PAD`] is left out.
+    /// The pad after the public key; bytes beyond [`MAX_PAD`] are left out.
     pub pad: Vec<u8>,
 }
 
@@ -51,23 +51,23 @@ impl Offer {
 pub struct Session {
     /// How the payload goes from now on.
     pub cipher: Option<Cipher>,
-    /// Payload that has come already, deciphered.
+    /// Payload received already, decrypted.
     pub received: Vec<u8>,
-    /// The swarm that the initiator means.
+    /// The swarm that the initiator named.
     pub info_hash: [u8; HASH],
 }
 
 /// The two streams of an enciphered connection.
 #[derive(Debug)]
 pub struct Cipher {
-    /// Deciphers what comes.
+    /// Decrypts incoming bytes.
     pub incoming: Rc4,
-    /// Enciphers what goes.
+    /// Encrypts outgoing bytes.
     pub outgoing: Rc4,
 }
 
 impl Session {
-    /// `method` says whether the rest of `received` behind `first` is enciphered.
+    /// `method` tells whether the rest of `received` after `first` is encrypted.
     pub(crate) fn new(
         method: u32,
         mut cipher: Cipher,
@@ -103,13 +103,13 @@ pub(crate) fn mask(hashed: [u8; HASH], secret: &[u8; KEY]) -> [u8; HASH] {
     masked
 }
 
-/// The method that is used of those `offered`. Plain payload where the other end takes it: RC4 protects nothing, and plain
-/// payload goes from the page cache to the network without a copy.
+/// The selected method of those `offered`. Plain payload where the other end accepts it: RC4 protects
+/// nothing, and plain payload goes from the page cache to the network without a copy.
 pub(crate) fn select(offered: u32) -> Result<u32, Error> {
     [PLAIN, RC4].into_iter().find(|method| offered & method != 0).ok_or(Error::Method(offered))
 }
 
-/// What a header says: offered or selected methods, and the length of a pad.
+/// The contents of a header: offered or selected methods, and the length of a pad.
 pub(crate) fn method_and_pad(head: [u8; 6]) -> Result<(u32, usize), Error> {
     let [a, b, c, d, e, f] = head;
     let pad = u16::from_be_bytes([e, f]);

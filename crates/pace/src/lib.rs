@@ -1,5 +1,5 @@
-//! How fast the kernel may send on a socket (`SO_MAX_PACING_RATE`, socket(7)): it spreads what it is given over time, so that
-//! nothing of it comes in bursts that a narrow link further on must drop.
+//! Limits the rate at which the kernel sends on a socket (`SO_MAX_PACING_RATE`, socket(7)): it spreads data
+//! over time, so that no bursts are dropped at a narrow link further on.
 //!
 //! A crate of its own because no library offers the option without `unsafe`: one call, whose argument outlives it.
 
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// others where the queue of the network card is `fq`.
 ///
 /// # Errors
-/// What the system says: it is no socket, or the system is older than the option.
+/// The system's error: it is not a socket, or the system is older than the option.
 pub fn pace(socket: impl AsFd, bytes_per_second: Option<u64>) -> io::Result<()> {
     let rate = bytes_per_second.unwrap_or(u64::MAX);
     let (value, len) = ((&raw const rate).cast(), size_of_val(&rate) as libc::socklen_t);

@@ -26,7 +26,7 @@ impl Root {
     /// Sets permission bits, on a descriptor. A link is `ELOOP`.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn chmod(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let path = path.as_ref();
         let fd = match self.any(path) {
@@ -36,10 +36,10 @@ impl Root {
         Ok(own::set_mode(fd.as_fd(), mode)?)
     }
 
-    /// Opens a file or a directory to change what belongs to it (mode, times, attributes) by its descriptor.
+    /// Opens a file or a directory to change its metadata (mode, times, attributes) by its descriptor.
     ///
     /// # Errors
-    /// `ELOOP` for a link, and what else the system reports.
+    /// `ELOOP` for a link; else the system's error.
     pub fn inode(&self, path: impl AsRef<Path>) -> io::Result<OwnedFd> {
         Ok(self.any(path.as_ref())?)
     }
@@ -51,7 +51,7 @@ impl Root {
     /// Sets owner and group; of a link, the link's.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         let path = path.as_ref();
@@ -65,7 +65,7 @@ impl Root {
     /// Sets the time of modification; of a link, the link's.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn set_time(&self, path: impl AsRef<Path>, mtime: Time) -> io::Result<()> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
@@ -78,7 +78,7 @@ impl Root {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// `ELOOP` for a link, and what else the system reports.
+    /// `ELOOP` for a link; else the system's error.
     pub fn set_xattr(&self, path: impl AsRef<Path>, name: &[u8], value: &[u8]) -> io::Result<()> {
         Ok(fsetxattr(self.inode(path.as_ref())?, name, value, XattrFlags::empty())?)
     }
@@ -86,7 +86,7 @@ impl Root {
     /// Reads an extended attribute of at most 64 KiB, which is all that Linux allows.
     ///
     /// # Errors
-    /// `ENODATA` if there is none, `ELOOP` for a link, and what else the system reports.
+    /// `ENODATA` if there is none, `ELOOP` for a link; else the system's error.
     pub fn xattr(&self, path: impl AsRef<Path>, name: &[u8]) -> io::Result<Vec<u8>> {
         let fd = self.inode(path.as_ref())?;
         let mut value = vec![0; 64 << 10];

@@ -1,4 +1,4 @@
-//! What is in an open directory.
+//! The entries of an open directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fd::AsFd;
 use rustix::fs::{FileType, RawDir};
 
-/// Names in an open directory, and what the file system says that they are.
+/// Names in an open directory, with their types as the file system reports them.
 pub(crate) fn entries(dir: impl AsFd) -> io::Result<Vec<(OsString, FileType)>> {
     let mut buf = Vec::with_capacity(32 << 10);
     let mut all = Vec::new();

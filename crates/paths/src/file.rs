@@ -1,4 +1,4 @@
-//! Regular files: opening, making, replacing, copying, locking, and what makes them durable.
+//! Regular files: opening, creating, replacing, copying, locking, and durability.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -35,7 +35,7 @@ fn regular(fd: OwnedFd) -> io::Result<File> {
 impl Root {
     fn file(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
         match self.resolve(path, flags | SAFE, Mode::from_raw_mode(mode)) {
-            // A socket, or a FIFO that nobody reads.
+            // A socket, or a FIFO without a reader.
             Err(Errno::NXIO) => Err(Errno::INVAL.into()),
             other => regular(other?),
         }
@@ -44,7 +44,8 @@ impl Root {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for what is neither file nor directory, and what else the system reports.
+    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for what is neither file nor directory; else the system's
+    /// error.
     pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
         self.file(path.as_ref(), OFlags::RDONLY, 0)
     }
@@ -68,7 +69,7 @@ impl Root {
     /// Makes a file that was not there, open for reading and writing.
     ///
     /// # Errors
-    /// `EEXIST`, also for a link; what else the system reports.
+    /// `EEXIST`, also for a link; else the system's error.
     pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         self.file(path.as_ref(), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
     }
@@ -87,7 +88,7 @@ impl Root {
     /// [`Root::sync`] of its directory.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn write_whole(&self, path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
         let path = path.as_ref();
         let scratch = path.with_added_extension("new");
@@ -102,7 +103,7 @@ impl Root {
     /// Begins a file beside `path` that takes its name when it is complete.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn scratch(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<Scratch> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
@@ -144,7 +145,7 @@ impl Root {
     /// Locks a file for this process, and makes it if it is missing; `None` if another process holds it.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn lock(&self, path: impl AsRef<Path>) -> io::Result<Option<Lock>> {
         let path = path.as_ref();
         for _ in 0..100 {
@@ -154,7 +155,7 @@ impl Root {
                 other => other?,
             }
             let lock = Lock { file };
-            // Who removed it meanwhile has made another, which is the one that counts.
+            // The process that removed it meanwhile has created another, which is the one that counts.
             let there = self.look(path)?;
             if there.is_some_and(|there| fstat(&lock.file).is_ok_and(|s| crate::Meta::of(&s).id == there.id))
             {
@@ -167,7 +168,7 @@ impl Root {
     /// Makes a file or a directory durable.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn sync(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let fd = self.resolve(path, OFlags::RDONLY | SAFE, Mode::empty())?;
@@ -177,7 +178,7 @@ impl Root {
     /// Makes everything on the file system durable.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn sync_all(&self) -> io::Result<()> {
         Ok(syncfs(self.as_fd())?)
     }
@@ -186,24 +187,24 @@ impl Root {
 /// Makes an open file or directory durable.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn sync(fd: impl AsFd) -> io::Result<()> {
     match fsync(fd) {
-        // A file system whose directories need no sync says so this way.
+        // A file system whose directories need no sync returns this.
         Err(Errno::INVAL) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// Fills the empty `to` with what is in `from`, sharing blocks where the file system can.
+/// Fills the empty `to` with the contents of `from`, sharing blocks where the file system can.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn fill(from: &File, to: &File) -> io::Result<Copied> {
     if ioctl_ficlone(to, from).is_ok() {
         return Ok(Copied::Reflink);
     }
-    // The kernel copies by itself where it can.
+    // The kernel copies internally where it can.
     let (mut from, mut to) = (from, to);
     io::copy(&mut from, &mut to)?;
     Ok(Copied::Copy)
@@ -258,10 +259,10 @@ impl Scratch {
         self.dir.full(self.name.as_deref().unwrap_or(OsStr::new("")))
     }
 
-    /// Makes it durable and gives it its name, over what has it already.
+    /// Makes it durable and gives it its name, replacing an existing file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         if let Some(name) = &self.name {

@@ -53,7 +53,7 @@ pub use stream::{Stream, is_stream, pour};
 
 use rustix::io::Errno;
 
-/// Whether an operation failed for want of descriptors or memory: that is a trouble of this host, and says nothing about the file.
+/// Whether an operation failed for lack of descriptors or memory: a problem of this host, not of the file.
 #[must_use]
 pub fn is_exhausted(e: &std::io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];

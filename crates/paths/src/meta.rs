@@ -1,4 +1,4 @@
-//! What a name stands for.
+//! The type and metadata of a name.
 
 use rustix::fs::{FileType, Stat};
 
@@ -52,7 +52,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// What the kernel reports.
+    /// The kernel's error.
     #[allow(clippy::unnecessary_cast)] // widths differ between architectures
     #[must_use]
     pub fn of(s: &Stat) -> Self {

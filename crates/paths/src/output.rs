@@ -1,8 +1,9 @@
 //! Writing to a path that the user names for output (`-o FILE`).
 //!
-//! A regular file, or a name that is free, gets the content whole or not at all, by a new file and a rename. A link, a pipe or
-//! a device is never replaced: the content is written to what the name leads to, as `cp` and a shell's `>` do. So are files
-//! whose directory takes no new file (a bind mount of one file, a directory of another user).
+//! A regular file, or a free name, gets the content completely or not at all, by a new file and a rename. A
+//! link, a pipe or a device is never replaced: the content is written to its target, as `cp` and a shell's
+//! `>` do. So are files whose directory accepts no new file (a bind mount of one file, a directory of another
+//! user).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,12 +20,12 @@ use crate::Root;
 /// How often a wait for a reader looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Writes `bytes` to what `path` names. `mode` is that of a new file, before the umask. `is_over` ends the wait for the reader of
-/// a pipe: it is asked before each wait.
+/// Writes `bytes` to the file, pipe or device that `path` names. `mode` is that of a new file, before the
+/// umask. `is_over` ends the wait for the reader of a pipe: it is called before each wait.
 ///
 /// # Errors
-/// What the system reports; [`io::ErrorKind::Interrupted`] when `is_over` ended a wait, and [`io::ErrorKind::InvalidInput`] for a
-/// socket.
+/// The system's error; [`io::ErrorKind::Interrupted`] when `is_over` ended a wait, and
+/// [`io::ErrorKind::InvalidInput`] for a socket.
 pub fn output(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() => {}
@@ -38,7 +39,8 @@ pub fn output(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) 
     }
 }
 
-/// Whether `path` leads to this process's standard output, as `/dev/stdout` does. What is written there must not be mixed with lines.
+/// Whether `path` leads to this process's standard output, as `/dev/stdout` does. Output there must not be
+/// mixed with log lines.
 #[must_use]
 pub fn is_stdout(path: &Path) -> bool {
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
@@ -73,7 +75,7 @@ fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> boo
     file.sync_all()
 }
 
-/// Opens what is there, or what a link leads to, for writing. A pipe is waited for until someone reads it.
+/// Opens the existing file, or the target of a link, for writing. For a pipe, waits for a reader.
 pub(crate) fn open(path: &Path, mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     loop {
@@ -109,7 +111,10 @@ pub(crate) fn send(mut file: &File, mut bytes: &[u8], is_over: &dyn Fn() -> bool
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 if is_over() {
-                    return Err(io::Error::new(io::ErrorKind::Interrupted, "the reader takes no more"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::Interrupted,
+                        "the reader of the pipe stopped reading",
+                    ));
                 }
                 poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&pause))?;
             }

@@ -11,19 +11,20 @@ use crate::Meta;
 /// `f_type` of procfs.
 const PROC_MAGIC: i64 = 0x9fa0;
 
-/// The name under which procfs shows a descriptor: a way to the inode itself, whatever its names lead to by now.
+/// The name under which procfs shows a descriptor: a path to the inode itself, whatever its names refer to by
+/// now.
 fn name_of(fd: BorrowedFd<'_>) -> Result<String, Errno> {
     static THERE: OnceLock<bool> = OnceLock::new();
     #[allow(clippy::unnecessary_cast)] // its width differs between architectures
     let there = || statfs("/proc/self/fd").is_ok_and(|s| s.f_type as i64 == PROC_MAGIC);
-    // Without it there is no way to change the mode of what may not be opened.
+    // Without it the mode of a file that may not be opened cannot be changed.
     if !*THERE.get_or_init(there) {
         return Err(Errno::ACCESS);
     }
     Ok(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Sets the mode of what a descriptor refers to; one that was opened as a path, too.
+/// Sets the mode of the inode of a descriptor, including one opened with `O_PATH`.
 pub(crate) fn set_mode(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(mode & 0o7777);
     match fchmod(fd, mode) {

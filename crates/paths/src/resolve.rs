@@ -40,7 +40,7 @@ pub(crate) fn plain(path: &Path) -> Result<&Path, Errno> {
     Ok(path.components().as_path())
 }
 
-/// Opens what `path` names beneath `at`. A link anywhere on it is `ELOOP`, as its last component too.
+/// Opens `path` beneath `at`. A link anywhere on it is `ELOOP`, as its last component too.
 pub(crate) fn open(
     at: BorrowedFd<'_>,
     path: &Path,
@@ -59,7 +59,7 @@ pub(crate) fn open(
     }
     for _ in 0..TRIES {
         match openat2(at, path, flags, mode, inside) {
-            // A rename on the way, or a signal.
+            // A concurrent rename, or a signal.
             Err(Errno::AGAIN | Errno::INTR) => {}
             // Some sandboxes answer EPERM to calls that they do not know; it may also be about this file.
             Err(Errno::NOSYS | Errno::PERM) => {
@@ -114,7 +114,7 @@ fn walk(at: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode, how: How) ->
 /// stands in only where the kernel does not report the mount (before 5.8).
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 #[allow(clippy::unnecessary_cast)] // its width differs between architectures
 pub fn mount_of(fd: impl AsFd) -> Result<u64, Errno> {
     match statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {
@@ -127,7 +127,8 @@ fn open_retrying(at: BorrowedFd<'_>, part: &OsStr, flags: OFlags, mode: Mode) ->
     rustix::io::retry_on_intr(|| openat(at, part.as_bytes(), flags, mode))
 }
 
-/// With `O_NOFOLLOW | O_DIRECTORY` a symbolic link is `ENOTDIR`; `openat2` says `ELOOP`. Say the same.
+/// With `O_NOFOLLOW | O_DIRECTORY` a symbolic link is `ENOTDIR`; `openat2` returns `ELOOP`. Returns `ELOOP`
+/// for both.
 fn link_or(at: BorrowedFd<'_>, part: &OsStr, e: Errno) -> Errno {
     if e != Errno::NOTDIR {
         return e;

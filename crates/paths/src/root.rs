@@ -17,7 +17,7 @@ use crate::Meta;
 use crate::entries::entries;
 use crate::resolve::{self, How};
 
-/// An open directory. Whatever is done by its methods is done beneath it.
+/// An open directory. All its methods work beneath it.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
@@ -50,7 +50,7 @@ impl Root {
     /// Opens a directory. Links in `path` itself were chosen by the caller and are followed.
     ///
     /// # Errors
-    /// What the system reports when there is none, it is no directory, or access is denied.
+    /// The system's error if it does not exist, is not a directory, or access is denied.
     pub fn open(path: &Path) -> io::Result<Self> {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -68,22 +68,23 @@ impl Root {
         Root { fd, path: path.to_path_buf(), how: How::default() }
     }
 
-    /// Makes the directory and those above it if they are missing, and opens it. To be used with paths that the caller chose.
+    /// Creates the directory and those above it if they are missing, and opens it. To be used with paths that
+    /// the caller chose.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn make(path: &Path) -> io::Result<Self> {
         match std::fs::create_dir_all(path) {
-            // A file or a link: opening it tells what is wrong with it.
+            // A file or a link: opening it gives the error.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Root::open(path),
             made => made.and_then(|()| Root::open(path)),
         }
     }
 
-    /// As [`Root::make`]; what is made is its owner's alone.
+    /// As [`Root::make`]; created directories are accessible to their owner only.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn make_private(path: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Root::open(path)
@@ -96,7 +97,8 @@ impl Root {
         self
     }
 
-    /// The path by which it was opened. For messages and for other processes; what is there by now may be something else.
+    /// The path by which it was opened. For messages and for other processes; another file may have that path
+    /// by now.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -105,7 +107,7 @@ impl Root {
     /// Where it is now, without links: the same for every path that leads to it.
     ///
     /// # Errors
-    /// What the system reports where `/proc` is missing.
+    /// The system's error where `/proc` is missing.
     pub fn real_path(&self) -> io::Result<PathBuf> {
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         Ok(PathBuf::from(OsString::from_vec(readlinkat(CWD, link, Vec::new())?.into_bytes())))
@@ -118,10 +120,10 @@ impl Root {
         if path.as_os_str().is_empty() { self.path.clone() } else { self.path.join(path) }
     }
 
-    /// Opens a directory beneath as a root of its own: the way to work on many names of one directory.
+    /// Opens a directory beneath as a root of its own, to work on many names of one directory.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    /// `ELOOP` for a link, `ENOTDIR`; else the system's error.
     pub fn sub(&self, path: impl AsRef<Path>) -> io::Result<Root> {
         let path = path.as_ref();
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
@@ -135,7 +137,7 @@ impl Root {
     /// The same directory once more, by a descriptor of its own.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn again(&self) -> io::Result<Root> {
         Ok(Root { fd: self.fd.try_clone()?, path: self.path.clone(), how: self.how })
     }
@@ -160,10 +162,10 @@ impl Root {
         Ok((Parent::Opened(dir), name))
     }
 
-    /// What a name stands for; of a link, the link. The empty path is the root.
+    /// The metadata of a name; of a link, the link's. The empty path is the root.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Meta> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
@@ -176,7 +178,7 @@ impl Root {
     /// As [`Root::stat`]; `None` if there is nothing.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn look(&self, path: impl AsRef<Path>) -> io::Result<Option<Meta>> {
         match self.stat(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -184,12 +186,12 @@ impl Root {
         }
     }
 
-    /// Whether a name, or a directory on the way to it, is a mount point. Mounts are told apart as the kernel does, so
-    /// that a bind mount of the same file system counts, too. So does a directory of another device without a mount, a
-    /// subvolume: no rename leads there either. A name that is not there is none.
+    /// Whether a name, or a directory on the path to it, is a mount point. Mounts are distinguished as the
+    /// kernel does, so that a bind mount of the same file system counts, too. So does a directory of another
+    /// device without a mount, a subvolume: no rename leads there either. False for a missing name.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn crosses_mount(&self, path: impl AsRef<Path>) -> io::Result<bool> {
         let how = How { one_mount: true, ..self.how };
         match resolve::open(self.fd.as_fd(), path.as_ref(), OFlags::PATH, Mode::empty(), how) {
@@ -205,13 +207,13 @@ impl Root {
         }
     }
 
-    /// Whether there is a directory, which is no link and not behind one.
+    /// Whether the directory exists, is not a link, and is not reached through one.
     #[must_use]
     pub fn is_dir(&self, path: impl AsRef<Path>) -> bool {
         self.stat(path).is_ok_and(|m| m.is_dir())
     }
 
-    /// Whether there is a regular file, which is no link and not behind one.
+    /// Whether the regular file exists, is not a link, and is not reached through one.
     #[must_use]
     pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
         self.stat(path).is_ok_and(|m| m.is_file())
@@ -220,31 +222,32 @@ impl Root {
     /// The names in a directory, in no order.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let dir = self.resolve(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         Ok(entries(&dir)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Makes a directory, less what the umask takes of its mode.
+    /// Creates a directory; the umask applies to its mode.
     ///
     /// # Errors
-    /// `EEXIST`, and what else the system reports.
+    /// `EEXIST`; else the system's error.
     pub fn make_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(mkdirat(dir, name, Mode::from_raw_mode(mode))?)
     }
 
-    /// Makes a directory where there is none. One that is there keeps its mode; a link or a file in its place is an error.
+    /// Creates a directory if it is missing. An existing one keeps its mode; a link or a file in its place is
+    /// an error.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    /// `ELOOP` for a link, `ENOTDIR`; else the system's error.
     pub fn ensure_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         made(dir.as_fd(), name, mode, self.how).map(drop)
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Creates a directory and missing ones above it.
     ///
     /// # Errors
     /// As [`Root::ensure_dir`].
@@ -264,7 +267,7 @@ impl Root {
     /// Makes a symbolic link with this text.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn symlink(&self, target: impl AsRef<OsStr>, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(symlinkat(target.as_ref().as_bytes(), dir, name)?)
@@ -273,16 +276,16 @@ impl Root {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` if it is none, and what else the system reports.
+    /// `EINVAL` if it is not a link; else the system's error.
     pub fn read_link(&self, path: impl AsRef<Path>) -> io::Result<OsString> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(OsString::from_vec(readlinkat(dir, name, Vec::new())?.into_bytes()))
     }
 
-    /// Gives a file another name. A link gets it itself, not what it points to.
+    /// Gives a file another name. Of a link, the link gets it, not its target.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn link(&self, existing: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         self.link_to(existing, self, path)
     }
@@ -290,17 +293,17 @@ impl Root {
     /// As [`Root::link`], with the other name beneath another root.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn link_to(&self, existing: impl AsRef<Path>, to: &Root, path: impl AsRef<Path>) -> io::Result<()> {
         let (from, old) = self.parent(existing.as_ref())?;
         let (to, new) = to.parent(path.as_ref())?;
         Ok(linkat(from, old, to, new, AtFlags::empty())?)
     }
 
-    /// Renames, over what has the name already if `replace`.
+    /// Renames, replacing an existing name if `replace`.
     ///
     /// # Errors
-    /// `EEXIST` unless `replace`, and what else the system reports.
+    /// `EEXIST` unless `replace`; else the system's error.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, replace: bool) -> io::Result<()> {
         self.rename_to(from, self, to, replace)
     }
@@ -332,10 +335,10 @@ impl Root {
         }
     }
 
-    /// Exchanges what two names stand for, in one step.
+    /// Exchanges two names in one step.
     ///
     /// # Errors
-    /// `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where the file system cannot do it, and what else the system reports.
+    /// `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where the file system cannot do it; else the system's error.
     pub fn exchange(&self, one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<()> {
         let (old_dir, old) = self.parent(one.as_ref())?;
         let (new_dir, new) = self.parent(other.as_ref())?;
@@ -345,7 +348,7 @@ impl Root {
     /// Removes a name: of a file, a link, or an empty directory.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn remove(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         match unlinkat(&dir, name, AtFlags::empty()) {
@@ -360,7 +363,7 @@ impl Root {
     /// Removes an empty directory, nothing else.
     ///
     /// # Errors
-    /// What the system reports: it is not empty, or no directory.
+    /// The system's error: it is not empty, or not a directory.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
@@ -369,7 +372,7 @@ impl Root {
     /// Removes the name of a file or a link, never a directory; none there is fine.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let removed =
             self.parent(path.as_ref()).and_then(|(dir, name)| unlinkat(dir, name, AtFlags::empty()));

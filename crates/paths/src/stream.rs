@@ -13,7 +13,8 @@ use crate::output::{open, send};
 /// Bytes read at a time.
 const POUR: usize = 1 << 20;
 
-/// Whether `path` is a pipe or a device, or a link to one: what is written there goes there in order, and replaces nothing.
+/// Whether `path` is a pipe or a device, or a link to one: data is written there in order, and nothing is
+/// replaced.
 #[must_use]
 pub fn is_stream(path: &Path) -> bool {
     let is = |kind: FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
@@ -28,7 +29,7 @@ impl Stream {
     /// Opens a pipe or a device; the reader of a pipe is waited for until `is_over`.
     ///
     /// # Errors
-    /// As [`crate::output`]; also [`io::ErrorKind::InvalidInput`] for what is no pipe or device.
+    /// As [`crate::output`]; also [`io::ErrorKind::InvalidInput`] for other files than pipes and devices.
     pub fn open(path: &Path, is_over: &dyn Fn() -> bool) -> io::Result<Self> {
         if !is_stream(path) {
             return Err(Errno::INVAL.into());
@@ -36,14 +37,14 @@ impl Stream {
         open(path, 0, is_over).map(Self)
     }
 
-    /// This process's standard output, whatever it is: a file is written on from where it is.
+    /// This process's standard output, whatever it is: a file is written from its current offset on.
     ///
     /// # Errors
     /// It is closed.
     pub fn stdout() -> io::Result<Self> {
         let file = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
         let kind = file.metadata()?.file_type();
-        // Opened again, as not to wait in a write is a property of what is open, which other processes share.
+        // Reopened, because O_NONBLOCK belongs to the open file, which other processes share.
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let again = || File::options().write(true).custom_flags(flags).open("/proc/self/fd/1");
         match kind.is_fifo() || kind.is_char_device() {
@@ -55,16 +56,16 @@ impl Stream {
     /// Writes all of it; `is_over` ends the wait for a reader that takes nothing.
     ///
     /// # Errors
-    /// What the system reports; [`io::ErrorKind::Interrupted`] when `is_over` ended the wait, [`io::ErrorKind::BrokenPipe`] when the
-    /// reader of a pipe has gone.
+    /// The system's error; [`io::ErrorKind::Interrupted`] when `is_over` ended the wait,
+    /// [`io::ErrorKind::BrokenPipe`] when the reader of a pipe has closed it.
     pub fn write_all(&self, bytes: &[u8], is_over: &dyn Fn() -> bool) -> io::Result<()> {
         send(&self.0, bytes, is_over)
     }
 
-    /// All is written: has it on the disk, if that is what it is.
+    /// Everything is written: syncs it to disk, if it is on one.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn finish(&self) -> io::Result<()> {
         match self.0.metadata()?.file_type().is_block_device() {
             true => self.0.sync_all(),
@@ -73,10 +74,11 @@ impl Stream {
     }
 }
 
-/// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` hears how many are through. `is_over` ends the copy.
+/// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` is called with the bytes so
+/// far. `is_over` ends the copy.
 ///
 /// # Errors
-/// As [`Stream::write_all`]; what reading the file reports.
+/// As [`Stream::write_all`]; errors of reading the file.
 pub fn pour(
     from: &Path,
     to: &Stream,

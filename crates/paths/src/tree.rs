@@ -15,12 +15,12 @@ use crate::{Meta, Root, own};
 /// Directories that stay open on the way down; those above are opened again on the way up.
 const OPEN: usize = 16;
 
-/// Times that a directory is emptied again when somebody fills it meanwhile.
+/// Times that a directory is emptied again when another process fills it meanwhile.
 const TRIES: usize = 16;
 
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// A directory on the way down.
+/// A directory on the path down.
 struct Level {
     dir: Option<OwnedFd>,
     id: (u64, u64),
@@ -49,20 +49,20 @@ impl Descent {
     fn push(&mut self, level: Level) {
         self.levels.push(level);
         let far = self.levels.len().checked_sub(OPEN + 1);
-        // The first stays: by it the way began.
+        // The first stays open: the walk began with it.
         if let Some(level) = far.filter(|i| *i > 0).and_then(|i| self.levels.get_mut(i)) {
             level.dir = None;
         }
     }
 
-    /// Leaves the deepest directory. The one above is opened again by `..` if need be, and has to be the one through which the
-    /// way led down: a directory that was moved meanwhile leads nowhere.
+    /// Leaves the deepest directory. The one above is reopened by `..` if need be, and has to be the one
+    /// through which the walk descended: a directory that was moved meanwhile is an error.
     fn leave(&mut self) -> io::Result<Option<Level>> {
         let Some(left) = self.levels.pop() else { return Ok(None) };
         if let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) {
             let dir = openat(left.dir()?, "..", LISTED | OFlags::CLOEXEC, Mode::empty())?;
             if Meta::of(&fstat(&dir)?).id != above.id {
-                return Err(io::Error::other("a directory was moved while its tree was walked"));
+                return Err(io::Error::other("a directory was moved while the tree was being read"));
             }
             above.dir = Some(dir);
         }
@@ -98,7 +98,7 @@ fn strip(dir: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     Ok(below)
 }
 
-/// Removes a name that is no directory's; false if it is one's.
+/// Removes a name that is not a directory; false if it is one.
 fn unlinked(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     match unlinkat(at, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -154,7 +154,7 @@ fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
         let Some(left) = way.leave()? else { break };
         let Some(above) = way.levels.last() else { break };
         match unlinkat(above.dir()?, &left.name, AtFlags::REMOVEDIR) {
-            // Who fills it or swaps it meanwhile is heard of when the whole is removed.
+            // If another process fills or swaps it meanwhile, the final removal reports it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -163,11 +163,11 @@ fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
 }
 
 impl Root {
-    /// Removes whatever has this name, a tree with all that is in it; nothing there is fine. Directories of ours that keep us out
-    /// are made passable; what is mounted in the tree is an error and stays.
+    /// Removes the entry of this name, a tree with its contents; a missing one is no error. Directories of
+    /// ours that deny us access are made accessible; a mount in the tree is an error and stays.
     ///
     /// # Errors
-    /// What the system reports; part of the tree may be gone by then.
+    /// The system's error; part of the tree may be removed by then.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = match self.parent(path.as_ref()) {
             Err(Errno::NOENT) => return Ok(()),
@@ -186,11 +186,11 @@ impl Root {
         empty(dir, self.how())
     }
 
-    /// Calls `each` for all inodes of a tree, once for each name, a directory before what is in it. Links are not followed.
-    /// What vanishes meanwhile is left out.
+    /// Calls `each` for all inodes of a tree, once for each name, a directory before its contents. Links are
+    /// not followed. Entries that vanish meanwhile are left out.
     ///
     /// # Errors
-    /// What the system or `each` reports.
+    /// Errors of the system or of `each`.
     pub fn visit(
         &self,
         path: impl AsRef<Path>,

@@ -11,17 +11,17 @@ use tidecast_paths::{Meta, Root};
 
 use crate::Error;
 
-/// The directory that holds what is published; paths are given whole.
+/// The directory that holds the published file or tree; paths are given whole.
 #[derive(Debug)]
 pub struct Base {
     root: Root,
 }
 
 impl Base {
-    /// For what is at `top`, a path without links: [`crate::Tree::root`].
+    /// For the tree at `top`, a path without links: [`crate::Tree::root`].
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn of(top: &Path) -> io::Result<Self> {
         Ok(Self { root: Root::open(top.parent().unwrap_or(top))? })
     }
@@ -50,7 +50,7 @@ impl Base {
     /// Opens a regular file for reading; whatever has taken its place meanwhile cannot block or be followed.
     ///
     /// # Errors
-    /// [`Error::Io`]; a link on the way is refused.
+    /// [`Error::Io`]; a link on the path is rejected.
     pub fn open(&self, full: &Path) -> Result<File, Error> {
         let file =
             self.beneath(full).and_then(|p| self.root.open_file(p)).map_err(Error::io("open", full))?;

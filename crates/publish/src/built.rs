@@ -15,9 +15,9 @@ const FILE: u64 = 64 << 10;
 const PROGRAM: u64 = 1 << 20;
 /// Bytes looked at of a whole tree. A tree that has named its place nowhere by then needs it for little.
 const BUDGET: u64 = 64 << 20;
-/// What an ELF file begins with.
+/// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
-/// Names and suffixes of files that are no programs, but in which tools write where a tree is.
+/// Names and suffixes of files other than programs into which tools write the path of a tree.
 const NAMES: &[&str] = &["pyvenv.cfg", "activate", "activate.csh", "activate.fish", "orte-info.txt"];
 const SUFFIXES: &[&str] = &[".pc", ".la", ".cmake", ".pth", ".prl", ".lua"];
 
@@ -42,7 +42,7 @@ impl OwnPlace {
         self.found
     }
 
-    /// Looks into a file, if it is of a kind that may name the place. What cannot be read is found out when it is hashed.
+    /// Searches a file, if it is of a kind that may name the path. Read errors are left to hashing.
     pub(crate) fn look(&mut self, name: &OsStr, mode: u32, file: &File, len: u64) {
         let text = name.to_str().unwrap_or_default();
         let kind = NAMES.contains(&text) || SUFFIXES.iter().any(|suffix| text.ends_with(suffix));
@@ -88,7 +88,7 @@ fn names(bytes: &[u8], path: &[u8]) -> bool {
     let of_name = |b: u8| b.is_ascii_alphanumeric() || b >= 0x80 || matches!(b, b'.' | b'_' | b'-' | b'+');
     memchr::memmem::find_iter(bytes, path).any(|at| {
         let (before, after) = (bytes.get(..at).unwrap_or_default(), bytes.get(at + path.len()));
-        // -L/opt/env/lib, and then any byte that no path goes on with.
+        // -L/opt/env/lib, and then any byte that cannot continue a path.
         let flag = matches!(before, [.., b'-', letter] if letter.is_ascii_alphabetic());
         let apart = before.last().is_none_or(|b| flag || !of_name(*b) && *b != b'/');
         apart && after.is_none_or(|b| !of_name(*b))

@@ -1,8 +1,8 @@
 //! Reads the files of a layout once, on all cores, and hashes every piece: for publishing and verifying alike.
 //!
-//! Promise: each byte is read once for both versions; files are read with `pread` in large, sequential chunks into one
-//! buffer a thread, which stays in its cache (never mapped: whoever truncates a mapped file kills its reader);
-//! a large file is shared among threads by ranges of pieces, small ones are taken many at a time.
+//! Promise: each byte is read once for both versions; files are read with `pread` in large, sequential chunks
+//! into one buffer a thread, which stays in its cache (never mapped: truncating a mapped file kills its
+//! readers); a large file is shared among threads by ranges of pieces, small ones are taken many at a time.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

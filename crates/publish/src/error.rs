@@ -1,4 +1,4 @@
-//! What can go wrong between a tree on disk and its manifest.
+//! Errors of scanning, hashing and verifying a tree.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,48 +10,48 @@ pub enum Error {
     /// The operating system refused something.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read", "open".
+        /// The attempted action, as a verb: "read", "open".
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is no longer what it was when the tree was scanned.
-    #[error("{} changed while it was being hashed ({what}); publish again when nobody writes to it", path.display())]
+    /// A file is no longer as it was when the tree was scanned.
+    #[error("{} changed while it was being hashed ({what}); publish again when no process writes to it", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What about it changed.
+        /// The changed property.
         what: &'static str,
     },
-    /// What is to be published is neither a file nor a directory.
-    #[error("{} is neither a regular file nor a directory: nothing that can be published", .0.display())]
+    /// The path to publish is neither a file nor a directory.
+    #[error("cannot publish {}: it is neither a regular file nor a directory", .0.display())]
     Kind(PathBuf),
     /// There is no file name to publish under.
-    #[error("{} has no name of its own; give one (--name)", .0.display())]
+    #[error("{} has no file name to publish under; give one with --name", .0.display())]
     NoName(PathBuf),
     /// A pattern of files to leave out cannot be understood.
-    #[error("cannot understand the pattern `{glob}`: {why}")]
+    #[error("invalid pattern `{glob}`: {why}")]
     Glob {
         /// The pattern.
         glob: String,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A piece length that no format allows.
-    #[error("a piece length of {0} bytes is refused: it must be a power of two from 16 KiB to 1 GiB")]
+    #[error("invalid piece length of {0} bytes: it must be a power of two from 16 KiB to 1 GiB")]
     PieceLength(u32),
     /// The names, sizes or links of the tree make no valid manifest.
-    #[error("{} makes no valid manifest: {source}", path.display())]
+    #[error("cannot make a manifest of {}: {source}", path.display())]
     Manifest {
-        /// What was to be published.
+        /// The path to publish.
         path: PathBuf,
         /// Why not.
         source: tidecast_metainfo::Error,
     },
     /// The caller asked to stop.
-    #[error("stopped before it was done")]
+    #[error("cancelled")]
     Cancelled,
 }
 
@@ -62,7 +62,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// This host is short of descriptors or memory: that says nothing about any file.
+    /// This host lacks descriptors or memory: not a problem of any file.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         matches!(self, Self::Io { source, .. } if tidecast_paths::is_exhausted(source))

@@ -44,14 +44,17 @@ impl Exclude {
         let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
             let wrong = |e: globset::Error| Error::Glob { glob: glob.clone(), why: e.kind().to_string() };
-            // A leading slash anchors, a trailing one says directory: the rest is the pattern.
+            // A leading slash anchors, a trailing one marks a directory: the rest is the pattern.
             let bare = glob.trim_matches('/');
             let compiled = GlobBuilder::new(bare).literal_separator(true).build().map_err(wrong)?;
             let anchored = glob.trim_end_matches('/').contains('/');
             if anchored { &mut paths } else { &mut names }.add(compiled);
         }
         let build = |set: GlobSetBuilder| {
-            set.build().map_err(|e| Error::Glob { glob: "all together".into(), why: e.kind().to_string() })
+            set.build().map_err(|e| Error::Glob {
+                glob: "(all patterns together)".into(),
+                why: e.kind().to_string(),
+            })
         };
         Ok(Patterns { names: build(names)?, paths: build(paths)? })
     }

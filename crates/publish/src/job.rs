@@ -1,4 +1,4 @@
-//! What to hash, and who takes the hashes: what publishing and verifying do differently.
+//! The files to hash and the consumer of the hashes: the part in which publishing and verifying differ.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use tidecast_metainfo::{Layout, Version, merkle};
 
 use crate::{Error, Progress};
 
-/// What to hash and how.
+/// The files to hash, and the options.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) layout: &'a Layout,
@@ -33,13 +33,13 @@ pub(crate) struct Piece<'a> {
     pub(crate) leaves: &'a [Digest],
 }
 
-/// Where files come from and hashes go: what publishing and verifying do differently.
+/// The source of files and the consumer of hashes: the part in which publishing and verifying differ.
 pub(crate) trait Target: Sync {
     /// Whether a piece is to be hashed at all.
     fn wants(&self, piece: u32) -> bool;
     /// Opens a file for reading.
     fn open(&self, file: u32) -> Result<File, Error>;
-    /// Called when enough of an open file has been read: is it still what it was?
+    /// Called when enough of an open file has been read: checks that it has not changed.
     fn settle(&self, file: u32, handle: &File) -> Result<(), Error>;
     /// An error of the system while reading a file.
     fn read_error(&self, file: u32, error: io::Error) -> Error;

@@ -1,8 +1,9 @@
 //! From a file or directory to a manifest, and back.
 //!
-//! [`scan`] walks a tree and records all but its bytes; [`hash`] reads each byte once and makes the manifest, v2 with
-//! v1 beside it where that is cheap; [`draft`] reads nothing, for those who hash as they send; [`verify`] compares a tree with a manifest. All cores work, progress can be
-//! read at any time, and what is interrupted goes on where it was.
+//! [`scan`] walks a tree and records all but its bytes; [`hash`] reads each byte once and makes the manifest,
+//! v2 with v1 beside it where that is cheap; [`draft`] reads no data, for senders that hash while they send;
+//! [`verify`] compares a tree with a manifest. All cores work, progress can be read at any time, and an
+//! interrupted run resumes where it was.
 
 mod base;
 mod built;

@@ -1,4 +1,4 @@
-//! Counters that a long operation moves and anyone may read, and the flag that stops it.
+//! Counters of a long operation, readable at any time, and the flag that stops it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ impl Progress {
         Self::default()
     }
 
-    /// Bytes of files done so far, those taken from an earlier, interrupted run among them.
+    /// Bytes of files done so far, including those taken from an earlier, interrupted run.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -44,7 +44,7 @@ impl Progress {
         self.cancelled.store(true, Relaxed);
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the caller asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }

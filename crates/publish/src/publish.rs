@@ -31,7 +31,7 @@ pub enum Format {
     /// v2, with v1 beside it where v1's padding is at most 5% of the data.
     #[default]
     Auto,
-    /// This one, whatever it costs.
+    /// This version, whatever it costs.
     Exactly(Version),
 }
 
@@ -44,14 +44,14 @@ pub struct HashOptions {
     pub piece_length: Option<u32>,
     /// Threads that hash; by default one for each core.
     pub threads: Option<NonZero<usize>>,
-    /// Where to keep what has been hashed, so that a run that is interrupted goes on there. Removed when all is done.
+    /// Where to store hashes, so that an interrupted run can be resumed. Removed when all is done.
     pub state: Option<PathBuf>,
     /// Where to write the SHA-256 of every leaf: 32 bytes each, in the order of [`Manifest::leaf_range`].
     /// Complete only when [`hash`] returns `Ok`.
     pub leaves: Option<PathBuf>,
 }
 
-/// What [`hash`] made.
+/// The result of [`hash`].
 #[derive(Debug)]
 pub struct Published {
     /// The manifest.
@@ -60,12 +60,12 @@ pub struct Published {
     pub why: String,
 }
 
-/// Reads every byte of a scanned tree once, on all cores, and makes its manifest. `adjust` may set what is not in the
-/// tree: trackers, comment, `private`, and so on.
+/// Reads every byte of a scanned tree once, on all cores, and makes its manifest. `adjust` may set fields
+/// that are not in the tree: trackers, comment, `private`, and so on.
 ///
 /// # Errors
-/// When a file cannot be read or is no longer what it was, when the names make no valid manifest (found out before
-/// anything is read), when a file of the caller's cannot be written, or when the caller cancelled.
+/// A file cannot be read or has changed, the names make no valid manifest (found out before anything is
+/// read), a file of the caller's cannot be written, or the caller cancelled.
 pub fn hash(
     tree: &Tree,
     options: &HashOptions,
@@ -88,7 +88,7 @@ pub fn hash(
         progress,
     };
     let hashed = hasher.reuse().and_then(|()| engine::run(job, &hasher));
-    // Whatever happened, what has been hashed stays on record.
+    // In any case the hashes so far stay recorded.
     let flushed = hasher.flush();
     hashed.and(flushed)?;
     hasher.copy_links()?;
@@ -99,11 +99,11 @@ pub fn hash(
     Ok(Published { manifest, why })
 }
 
-/// The draft of a scanned tree: what [`hash`] would make of it as v2, all but the hashes. Nothing is read. A tree without
-/// content gets its manifest.
+/// The draft of a scanned tree: the manifest that [`hash`] would make of it as v2, without the hashes.
+/// Nothing is read. A tree without content gets its manifest.
 ///
 /// # Errors
-/// When the names make no valid manifest, or the piece length is none.
+/// The names make no valid manifest, or the piece length is not valid.
 pub fn draft(tree: &Tree, piece_length: u32) -> Result<Manifest, Error> {
     let builder = builder(tree, Version::V2, piece_length);
     let draft = builder.and_then(Builder::draft);
@@ -126,7 +126,7 @@ fn choose(tree: &Tree, options: &HashOptions) -> Result<(u32, Version, String), 
         None => choose_piece_length(tree.total_len(), sizes.clone()),
     };
     let (version, why) = match options.format {
-        Format::Exactly(version) => (version, format!("{version}: as asked for")),
+        Format::Exactly(version) => (version, format!("{version}: as requested")),
         Format::Auto => {
             let layout = Layout::aligned(length, sizes)
                 .map_err(|source| Error::Manifest { path: tree.root.clone(), source })?;
@@ -304,13 +304,13 @@ impl<'a> Hasher<'a> {
         node.map_or_else(|| self.tree.root.clone(), |node| self.tree.path_of(node))
     }
 
-    /// The key under which a piece goes on record.
+    /// The key under which a piece is recorded.
     fn key(&self, piece: u32) -> Option<[u8; 16]> {
         let file = |file| self.source(file).map(|s| (s.node, s.identity));
         state::key(self.layout, self.version, piece, file, &self.tree.files)
     }
 
-    /// Takes over what an earlier run has hashed.
+    /// Takes over the hashes of an earlier run.
     fn reuse(&self) -> Result<(), Error> {
         let Some(state) = &self.state else {
             return Ok(());
@@ -351,7 +351,7 @@ impl<'a> Hasher<'a> {
         wire_len(piece) == wire_len(twin)
     }
 
-    /// Gives hard links the hashes of what they are links to.
+    /// Gives hard links the hashes of their targets.
     fn copy_links(&self) -> Result<(), Error> {
         let mut results = self.results.lock();
         for (piece, twin) in (0..self.layout.file_count()).flat_map(|file| self.twins(file)) {
@@ -432,9 +432,9 @@ impl Target for Hasher<'_> {
     fn open(&self, file: u32) -> Result<File, Error> {
         let path = self.path(file);
         let handle = match self.base.open(&path) {
-            // What is neither file nor directory by now: it was a file when it was scanned.
+            // It is no longer a file, which it was when it was scanned.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                return Err(Error::Changed { path, what: "its kind" });
+                return Err(Error::Changed { path, what: "file type" });
             }
             other => other?,
         };
@@ -444,7 +444,7 @@ impl Target for Hasher<'_> {
 
     fn settle(&self, file: u32, handle: &File) -> Result<(), Error> {
         let path = self.path(file);
-        let meta = fstat(handle).map_err(|e| Error::io("look at", &path)(e.into()))?;
+        let meta = fstat(handle).map_err(|e| Error::io("stat", &path)(e.into()))?;
         let scanned = self.source(file).map(|s| s.identity);
         match scanned.and_then(|scanned| scanned.difference(&identity(&Meta::of(&meta)))) {
             Some(what) => Err(Error::Changed { path, what }),
@@ -455,7 +455,7 @@ impl Target for Hasher<'_> {
     fn read_error(&self, file: u32, error: io::Error) -> Error {
         let path = self.path(file);
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            let what = "its size";
+            let what = "size";
             return Error::Changed { path, what };
         }
         Error::io("read", &path)(error)
@@ -480,7 +480,7 @@ impl Target for Hasher<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What cannot be brought about from outside: a change between two reads of an open file.
+    //! A change between two reads of an open file, which no test can cause from outside.
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use std::time::SystemTime;

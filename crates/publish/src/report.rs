@@ -1,4 +1,4 @@
-//! What a verification found, for programs and, by `Display`, for people.
+//! The findings of a verification, for programs and, by `Display`, for people.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// The result of [`verify`](crate::verify).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Everything that is wrong, by path. Empty if the tree is what the manifest says.
+    /// All problems, by path. Empty if the tree matches the manifest.
     pub problems: Vec<Problem>,
-    /// What is there and not in the manifest, as the publisher left such out: what matches its patterns, and sockets, devices and
-    /// pipes, which no manifest has. No problem. Sorted.
+    /// Names on disk that the publisher had excluded: those that match its patterns, and sockets, devices and
+    /// pipes, which no manifest has. Not problems. Sorted.
     pub left_out: Vec<PathBuf>,
     /// Files and links in the manifest.
     pub files: u32,
@@ -18,7 +18,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the tree is exactly what the manifest says.
+    /// Whether the tree matches the manifest exactly.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
@@ -30,23 +30,23 @@ impl Report {
 pub struct Problem {
     /// Path below the verified directory; empty for that itself, or for the single file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The defect.
     pub what: What,
 }
 
-/// What is wrong with a file, link or directory.
+/// A problem of a file, link or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
     /// It is in the manifest but not on disk.
     Missing,
-    /// It is on disk but not in the manifest. For a directory: nor is what is below it.
+    /// It is on disk but not in the manifest. The contents of such a directory are not either.
     Extra,
     /// It is something else than it should be.
     Kind {
-        /// What the manifest says.
+        /// The value in the manifest.
         expected: Kind,
-        /// What is there.
+        /// The value on disk.
         found: Kind,
     },
     /// The file is too long or too short.
@@ -66,7 +66,7 @@ pub enum What {
     },
     /// The symbolic link leads elsewhere.
     Target {
-        /// Where the manifest says.
+        /// The target in the manifest.
         expected: PathBuf,
         /// Where it does.
         found: PathBuf,
@@ -78,7 +78,7 @@ pub enum What {
         /// On disk.
         found: u32,
     },
-    /// The system does not let it be read, and says why.
+    /// The system does not let it be read; the reason.
     Unreadable(String),
     /// In v1-only manifests: bytes that share a piece with a file that is missing or unreadable and so cannot be
     /// checked.
@@ -135,15 +135,15 @@ impl fmt::Display for Kind {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        // A name may hold anything, even what a terminal would obey: quoted as Rust does.
+        // A name may contain any bytes, including terminal escapes: quoted as Rust does.
         write!(f, "{}: {path:?}: ", self.what.word())?;
         match &self.what {
-            What::Missing => write!(f, "in the manifest but not there"),
-            What::Extra => write!(f, "there but not in the manifest"),
-            What::Kind { expected, found } => write!(f, "{found} where {expected} should be"),
+            What::Missing => write!(f, "in the manifest but not on disk"),
+            What::Extra => write!(f, "on disk but not in the manifest"),
+            What::Kind { expected, found } => write!(f, "{found} instead of {expected}"),
             What::Size { expected, found } => write!(f, "{found} bytes instead of {expected}"),
             What::Content { pieces, of } => write!(f, "{pieces} of {of} pieces differ"),
-            What::Target { expected, found } => write!(f, "leads to {found:?}, not {expected:?}"),
+            What::Target { expected, found } => write!(f, "points to {found:?} instead of {expected:?}"),
             What::Mode { expected, found } => write!(f, "mode {found:03o} instead of {expected:03o}"),
             What::Unreadable(why) => write!(f, "{why}"),
             What::Unchecked { pieces, of } => write!(

@@ -1,7 +1,7 @@
 //! Walks a file or directory and records everything about it but the bytes, in the order of BEP 52.
 //!
-//! Promise: the same tree gives the same result; nothing is followed out of the tree; what cannot be read or
-//! published is an error or a warning that names it, before any hashing has begun.
+//! Promise: the same tree gives the same result; no link is followed out of the tree; an entry that cannot be
+//! read or published is an error or a warning that names it, before any hashing has begun.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -32,9 +32,9 @@ const OPEN: usize = 32;
 /// How to scan.
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
-    /// Patterns of what to leave out. With a `/`: matched against the path below the published directory.
-    /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory that matches is left
-    /// out with all below it.
+    /// Patterns of names to exclude. With a `/`: matched against the path below the published directory.
+    /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory
+    /// that matches is excluded with its contents.
     pub exclude: Vec<String>,
     /// Leave symbolic links out that lead out of the tree, with a warning; else they are taken as they are.
     pub skip_outside_links: bool,
@@ -53,7 +53,7 @@ pub struct ScanOptions {
 pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<Tree, Error> {
     let root = path.canonicalize().map_err(Error::io("find", path))?;
     let base = Base::of(&root).map_err(Error::io("open", &root))?;
-    let meta = base.look(&root).map_err(Error::io("look at", &root))?;
+    let meta = base.look(&root).map_err(Error::io("stat", &root))?;
     let own_name = || path.file_name().or(root.file_name()).map(OsStr::to_owned);
     let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
     let mut walk = Walk {
@@ -126,7 +126,7 @@ impl Walk<'_> {
             let below = self.entry(&dir, path, &name)?;
             listing.dir = Some(dir);
             if let Some(below) = below {
-                // Those far above are opened again on the way back: descriptors are few.
+                // Directories far above are reopened on the way back: descriptors are few.
                 let far = stack.len().checked_sub(OPEN);
                 if let Some(above) = far.and_then(|i| stack.get_mut(i)) {
                     above.dir = None;
@@ -140,8 +140,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Of a directory that is published in part the time says nothing: others come and go in it. The newest of what is
-    /// published counts.
+    /// The time of a directory that is published in part is not meaningful: other files are created and
+    /// removed in it. The newest of the published entries counts.
     fn date_root(&mut self) {
         let Tree { dirs, files, .. } = &mut self.tree;
         let newest = dirs.iter().skip(1).map(|d| d.mtime).chain(files.iter().map(|f| f.mtime)).max();
@@ -150,9 +150,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes up one entry; what comes back is a directory to go into.
+    /// Takes up one entry; returns a directory to descend into.
     fn entry(&mut self, dir: &Root, path: PathBuf, name: &OsStr) -> Result<Option<Listing>, Error> {
-        // What is left out by its name alone need not be looked at, which might fail.
+        // An entry that is excluded by its name alone need not be examined, which might fail.
         if self.exclude.matches(&path, false) {
             return Ok(None);
         }
@@ -161,7 +161,7 @@ impl Walk<'_> {
         }
         self.progress.add_file();
         let full = self.tree.root.join(&path);
-        let meta = dir.stat(name).map_err(Error::io("look at", &full))?;
+        let meta = dir.stat(name).map_err(Error::io("stat", &full))?;
         if meta.is_dir() && self.exclude.matches(&path, true) {
             return Ok(None);
         }
@@ -169,7 +169,7 @@ impl Walk<'_> {
             let opened = dir.sub(name).map_err(Error::io("list the directory", &full))?;
             return self.dir(path, opened, &meta).map(Some);
         } else if meta.is_file() {
-            // Better to say now that it cannot be read than after hours of hashing.
+            // Better to report now that it cannot be read than after hours of hashing.
             let handle = dir.open_file(name).map_err(Error::io("read", &full))?;
             self.file(path, &full, &handle)?;
         } else if meta.is_symlink() {
@@ -214,7 +214,7 @@ impl Walk<'_> {
 
     /// Records a regular file.
     fn file(&mut self, path: PathBuf, full: &Path, handle: &File) -> Result<(), Error> {
-        let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("look at", full)(e.into()))?);
+        let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("stat", full)(e.into()))?);
         let index = self.tree.files.len();
         self.place.look(path.file_name().unwrap_or_default(), meta.mode, handle, meta.len);
         let identity = identity(meta);
@@ -237,8 +237,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The attributes that are published. `user.` is free for anyone; the others speak of local users, labels and
-    /// privileges, which have no meaning on another machine or must not come from a download.
+    /// The attributes that are published. Any user may set `user.`; the others concern local users, labels
+    /// and privileges, which have no meaning on another machine or must not come from a download.
     fn xattrs(&mut self, handle: &File, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
         let names = match handle.list_xattr() {
             Ok(names) => names,
@@ -248,7 +248,7 @@ impl Walk<'_> {
         let mut found = Vec::new();
         for name in names {
             if !name.as_bytes().starts_with(b"user.") {
-                // Labels of a security module are on every file and nobody's loss.
+                // Labels of a security module are on every file, and are not worth a warning.
                 if name != "security.selinux" {
                     self.left_out(path, name);
                 }
@@ -285,7 +285,7 @@ struct Listing {
     dir: Option<Root>,
 }
 
-/// File systems without attributes say so in several ways.
+/// File systems without attributes report that in several ways.
 fn unsupported(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(Errno::NOSYS.raw_os_error())
 }
@@ -315,7 +315,7 @@ fn mtime(meta: &Meta) -> Time {
     Time { seconds: meta.mtime.0, nanos: meta.mtime.1 }
 }
 
-/// What `meta` says of a file's state.
+/// The state of a file by `meta`.
 pub(crate) fn identity(meta: &Meta) -> Identity {
     Identity {
         dev: meta.id.0,

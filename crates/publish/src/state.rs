@@ -1,9 +1,9 @@
-//! What an interrupted run had hashed: a log beside the output, from which the next run goes on.
+//! The hashes of an interrupted run: a log beside the output, from which the next run resumes.
 //!
-//! The log is a header and batches, each with its own checksum, appended about once a second. A batch that was cut
-//! off by a crash ends the log and is overwritten. A record says what a piece hashed to, under a key made of all that
-//! this depends on: which stretches of which files (path, size, times, inode) it covers, and how it is padded. So a
-//! changed file costs just its own pieces, and nothing stale is ever believed.
+//! The log is a header and batches, each with its own checksum, appended about once a second. A batch
+//! truncated by a crash ends the log and is overwritten. A record holds the hash of a piece, under a key made
+//! of all its inputs: which stretches of which files (path, size, times, inode) it covers, and how it is
+//! padded. So a changed file costs just its own pieces, and no stale hash is ever used.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -35,10 +35,10 @@ const MAX_BATCH: usize = 16 << 20;
 const WAIT: Duration = Duration::from_secs(1);
 const FULL: usize = 4 << 20;
 
-/// What a record stands for.
+/// The key of a record.
 type Key = [u8; SHORT];
 
-/// What is known of a piece.
+/// The recorded hashes of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) v2: Option<Digest>,
@@ -63,11 +63,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Opens the log at `path`, made if it is not there, and reads what it knows. `None` if another run has it: then
-    /// this one does without.
+    /// Opens the log at `path`, created if it is missing, and reads its records. `None` if another run uses
+    /// it: then this one runs without.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let (dir, name, file) = output(path).map_err(Error::io("open the state file", path))?;
-        // A file system without locks is no reason to do without; checksums hold there too.
+        // On a file system without locks the log works all the same, by its checksums.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
@@ -90,7 +90,7 @@ impl State {
         let limit = HEADER.len() as u64;
         (&self.file).take(limit).read_to_end(&mut start)?;
         if !HEADER.starts_with(&start) {
-            let why = "it is not one of Tidecast's; remove it or name another";
+            let why = "not a state file of Tidecast; remove it or name another";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         self.file.write_all_at(HEADER, 0)?;
@@ -108,7 +108,7 @@ impl State {
         Ok(())
     }
 
-    /// The payload of the batch at `end`; `None` if there is no whole one.
+    /// The payload of the batch at `end`; `None` if it is not complete.
     fn batch(&self, len: u64) -> io::Result<Option<Vec<u8>>> {
         let mut head = [0; BATCH_HEAD];
         if len.saturating_sub(self.end) < BATCH_HEAD as u64 {
@@ -126,7 +126,7 @@ impl State {
         Ok((short(&payload) == sum).then_some(payload))
     }
 
-    /// What is known of a piece; only with leaves if these are `needed`.
+    /// The hashes of a piece; only with leaves if these are `needed`.
     pub(crate) fn get(&self, key: &Key, leaves_needed: bool) -> Option<Known> {
         let known = self.known.get(key).copied();
         known.filter(|k| !leaves_needed || k.leaves.1 > 0)
@@ -158,7 +158,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes what waits. One write: what a crash cuts off has a wrong checksum.
+    /// Writes the pending records. One write: if a crash truncates it, its checksum is wrong.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.since = Instant::now();
         if self.waiting.is_empty() {

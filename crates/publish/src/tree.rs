@@ -1,4 +1,4 @@
-//! What a scan found: a tree of files, links and directories with their metadata, in manifest order.
+//! The result of a scan: a tree of files, links and directories with their metadata, in manifest order.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,18 +12,18 @@ use tidecast_metainfo::LeftOut;
 pub struct Tree {
     /// Where it is on disk.
     pub root: PathBuf,
-    /// The absolute path that it was built for, if something in it needs that, or the caller has said so.
+    /// The absolute path that it was built for, if something in it needs that, or the caller has given it.
     pub built_for: Option<PathBuf>,
-    /// What it is called.
+    /// Its name.
     pub name: OsString,
     /// Directories, each with an empty path or one below the root. None if a single file was scanned.
     pub dirs: Vec<Node<()>>,
     /// Files and symbolic links in the order of BEP 52: by path, component after component, as bytes. A single
     /// file has an empty path.
     pub files: Vec<Node<Content>>,
-    /// What was to be left out.
+    /// The excluded patterns.
     pub left_out: LeftOut,
-    /// What was left out or may surprise.
+    /// Warnings about skipped or unusual entries.
     pub warnings: Vec<Warning>,
 }
 
@@ -58,16 +58,16 @@ pub struct Node<K> {
     pub mtime: Time,
     /// Extended attributes of the `user` namespace, by full name, sorted.
     pub xattrs: Vec<(OsString, Vec<u8>)>,
-    /// What it holds.
+    /// The kind and content.
     pub kind: K,
 }
 
-/// What a file or link holds.
+/// The kind and content of a file or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A regular file.
     File {
-        /// What the file was when scanned.
+        /// The identity of the file when scanned.
         identity: Identity,
         /// Index in [`Tree::files`] of an earlier name of the same file, if this is a further one.
         link_of: Option<usize>,
@@ -107,7 +107,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// What tells one state of a file from another without reading it.
+/// The identity of a file's state, obtained without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Number of the file system.
@@ -123,22 +123,22 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What differs between two states of what should be one file; `None` if nothing that matters to its bytes.
-    /// The change time alone does not: links made to a file and modes set move it too.
+    /// The difference between two states of the same file; `None` if nothing that matters to its bytes. The
+    /// change time alone does not matter: links made to a file and modes set change it too.
     pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
         if (self.dev, self.ino) != (now.dev, now.ino) {
-            Some("another file has its name")
+            Some("replaced by another file")
         } else if self.len != now.len {
-            Some("its size")
+            Some("size")
         } else if self.mtime != now.mtime {
-            Some("its time")
+            Some("modification time")
         } else {
             None
         }
     }
 }
 
-/// Something about a tree that is no error but worth a line to the user.
+/// A condition of a tree that is not an error but worth a line to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -169,15 +169,15 @@ impl fmt::Display for Warning {
         let show = |path: &Path| path.display().to_string();
         match self {
             Self::Special(path) => {
-                write!(f, "{} is a socket, device or pipe and is left out", show(path))
+                write!(f, "skipped {}: it is a socket, device or pipe", show(path))
             }
             Self::OutsideLink { path, target } => {
                 let (path, target) = (show(path), show(target));
-                write!(f, "{path} -> {target} leads out of the tree and is left out")
+                write!(f, "skipped {path} -> {target}: the link leads out of the tree")
             }
             Self::Attributes { path, name, files } => write!(
                 f,
-                "attributes outside `user.` are not published ({files} files; first {} on {})",
+                "extended attributes outside `user.` are not published ({files} files; first {} on {})",
                 name.display(),
                 show(path)
             ),

@@ -1,6 +1,6 @@
-//! Compares a tree on disk with a manifest and says what is damaged, missing or there without being in it.
+//! Compares a tree on disk with a manifest and reports damaged, missing and additional files.
 //!
-//! Promise: whatever is found on disk is reported, never a panic or an early end; every byte that the manifest
+//! Promise: every finding is reported, without a panic or an early end; every byte that the manifest
 //! describes is read and hashed, once, on all cores.
 
 use std::collections::{HashMap, HashSet};
@@ -26,8 +26,9 @@ use crate::report::{Kind, Problem, Report, What};
 use crate::scan::leads_out;
 use crate::{Error, Progress};
 
-/// Compares what is at `path`, the published file or the directory itself, with the manifest: names, kinds, sizes,
-/// contents, link targets and permission bits. Times and attributes are not compared.
+/// Compares the file or directory at `path`, which is the published file or the directory itself, with the
+/// manifest: names, kinds, sizes, contents, link targets and permission bits. Times and attributes are not
+/// compared.
 ///
 /// # Errors
 /// When the caller cancelled, or this host is short of descriptors or memory: everything else is in the report.
@@ -53,7 +54,7 @@ pub fn verify(
     progress.start(check.settle_unusable());
     let complete = manifest.missing_layers().is_empty();
     let version = match manifest.version() {
-        // Its trees say everything; without them, whatever there is.
+        // The v2 trees suffice; without all of them both versions are checked.
         Version::Hybrid if complete => Version::V2,
         version => version,
     };
@@ -70,11 +71,11 @@ struct Check<'a> {
     base: Option<Base>,
     problems: Mutex<Vec<Problem>>,
     left_out: Mutex<Vec<PathBuf>>,
-    /// What this host could not do for want of descriptors or memory: no problem of the tree.
+    /// Errors of this host for lack of descriptors or memory: not a problem of the tree.
     trouble: Mutex<Option<Error>>,
     /// Files whose bytes cannot be read or need not be, by index.
     unusable: Vec<bool>,
-    /// Pieces of each file that do not hash to what they should.
+    /// Pieces of each file with a wrong hash.
     damaged: Vec<AtomicU32>,
     /// Pieces of each file that could not be checked because of another file in them.
     unchecked: Vec<AtomicU32>,
@@ -117,7 +118,7 @@ impl<'a> Check<'a> {
         file.map_or_else(|| self.root.clone(), |f| f.path().below(&self.root))
     }
 
-    /// Notes a problem of what is at `path` on disk.
+    /// Notes a problem at `path` on disk.
     fn problem(&self, path: &Path, what: What) {
         let path = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
         self.problems.lock().push(Problem { path, what });
@@ -132,8 +133,8 @@ impl<'a> Check<'a> {
         self.problem(path, What::Unreadable(e.to_string()));
     }
 
-    /// Directories: there, and such. What is below one that is not cannot be right: a link in its place would lead
-    /// elsewhere.
+    /// Checks that directories exist and are directories. The contents of one that is not are not checked: a
+    /// link in its place would lead elsewhere.
     fn dirs(&mut self) {
         let mut lost: HashSet<PathBuf> = HashSet::new();
         for dir in self.manifest.dirs() {
@@ -174,12 +175,12 @@ impl<'a> Check<'a> {
                 self.problem(path, What::Kind { expected, found });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
-            Err(e) => self.unreadable(path, "look at", e),
+            Err(e) => self.unreadable(path, "stat", e),
         }
         None
     }
 
-    /// Compares permission bits. Those for other users' identities are not asked for: not everyone may set them.
+    /// Compares permission bits. Set-id bits are not compared: not every user may set them.
     fn mode(&self, path: &Path, expected: Option<u32>, found: &Meta) {
         let (Some(expected), found) = (expected.map(|m| m & 0o777), found.mode & 0o777) else {
             return;
@@ -244,7 +245,7 @@ impl<'a> Check<'a> {
         found == expected
     }
 
-    /// Whether what is at `path` and not in the manifest is what the publisher left out.
+    /// Whether the name at `path`, which is not in the manifest, was excluded by the publisher.
     fn is_left_out(&self, exclude: &Exclude, path: &Path) -> bool {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         let Ok(meta) = self.base().and_then(|base| base.look(path)) else { return false };
@@ -254,7 +255,7 @@ impl<'a> Check<'a> {
         exclude.matches(below, meta.is_dir()) || Kind::of(meta.kind) == Kind::Special || links && outside()
     }
 
-    /// What is on disk and not in the manifest. A directory that is not in it is named, not what is below.
+    /// Names on disk that are not in the manifest. Such a directory is named, not its contents.
     fn extras(&self, progress: &Progress) -> Result<(), Error> {
         if self.manifest.is_single_file() || !self.is_dir(&self.root) {
             return Ok(());
@@ -324,7 +325,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Before any content is read: the pieces that an unusable file makes so. Says how many bytes are left to read.
+    /// Before any content is read: marks the pieces that an unusable file makes uncheckable. Returns how many
+    /// bytes are left to read.
     fn settle_unusable(&self) -> u64 {
         let (mut next, mut bytes) = (0, 0);
         for file in self.manifest.files() {
@@ -354,7 +356,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Puts together what was found.
+    /// Combines the findings.
     fn report(self) -> Report {
         for (file, layer) in std::mem::take(&mut *self.layers.lock()) {
             let Some(found) = self.manifest.file(file) else {
@@ -421,7 +423,7 @@ impl Target for Check<'_> {
     fn read_error(&self, file: u32, error: io::Error) -> Error {
         let path = self.path(file);
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            let what = "its size";
+            let what = "size";
             return Error::Changed { path, what };
         }
         Error::io("read", &path)(error)

@@ -34,7 +34,7 @@ const PAGE: usize = 4096;
 /// Padding.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What stopped a group: a file, by which others need not be affected.
+/// The error of a group: a file, which need not affect other groups.
 struct Trouble {
     file: u32,
     error: Error,
@@ -228,7 +228,7 @@ impl<'a, T: Target> Worker<'a, T> {
         Ok(())
     }
 
-    /// Ends the SHA-1 of a piece with the padding that v1 sees behind a file.
+    /// Ends the SHA-1 of a piece with the padding that v1 has after a file.
     fn padded(&self, mut sha1: Sha1, piece: u32) -> Sha1Digest {
         let (layout, version) = (self.job.layout, self.job.version);
         let mut padding = (wire_len(layout, version, piece) - layout.piece_len(piece)) as usize;
@@ -261,8 +261,8 @@ impl<'a, T: Target> Worker<'a, T> {
         Ok(())
     }
 
-    /// Fills the buffer with bytes `begin..begin + len` of each of `pieces` (what there is of them), one behind the
-    /// other, and says how many that are.
+    /// Fills the buffer with bytes `begin..begin + len` of each of `pieces` (as far as they exist), one after
+    /// the other, and returns their number.
     fn fill(&mut self, pieces: Range<u32>, begin: u32, len: u32) -> Result<usize, Trouble> {
         let mut at = self.aligned;
         for (span, len) in runs(self.job.layout, pieces, begin, len) {
@@ -281,7 +281,7 @@ impl<'a, T: Target> Worker<'a, T> {
         Ok(at - self.aligned)
     }
 
-    /// Tells the system what will be read, where it cannot guess it from the order of reading.
+    /// Tells the system the next reads, where it cannot guess them from the order of reading.
     fn announce(&mut self, pieces: Range<u32>) -> Result<(), Trouble> {
         for (span, len) in runs(self.job.layout, pieces, 0, u32::MAX) {
             if span.pad || len < WORTH_ANNOUNCING {
@@ -306,7 +306,7 @@ impl<'a, T: Target> Worker<'a, T> {
         Ok(())
     }
 
-    /// Closes the open file, if it is still what it was.
+    /// Closes the open file, if it has not changed.
     fn settle(&mut self) -> Result<(), Trouble> {
         let Some((file, handle)) = self.open.take() else {
             return Ok(());

@@ -207,7 +207,7 @@ fn problems_read_well() {
         .into_iter()
         .map(|(path, what)| tidecast_publish::Problem { path: path.into(), what }.to_string())
         .collect();
-    assert_eq!(text[0], r#"extra: "new\nline": there but not in the manifest"#);
+    assert_eq!(text[0], r#"extra: "new\nline": on disk but not in the manifest"#);
     assert_eq!(text[1], r#"damaged: "z": 1 of 1 pieces differ"#);
 }
 

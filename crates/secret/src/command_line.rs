@@ -17,7 +17,7 @@ use tidecast_identity::{Access, Ticket};
 
 use super::{COPY_KEY, FIELD_KEY, Kind, MAGNET, MAX_LEN, TICKET, TRACKER};
 
-/// What the anonymous files are called, so that no other descriptor is taken for one.
+/// The name of the anonymous files, so that no other descriptor is taken for one.
 const NAME: &str = "tidecast-secret";
 /// Where a process finds a descriptor of its own.
 const FD: &str = "/proc/self/fd/";
@@ -26,16 +26,16 @@ const FLAG: &str = "--tracker";
 const TRACKERS: &str = "--tracker=";
 /// So many letters and digits in a row of a URL may be a passkey.
 const PASSKEY: usize = 16;
-/// A word that begins like a ticket and is shorter has no secret (characters).
+/// A shorter word that begins like a ticket contains no secret (characters).
 const SHORTEST: usize = 60;
 /// Most secrets of one command line: each takes a descriptor.
 const MOST: usize = 16;
 
-/// What came with `@/proc/self/fd/N`, by that path.
+/// The text passed by `@/proc/self/fd/N`, by that path.
 static TAKEN: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
-/// Takes secrets off the command line; to be called first of all. Comes back in a process whose command line has none,
-/// or cannot be replaced.
+/// Removes secrets from the command line; to be called first of all. Returns in a process whose command line
+/// has none, or cannot be replaced.
 pub fn hide() {
     let words: Vec<OsString> = std::env::args_os().collect();
     let _ = TAKEN.set(take(&words));
@@ -52,7 +52,7 @@ pub fn hide() {
     if !found.is_empty()
         && let Err(error) = again(words, &found)
     {
-        super::warn(&format!("the secret stays on the command line: {error}"));
+        super::warn(&format!("cannot remove the secret from the command line: {error}"));
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn taken(path: &str) -> Option<String> {
     TAKEN.get()?.get(path).cloned()
 }
 
-/// Reads what the process inherited, and closes it: no child is to have it.
+/// Reads an inherited descriptor, and closes it: no child is to have it.
 fn take(words: &[OsString]) -> BTreeMap<String, String> {
     let ours = format!("/memfd:{NAME}");
     let mut all = BTreeMap::new();
@@ -105,7 +105,7 @@ fn descriptor(word: &[u8]) -> Option<i32> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// What an inherited descriptor has.
+/// The contents of an inherited descriptor.
 pub(super) fn read_descriptor(number: i32) -> std::io::Result<String> {
     read(&format!("{FD}{number}"))
 }
@@ -125,7 +125,7 @@ struct Secret {
     kind: Kind,
 }
 
-/// Commands that take secrets; behind the `--` of the last is a command of somebody else.
+/// Commands that take secrets; after the `--` of the last is a command of the user's.
 const COMMANDS: [&[u8]; 7] = [b"get", b"mount", b"show", b"revoke", b"copy", b"field", b"run"];
 
 /// All secrets of a command line of ours.
@@ -213,7 +213,8 @@ fn is_secret_magnet(word: &[u8]) -> bool {
     })
 }
 
-/// A ticket that lets its holder into a private swarm, or what may be a damaged one; no file of that name.
+/// A ticket that admits its holder to a private swarm, or a word that may be a damaged one; not a file of
+/// that name.
 fn is_ticket(word: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(word) else { return false };
     let text = text.trim_start();
@@ -241,7 +242,7 @@ fn again(mut words: Vec<OsString>, found: &[Secret]) -> std::io::Result<()> {
     let words = words.into_iter().map(text).collect::<std::io::Result<Vec<_>>>()?;
     let error = nix::unistd::execv(&text(program().into_os_string())?, &words).err();
     drop(kept);
-    Err(error.map_or_else(|| std::io::Error::other("exec came back"), Into::into))
+    Err(error.map_or_else(|| std::io::Error::other("exec returned"), Into::into))
 }
 
 /// This program: by its name, which then is that of the process, unless another file has it now.

@@ -1,4 +1,4 @@
-//! Why there is no secret.
+//! Errors of reading a secret.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub enum Error {
     /// A file or standard input cannot be read.
     #[error("cannot read the {name} {place}")]
     Unreadable {
-        /// What it is: "ticket", "key".
+        /// The kind of secret: "ticket", "key".
         name: &'static str,
         /// The file, or "from standard input".
         place: String,
@@ -24,21 +24,21 @@ pub enum Error {
     None {
         /// The file, or standard input.
         place: String,
-        /// What it should have.
+        /// The kind of secret.
         name: &'static str,
     },
     /// A file that others may read.
-    #[error("{path} may be read by other users (mode {mode:04o}); run: chmod 600 {path}", path = path.display())]
+    #[error("{path} is readable by other users (mode {mode:04o}); run: chmod 600 {path}", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
     },
-    /// What an environment variable has is no text.
+    /// The value of an environment variable is not text.
     #[error("{0} is not UTF-8")]
     NotUtf8(&'static str),
-    /// What an environment variable names cannot be had.
+    /// The secret named by an environment variable cannot be read.
     #[error("{variable}")]
     Variable {
         /// Its name.
@@ -48,10 +48,10 @@ pub enum Error {
         why: Box<Self>,
     },
     /// The system gives no memory or descriptor for another process.
-    #[error("cannot hand over a secret")]
+    #[error("cannot pass a secret to another process")]
     HandOver(#[source] io::Error),
-    /// What another process has handed over cannot be read.
-    #[error("cannot take over a secret")]
+    /// A secret passed by another process cannot be read.
+    #[error("cannot read a secret passed by another process")]
     TakeOver(#[source] io::Error),
 }
 
@@ -59,19 +59,19 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// What the system said.
+    /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A directory or a disk.
-    #[error("it is no file")]
+    #[error("not a regular file")]
     NoFile,
     /// More than any secret has, in bytes.
-    #[error("it is too long (limit {0} bytes)")]
+    #[error("too long (limit {0} bytes)")]
     TooLong(usize),
     /// No UTF-8.
-    #[error("it is not text")]
+    #[error("not text")]
     NoText,
     /// A pipe or a terminal that gives nothing.
-    #[error("nothing came within {} s", .0.as_secs())]
+    #[error("no data within {} s", .0.as_secs())]
     Silent(Duration),
 }

@@ -13,7 +13,8 @@ use super::command_line::{anonymous, read_descriptor};
 /// The number of the descriptor.
 const VARIABLE: &str = "TIDECAST_SECRET_FD";
 
-/// Keeps what a child is to inherit until it has been started. No other process is to be started meanwhile.
+/// Keeps the file that a child is to inherit until it has been started. No other process is to be started
+/// meanwhile.
 #[derive(Debug)]
 pub struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] OwnedFd);
 
@@ -27,8 +28,8 @@ pub fn pass(command: &mut Command, text: &str) -> Result<Passed, Error> {
     Ok(Passed(file))
 }
 
-/// Has `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other threads may start
-/// processes meanwhile: those do not inherit it.
+/// Has `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other
+/// threads may start processes meanwhile: those do not inherit it.
 ///
 /// # Errors
 /// The system gives no memory or descriptor.
@@ -38,7 +39,8 @@ pub fn pass_as_stdin(command: &mut Command, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What this process was handed, if anything; to be called once. Its descriptor is closed, so no child has it.
+/// The secret passed to this process, if any; to be called once. Its descriptor is closed, so no child has
+/// it.
 ///
 /// # Errors
 /// The descriptor cannot be read.

@@ -1,7 +1,7 @@
 //! Tickets and keys that a user gives: by `@FILE`, by `-` (the first line of standard input), by the
 //! environment, or as a plain argument, which [`hide`] takes off the command line before anything else happens.
 //!
-//! Promises: what is read is bounded, in length and in time; no message has any part of a secret.
+//! Promises: reading is bounded in length and in time; no message contains any part of a secret.
 
 mod command_line;
 mod error;
@@ -21,7 +21,7 @@ pub use self::inherit::{Passed, inherited, pass, pass_as_stdin};
 /// Where warnings go: of a file that others may read, of a secret on the command line.
 static WARN: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has warnings be said by `warn`, from now on; without it they are not said. The first caller decides.
+/// Sends warnings to `warn`, from now on; without it they are dropped. The first caller decides.
 pub fn warn_by(warn: fn(&str)) {
     let _ = WARN.set(warn);
 }
@@ -42,7 +42,7 @@ const STDIN: &str = "-";
 /// A kind of secret, and the variable that carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
-    /// What messages call it.
+    /// The name used in messages.
     pub name: &'static str,
     /// The environment variable in which it may be given.
     pub variable: &'static str,
@@ -56,7 +56,7 @@ pub const COPY_KEY: Kind = Kind { name: "key", variable: "TIDECAST_COPY_KEY" };
 pub const FIELD_KEY: Kind = Kind { name: "key", variable: "TIDECAST_FIELD_KEY" };
 
 /// The URL of a tracker, which may have a user's passkey.
-pub const TRACKER: Kind = Kind { name: "URL of a tracker", variable: "TIDECAST_TRACKER" };
+pub const TRACKER: Kind = Kind { name: "tracker URL", variable: "TIDECAST_TRACKER" };
 /// A magnet link, of which a tracker's URL may have one.
 const MAGNET: Kind = Kind { name: "magnet link", variable: TICKET.variable };
 
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// As [`Kind::resolve`]; without a word, of what the environment variable has.
+    /// As [`Kind::resolve`]; without a word, of the value of the environment variable.
     ///
     /// # Errors
     /// As [`Kind::resolve`]. None if there is neither.
@@ -106,7 +106,7 @@ impl Kind {
         Error::Unreadable { name: self.name, place: place.into(), why }
     }
 
-    /// The text of a file that nobody else may read.
+    /// The text of a file that only its user may read.
     ///
     /// # Errors
     /// As [`Kind::resolve`]; others may read it.
@@ -126,7 +126,7 @@ impl Kind {
         let (text, mode) = self.read(path)?;
         if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
             warn(&format!(
-                "{shown} has a {} and may be read by other users (mode {mode:04o}); run: chmod 600 {shown}",
+                "{shown} contains a {} and is readable by other users (mode {mode:04o}); run: chmod 600 {shown}",
                 self.name,
                 shown = path.display()
             ));
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// What a file holds, and its mode if it is a regular one: a pipe has none that matters.
+/// The contents of a file, and its mode if it is a regular one: that of a pipe does not matter.
 fn read_file(path: &Path) -> Result<(String, Option<u32>), Unreadable> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
@@ -153,7 +153,7 @@ fn read_file(path: &Path) -> Result<(String, Option<u32>), Unreadable> {
     Ok((text(bytes)?, mode))
 }
 
-/// The first line that is not blank, byte by byte: what follows it may be for another program.
+/// The first line that is not blank, byte by byte: the following data may be for another program.
 fn stdin_line() -> Result<String, Unreadable> {
     let (stdin, mut line) = (std::io::stdin(), Vec::new());
     let mut byte = [0];
@@ -211,6 +211,6 @@ mod tests {
         let none = with_causes(&COPY_KEY.resolve("@/nowhere").unwrap_err());
         assert!(none.contains("cannot read the key /nowhere"), "{none}");
         let folder = format!("@{}", dir.path().display());
-        assert!(with_causes(&TICKET.resolve(&folder).unwrap_err()).contains("no file"));
+        assert!(with_causes(&TICKET.resolve(&folder).unwrap_err()).contains("not a regular file"));
     }
 }

@@ -1,9 +1,9 @@
-//! What happens when: a queue by time, in order of entry within one instant.
+//! The event queue: by time, in order of entry within one instant.
 //!
-//! A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990): times never run backwards, so that an entry waits in
-//! the bucket of the highest bit in which its time differs from the last one taken out, and moves to lower
-//! buckets as that one comes near. Entries move in order, so equal times stay in order. What they are about
-//! stays where it is.
+//! A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990): times never go backwards, so an entry waits in the
+//! bucket of the highest bit in which its time differs from the last one taken out, and moves to lower
+//! buckets as its time comes near. Entries move in order, so equal times stay in order. Their payload stays
+//! in place.
 
 use tidecast_swarm::Time;
 
@@ -85,7 +85,7 @@ impl<T> Agenda<T> {
         self.full |= 1 << bucket;
     }
 
-    /// Goes on to the next time: the first bucket that is not empty is spread over those before it.
+    /// Advances to the next time: the first non-empty bucket is spread over those before it.
     fn refill(&mut self) {
         self.ready.clear();
         self.taken = 0;

@@ -1,9 +1,9 @@
-//! The time that no broadcast can beat, and what in the network sets it.
+//! The lower bound on the time of a broadcast, and the part of the network that sets it.
 //!
-//! A receiver takes S bytes through its own link, the origin sends each byte at least once, and
-//! whatever separates a receiver from the origin is crossed at least once. Nodes have one rate for both
-//! ways, so the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its
-//! own. Delays, ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
+//! A receiver takes S bytes through its own link, the origin sends each byte at least once, and every cut
+//! between a receiver and the origin is crossed at least once. Nodes have one rate for both directions, so
+//! the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its own. Delays,
+//! ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
 //!
 //! The minimum cut is ForestColl's bound (Zhao and others, arXiv 2402.06787) for one root: trees that together carry as much
 //! as the narrowest cut between the root and any receiver exist in every such graph (Edmonds 1973), also through switches
@@ -16,10 +16,10 @@ use tidecast_swarm::Time;
 use crate::fault::{Fault, Timed};
 use crate::topology::{Groups, Link, NodeId, Topology};
 
-/// Steps of the search for a narrow cut before it ends with what it has found, about a second's.
+/// Steps of the search for a narrow cut before it ends with the best found, about a second's.
 const MAX_WORK: u64 = 200_000_000;
 
-/// The least time and why it is no less.
+/// The lower bound and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// From the first byte sent to the last received.
@@ -32,15 +32,15 @@ pub struct Bound {
     pub cut: Option<Time>,
 }
 
-/// The bound of a broadcast of `size` bytes from node 0 to `receivers`, where `frame` bytes of wire carry
-/// `payload` bytes. In a network so meshed that the search would take long, a cut that is a little
-/// narrower may go unseen; the time is then still one that nobody can beat.
+/// The bound of a broadcast of `size` bytes from node 0 to `receivers`, where `frame` bytes on the wire carry
+/// `payload` bytes. In a network so meshed that the search would take long, a cut that is a little narrower
+/// may be missed; the time is then still a valid bound.
 #[must_use]
 pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32, frame: u32) -> Bound {
     let rate = |node: NodeId| topology.nodes[node.0 as usize].rate;
     let receivers = || receivers.iter().copied().filter(|node| node.0 != 0);
     let Some(slowest) = receivers().min_by_key(|node| rate(*node)) else {
-        let limit = "nobody receives".to_owned();
+        let limit = "no receivers".to_owned();
         return Bound { time: Time(0), limit, simple: Time(0), cut: Some(Time(0)) };
     };
     let (least, origin) = (rate(slowest), rate(NodeId(0)));
@@ -68,8 +68,8 @@ pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32,
     Bound { time, limit, simple: takes(simple), cut: Some(time).filter(|_| whole) }
 }
 
-/// The bound where faults change rates, too: a node takes no more than its card brings from time to time. Who dies or leaves
-/// need not receive; links that are cut, and partitions, say nothing here.
+/// The bound where faults change rates, too: a node takes no more than its card carries over time. A node
+/// that dies or leaves need not receive; cut links and partitions are ignored here.
 #[must_use]
 pub fn bound_with(
     topology: &Topology,
@@ -105,13 +105,14 @@ pub fn bound_with(
         if time > least.time {
             let whose =
                 if node.0 == 0 { "the origin's link".into() } else { format!("the link of n{}", node.0) };
-            least = Bound { time, limit: format!("{whose} at {}, by a fault", in_words(rate)), ..least };
+            least =
+                Bound { time, limit: format!("{whose} at {}, because of a fault", in_words(rate)), ..least };
         }
     }
     least
 }
 
-/// The node that takes no more after a fault.
+/// The node that receives no more after a fault.
 fn lost(fault: &Fault) -> Option<NodeId> {
     match fault {
         Fault::Crash { node }
@@ -213,8 +214,8 @@ fn cut_in_words(topology: &Topology, beyond: &[bool], rate: u64) -> String {
 
 /// Looks for the narrowest cut between the origin and any receiver by maximal flows.
 ///
-/// What cannot matter is merged first: the two ends of a link as wide as the limit known already, and,
-/// as the search goes on, every receiver that the limit can reach with the origin. So a flow is mostly
+/// Parts that cannot matter are merged first: the two ends of a link as wide as the limit known already, and,
+/// as the search continues, every receiver that the limit can reach with the origin. So a flow is mostly
 /// found one or two links away from its receiver.
 struct Search {
     /// By switch: its vertex.
@@ -223,7 +224,7 @@ struct Search {
     arcs: Vec<Arc>,
     /// By vertex: the arcs that leave it.
     leaving: Vec<Vec<u32>>,
-    /// By vertex: what it can send straight to the merged origin.
+    /// By vertex: the rate of its links to the merged origin.
     home: Vec<u64>,
     merged: Vec<bool>,
     /// By vertex: the search that came here last, and by which arc.

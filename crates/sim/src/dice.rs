@@ -14,7 +14,7 @@ impl Dice {
     /// The next number.
     #[expect(
         clippy::should_implement_trait,
-        reason = "it never ends: callers want the number, not an option"
+        reason = "the sequence is infinite, so callers want the number and not an option"
     )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -1,5 +1,5 @@
-//! What can go wrong. A [`Fault`] strikes one node or link of a running world; a [`Spec`] is what a
-//! person writes (`die:5%@10s`), and becomes faults when it is applied to a job.
+//! Faults. A [`Fault`] strikes one node or link of a running world; a [`Spec`] is the form that a person
+//! writes (`die:5%@10s`), and becomes faults when it is applied to a job.
 
 mod apply;
 mod error;
@@ -17,17 +17,17 @@ pub use text::help;
 
 /// One thing that happens to the cluster. Rates are bytes per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Fault {
     /// The program dies: its kernel resets every connection, and refuses new ones.
     Crash { node: NodeId },
-    /// The machine dies: nobody is told, nothing answers.
+    /// The machine dies: without notice to its peers, nothing answers.
     Die { node: NodeId },
-    /// The program stands still (SIGSTOP): its kernel goes on taking what fits into its buffers.
+    /// The program is stopped (SIGSTOP): its kernel continues to receive until its buffers are full.
     Freeze { node: NodeId },
-    /// ... and goes on.
+    /// ... and resumes.
     Resume { node: NodeId },
-    /// The program starts anew, with what its disk holds or with nothing; one that runs is ended first.
+    /// The program restarts, with the contents of its disk or with nothing; a running one is ended first.
     Restart { node: NodeId, disk: bool },
     /// It leaves politely: closes its connections and is not awaited any more.
     Leave { node: NodeId },
@@ -35,11 +35,11 @@ pub enum Fault {
     DiskFull { node: NodeId },
     /// Its network card has this rate from now on, both ways.
     NodeRate { node: NodeId, rate: u64 },
-    /// The link has this rate from now on, both ways; 0 is a dead link, nobody is told.
+    /// The link has this rate from now on, both ways; 0 is a dead link, without notice.
     LinkRate { link: u32, rate: u64 },
     /// The link has its own rate again.
     LinkHeal { link: u32 },
-    /// These nodes hear only each other from now on, nobody is told.
+    /// These nodes can reach only each other from now on, without notice.
     Partition { nodes: Vec<NodeId> },
     /// The partition between these and the others ends.
     Heal { nodes: Vec<NodeId> },
@@ -128,6 +128,6 @@ impl Fault {
 pub struct Timed {
     /// Since the start.
     pub at: Time,
-    /// What.
+    /// The kind of fault.
     pub fault: Fault,
 }

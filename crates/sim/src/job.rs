@@ -1,4 +1,4 @@
-//! What is simulated: who broadcasts how much to whom, by which policy, with which faults.
+//! The job of a simulation: origin, receivers, size, policy and faults.
 
 use tidecast_swarm::{Limits, Policy, Time};
 
@@ -24,10 +24,10 @@ pub enum Speech {
 /// Nodes that begin by themselves do so within this time of each other, nanoseconds.
 pub const SPREAD: u64 = 10_000_000;
 
-/// What a host can do, bytes per second.
+/// The capacity of a host, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Verifying and writing what arrives.
+    /// Verifying and writing received data.
     pub settle: u64,
     /// Nanoseconds to answer an event, added to each message it sends.
     pub think: u64,
@@ -64,21 +64,21 @@ pub struct Job {
     pub leaves: bool,
     /// The hosts.
     pub host: Host,
-    /// Data follows a plan, made by one who knows so much; none is a swarm.
+    /// Data follows a plan, made with this knowledge of the network; None is a swarm.
     pub plan: Option<(Knows, u16)>,
     /// Members join the plan as they start; the number of stripes in `plan` is the most that there may be.
     pub gathers: bool,
-    /// Nodes each node hears of when it joins; everyone where there are no more.
+    /// Nodes that each node is told of when it joins; all where there are no more.
     pub acquaintances: u32,
     /// Nodes start within this time of each other, nanoseconds: [`SPREAD`], or none where a coordinator waits
     /// until all are there.
     pub spread: u64,
     /// Nodes that come later than the start, and when.
     pub joins: Vec<(Time, NodeId)>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Timed>,
-    /// Most that a message is held up beside the network's delay, nanoseconds; drawn a connection and
-    /// message, order within a connection is kept.
+    /// Most that a message is delayed in addition to the network's delay, nanoseconds; drawn per connection
+    /// and message, order within a connection is kept.
     pub jitter: u64,
     /// Pieces each node wants, where not all of them.
     pub wants: Vec<(NodeId, Vec<std::ops::Range<u32>>)>,
@@ -91,7 +91,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A swarm of Tidecast's in which nothing goes wrong, on hosts that keep up with 1 GiB/s; whoever wants more sets it.
+    /// A swarm of Tidecast's without faults, on hosts that keep up with 1 GiB/s; the caller may change it.
     #[must_use]
     pub fn plain(topology: Topology, lengths: Vec<u32>) -> Job {
         Job {

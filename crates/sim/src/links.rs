@@ -33,7 +33,7 @@ impl Links {
         Time(self.samples.last().map_or(0, |(at, _)| at.0 + self.every))
     }
 
-    /// Notes what each port has carried by now.
+    /// Records the bytes that each port has carried by now.
     pub(crate) fn sample(&mut self, now: Time, carried: impl Fn(Port) -> u64) {
         self.samples.push((now, self.ports.iter().map(|&p| carried(p)).collect()));
         if self.samples.len() > SAMPLES {
@@ -46,7 +46,7 @@ impl Links {
         }
     }
 
-    /// The ports with what each has carried in all, and the samples, the last one at the end.
+    /// The ports with the total bytes of each, and the samples, the last one at the end.
     pub(crate) fn finish(
         &mut self,
         now: Time,

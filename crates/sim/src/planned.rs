@@ -1,10 +1,10 @@
-//! The plan of a simulated broadcast: what the coordinator of a real one does.
+//! The plan of a simulated broadcast: the part of the coordinator of a real one.
 
 use tidecast_swarm::plan::{Epoch, Member, Part, Place, stripes_for};
 
 use crate::topology::Topology;
 
-/// What the maker of the plan knows of the network.
+/// The planner's knowledge of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
     /// Switches and the rates of their links.

@@ -25,7 +25,7 @@ const POINTS: usize = 900;
 const LINKS: usize = 3;
 
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222"];
-/// How the links of a strip are told apart, and lines that have a colour for the second time.
+/// Styles that distinguish the links of a strip, and lines that use a colour for the second time.
 const DASHES: [&str; LINKS] = ["", "6 3", "1.5 2.5"];
 const STYLE: &str = "\
 text{font-family:'Helvetica Neue',Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;font-size:12px;fill:#444}\
@@ -34,7 +34,7 @@ text{font-family:'Helvetica Neue',Helvetica,Arial,'Liberation Sans','DejaVu Sans
 .curve{fill:none;stroke-width:2;stroke-linejoin:round}.use{fill:none;stroke-width:1.3;stroke-linejoin:round}\
 .bound{stroke:#555;stroke-width:1.3;stroke-dasharray:5 4}";
 
-/// Draws `runs` under a title and a line that says what was simulated, with the bound where there is one.
+/// Draws `runs` under a title and a line about the simulation, with the bound where there is one.
 #[must_use]
 pub fn svg(title: &str, subtitle: &str, runs: &[Outcome], bound: Option<Time>) -> String {
     let mut page = Page { body: String::new(), y: 34.0 };
@@ -49,8 +49,8 @@ pub fn svg(title: &str, subtitle: &str, runs: &[Outcome], bound: Option<Time>) -
     page.finish(title, subtitle)
 }
 
-/// An axis that shows the last completion of every run, and the bound. A run that never ends goes on to
-/// the right edge.
+/// An axis that shows the last completion of every run, and the bound. A run that never ends continues to the
+/// right edge.
 fn time_axis(runs: &[Outcome], bound: Option<Time>) -> Scale {
     let complete = runs.iter().filter_map(|run| completions(run).last().copied());
     let mut times: Vec<Time> = complete.chain(bound).filter(|t| t.0 > 0).collect();
@@ -74,7 +74,7 @@ fn dash(turn: usize) -> &'static str {
     DASHES[turn % DASHES.len()]
 }
 
-/// What has been drawn, and how far down the page it goes.
+/// The picture so far, and the next position on the page.
 struct Page {
     body: String,
     y: f64,
@@ -123,7 +123,7 @@ impl Page {
                     let last = seconds(*last);
                     format!("{} {}", run.algorithm, in_words(last, last))
                 }
-                _ => format!("{} not all", run.algorithm),
+                _ => format!("{} incomplete", run.algorithm),
             };
             if x > LEFT && x + 40.0 + 6.6 * name.chars().count() as f64 > RIGHT {
                 (x, self.y) = (LEFT, self.y + 19.0);
@@ -168,7 +168,7 @@ impl Page {
             let text = format!("bound {}", in_words(bound, bound));
             self.label(x.clamp(LEFT + 40.0, RIGHT - 40.0), top - 12.0, "middle", &text);
         }
-        // The first is drawn last: what was asked for first lies on top.
+        // The first is drawn last, so that the algorithm named first is on top.
         for (i, run) in runs.iter().enumerate().rev() {
             self.curve(i, run, time, bottom);
         }
@@ -209,10 +209,10 @@ impl Page {
             return;
         }
         self.y += 24.0;
-        self.text(LEFT, self.y, "head", "Use of the busiest wires");
+        self.text(LEFT, self.y, "head", "Utilization of the busiest links");
         let mut x = LEFT + 190.0;
         for (link, dash) in links.iter().zip(DASHES) {
-            let shown = if link == "n0 out" { "the origin's, outward" } else { link };
+            let shown = if link == "n0 out" { "origin, outbound" } else { link };
             x = self.key(x, "#555", dash, shown);
         }
         for (i, run) in runs.iter().enumerate() {

@@ -1,8 +1,7 @@
-//! The figures of a run: what people ask of an [`Outcome`].
+//! The figures of a run, computed from an [`Outcome`].
 //!
-//! Times are those of receivers that somebody waits for: all but the ones that faults took away before
-//! they were complete. A time that was never reached is `None`, never a number. Floats begin here, where
-//! nothing decides any more.
+//! Times are those of receivers that count: all but those that faults removed before they were complete. A
+//! time that was never reached is `None`, never a number. Floats are used only here, after all decisions.
 
 use tidecast_event::sim::{Crossing, Figures, Run};
 use tidecast_swarm::Time;
@@ -24,7 +23,7 @@ pub fn completions(outcome: &Outcome) -> Vec<Time> {
     times
 }
 
-/// Receivers that somebody waits for.
+/// Receivers that count.
 #[must_use]
 pub fn awaited(outcome: &Outcome) -> usize {
     let complete = outcome.finished.iter().flatten().count();
@@ -58,7 +57,7 @@ pub fn figures(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Figures
     }
 }
 
-/// A run for programs: these figures of it, and what they were made of.
+/// A run for programs: these figures, and their inputs.
 #[must_use]
 pub fn run(outcome: &Outcome, figures: Figures) -> Run {
     Run {
@@ -168,7 +167,7 @@ mod tests {
         run.lost = 1;
         let s = figures(&run, None, &MODEL);
         assert_eq!((s.receivers, s.lost, s.last, s.efficiency), (99, 1, Some(99.0), None));
-        // It lives and never finishes: there is no last.
+        // It lives and never finishes: there is no last time.
         run.lost = 0;
         let s = figures(&run, Some(Time(1)), &MODEL);
         assert_eq!((s.receivers, s.complete, s.last, s.efficiency), (100, 99, None, None));

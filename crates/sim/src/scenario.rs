@@ -1,6 +1,6 @@
 //! A random job from a seed: the same seed is the same job on any machine.
 //!
-//! What is drawn, independently unless it says otherwise ("log" is uniform over the octaves):
+//! The parameters are drawn independently unless noted ("log" is uniform over the octaves):
 //!
 //! | what | how |
 //! |---|---|
@@ -58,7 +58,7 @@ pub struct Scenario {
     pub topology: String,
     /// Applied to `job` already.
     pub faults: Vec<Spec>,
-    /// What is run.
+    /// The job.
     pub job: Job,
 }
 
@@ -77,15 +77,16 @@ impl Scenario {
         scenario
     }
 
-    /// The same with all wanted from the start: what a seed meant before there were plans on demand.
+    /// The same with all pieces wanted from the start: the meaning of a seed before there were plans on
+    /// demand.
     #[must_use]
     pub fn planned(seed: u64) -> Self {
         let mut scenario = Self::swarm(seed);
         let job = &mut scenario.job;
         job.plan = planned::plan(job);
         if job.plan.is_some() {
-            // What a plan pushes is bounded by the sockets, which a slow disk slows; not so in this model. So no card
-            // may be faster than the disk.
+            // Pushed data is bounded by the sockets, which a slow disk slows; not so in this model. So no
+            // card may be faster than the disk.
             let fastest = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
             job.host.settle = fastest.max(2_000_000_000);
             job.limits.unsettled = Limits::default().unsettled;
@@ -93,7 +94,7 @@ impl Scenario {
         scenario
     }
 
-    /// The same without a plan: what a seed meant before there were plans.
+    /// The same without a plan: the meaning of a seed before there were plans.
     #[must_use]
     pub fn swarm(seed: u64) -> Self {
         let mut draw = Draw(Dice::new(seed ^ 0x5CE7_A810_5EED_0001));
@@ -162,7 +163,7 @@ fn slowed(job: &Job, size: u64) -> u64 {
     slowest.map_or(0, |rate| 8 * size / rate * SECOND)
 }
 
-/// A cluster's form and what bounds it.
+/// A cluster's form and its bounds.
 struct Shape {
     form: String,
     /// Bits per second.
@@ -350,7 +351,7 @@ impl Draw {
     }
 }
 
-/// What can go wrong in a scenario; each as likely as it is often here.
+/// The faults of a scenario; each as likely as it is frequent here.
 const KINDS: [Kind; 26] = [
     Kind::Does(Verb::Crash),
     Kind::Does(Verb::Crash),
@@ -393,7 +394,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The origin goes on after it, so that the others still can have everything.
+    /// The origin continues after it, so that the others can still complete.
     fn spares_origin(self) -> bool {
         match self {
             Kind::Does(verb) => matches!(verb, Verb::Reset | Verb::Freeze),
@@ -514,7 +515,7 @@ fn one(node: u32) -> Who {
     Who::Named(vec![Item::Nodes(node..=node)])
 }
 
-/// In a few words, for people who read of a failure.
+/// A short description, for readers of a failure.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Job { lengths, speech, policy, leaves, .. } = &self.job;
@@ -562,7 +563,7 @@ mod tests {
             for (_, ranges) in wants {
                 assert!(ranges.windows(2).all(|w| w[0].end < w[1].start), "{s}");
             }
-            // What is printed on a failure is what the command takes.
+            // The command printed on a failure must be accepted by the parser.
             let read: Vec<Spec> = s.faults.iter().map(|f| f.to_string().parse().unwrap()).collect();
             assert_eq!(read, s.faults);
             kinds.extend(s.job.faults.iter().map(|t| t.fault.kind()));

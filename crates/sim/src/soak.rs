@@ -1,7 +1,7 @@
 //! Many seeds on all cores: each is a scenario with every checker on, now and then twice, since the same
 //! seed must be the same run.
 //!
-//! What a summary says is integers and names; what fails is printed with the command that runs it again.
+//! A summary consists of integers and names; a failure is printed with the command that reproduces it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,18 +26,18 @@ use crate::world::World;
 /// One seed in so many is run twice.
 const REPLAYED: u64 = 16;
 
-/// Which seeds to run, as text: `A..B`, `A..` (without end), `A`.
+/// The seeds to run, as text: `A..B`, `A..` (endless), `A`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Range<u64>);
 
 impl Seeds {
-    /// From this one on, without end.
+    /// From this one on, endless.
     #[must_use]
     pub fn from(first: u64) -> Self {
         Self(first..u64::MAX)
     }
 
-    /// Whether they go on until the run is told to stop.
+    /// Whether they continue until the run is told to stop.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         self.0.end == u64::MAX
@@ -48,7 +48,7 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} names no seeds; write 1..1000, 1000.. (without end), 17 or random");
+        let bad = || format!("invalid seeds {text:?}; write 1..1000, 1000.. (endless), 17 or random");
         let number = |digits: &str| digits.parse::<u64>().map_err(|_| bad());
         let seeds = match text.split_once("..") {
             Some((from, "")) => number(from)?..u64::MAX,
@@ -62,18 +62,18 @@ impl FromStr for Seeds {
 /// One run that broke no rule.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it met: kinds of faults that found what they strike, and ways to be.
+    /// The features of the run: kinds of faults that struck, and conditions.
     pub met: BTreeSet<&'static str>,
 }
 
 /// One run that broke a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The rule, and what was seen.
+    /// The rule, and the observation.
     pub violation: Violation,
-    /// The scenario in words: what stays of it when the distributions change and its seed means another.
+    /// The scenario in words: it remains readable when the distributions change and its seed means another.
     pub scenario: String,
 }
 
@@ -82,11 +82,11 @@ impl fmt::Display for Failure {
         let seed = self.violation.seed;
         writeln!(f, "{}", self.violation)?;
         writeln!(f, "  {}", self.scenario)?;
-        write!(f, "  again: tidecast sim --seeds {seed}..{}", seed + 1)
+        write!(f, "  reproduce: tidecast sim --seeds {seed}..{}", seed + 1)
     }
 }
 
-/// What many runs came to.
+/// The results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Runs that are over.
@@ -137,9 +137,9 @@ impl fmt::Display for Summary {
         let sound = (runs - failures.len() as u64).max(1);
         let shares =
             met.iter().map(|(kind, n)| format!("{kind} {}.{}%", n * 100 / sound, n * 1000 / sound % 10));
-        writeln!(f, "runs that met: {}", shares.collect::<Vec<_>>().join(", "))?;
+        writeln!(f, "runs with: {}", shares.collect::<Vec<_>>().join(", "))?;
         failures.values().try_for_each(|failure| writeln!(f, "{failure}"))?;
-        write!(f, "{} broke a rule", failures.len())
+        write!(f, "{} violated an invariant", failures.len())
     }
 }
 
@@ -167,11 +167,11 @@ pub fn job(job: &Job) -> Result<Ran, Violation> {
         let outcome = world.run(&Progress::new())?;
         Ok(Ran { outcome, met: met(job, world.met()) })
     };
-    // Whatever a panic leaves behind is the world's, which is gone.
+    // State left behind by a panic belongs to the world, which is dropped.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(broken(Rule::Panic, said(&*panic))))
 }
 
-/// Runs a job again, which must come to the same as before.
+/// Runs a job again, which must have the same result as before.
 ///
 /// # Errors
 /// When it does not.
@@ -184,13 +184,13 @@ pub fn same(again: &Job, first: &Outcome) -> Result<(), Violation> {
     Err(Violation { seed: again.seed, at: first.ended, node: None, rule: Rule::Replay, message })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// What a run met, faults and ways to be.
+/// The features of a run: faults and conditions.
 fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     let ways = [
         ("plan", job.plan.is_some()),
@@ -204,8 +204,8 @@ fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     struck.iter().copied().chain(ways.into_iter().filter(|way| way.1).map(|way| way.0)).collect()
 }
 
-/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` sees what
-/// all have come to so far, and ends it by saying false.
+/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` gets the
+/// total so far, and ends it by returning false.
 pub fn run(seeds: Range<u64>, threads: usize, tell: &(dyn Fn(&Summary) -> bool + Sync)) -> Summary {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());

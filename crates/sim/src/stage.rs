@@ -1,5 +1,5 @@
-//! Where a run without engines plays: the modelled network, things that happen beside it, in the order
-//! of time, and what is reported of both.
+//! The setting of a run without engines: the modelled network, other events in the order of time, and the
+//! report of both.
 
 use tidecast_swarm::Time;
 
@@ -14,7 +14,7 @@ use crate::trace::Trace;
 /// Steps between two reports of progress.
 const REPORT: u64 = 1024;
 
-/// `M` is what messages carry, `T` what happens beside the network.
+/// `M` is the content of messages, `T` an event beside the network.
 pub(crate) struct Stage<'a, M: Clone, T> {
     pub(crate) now: Time,
     pub(crate) net: Network<M>,
@@ -30,7 +30,7 @@ pub(crate) struct Stage<'a, M: Clone, T> {
     trace: Trace,
 }
 
-/// What happens next.
+/// The next event.
 pub(crate) enum Step<M, T> {
     Net(Delivery<M>),
     Beside(T),
@@ -53,8 +53,8 @@ impl<'a, M: Clone, T> Stage<'a, M, T> {
         }
     }
 
-    /// The next step; `None` when everyone has everything, nothing happens any more, time is up or
-    /// somebody wanted an end.
+    /// The next step; `None` when every receiver is complete, nothing happens any longer, time is up or the
+    /// run was told to stop.
     pub(crate) fn next(&mut self) -> Option<Step<M, T>> {
         while self.done < self.of {
             let next = [self.net.next(), self.agenda.next()].into_iter().flatten().min()?;
@@ -85,7 +85,7 @@ impl<'a, M: Clone, T> Stage<'a, M, T> {
         self.trace.number(self.now, what);
     }
 
-    /// What is known here of the outcome; the rest is zero and empty.
+    /// The part of the outcome known here; the rest is zero and empty.
     pub(crate) fn finish(mut self) -> Outcome {
         let (ports, samples) =
             self.links.finish(self.now, self.topology, |port| self.net.carried_by(self.now, port));

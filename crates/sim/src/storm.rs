@@ -1,9 +1,9 @@
 //! File servers when a job starts: every node looks up and reads the same files at the same moment.
 //!
-//! Each client works as a dynamic loader does: it asks about names, one at a time, then reads the file,
-//! then the next one. The server of names answers one operation after the other; data comes over the
-//! modelled network from the server that has the file, out of its memory. What is left out: disks, the
-//! servers' own locks and retries, the bytes of requests. So this is the best that such a server can do.
+//! Each client works as a dynamic loader does: it asks about names, one at a time, then reads the file, then
+//! the next one. The name server answers one operation after the other; data comes over the modelled network
+//! from the server that has the file, out of its memory. Left out are disks, the servers' own locks and
+//! retries, and the bytes of requests. So this is the best case of such a server.
 
 use tidecast_swarm::Time;
 
@@ -23,7 +23,7 @@ const ASKED: u64 = 400;
 pub struct Server {
     /// Operations on names per second.
     pub names: u64,
-    /// Servers of data beside the origin's node, on its switch; 0: the origin's node serves them too.
+    /// Servers of data in addition to the origin's node, on its switch; 0: the origin's node serves them too.
     pub objects: u32,
     /// Bits per second of each of those; 0: the rate of the origin's node.
     pub rate: u64,
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// What each client asks for.
+/// The files that each client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Files, of equal size.
@@ -138,7 +138,7 @@ pub fn run(storm: &Storm<'_>, progress: &Progress) -> Outcome {
     run.finish()
 }
 
-/// What happens to a client beside the data it gets.
+/// The events of a client beside received data.
 enum Thing {
     /// Its question has arrived at the server of names.
     Asked(u32),
@@ -211,7 +211,7 @@ impl Run<'_> {
         self.stage.agenda.push(Time(self.stage.now.0 + c.away), thing);
     }
 
-    /// The server of names comes round to it when it has answered everyone before.
+    /// The name server handles it when it has answered all requests before.
     fn answer(&mut self, client: u32) {
         let takes = 1_000_000_000 / self.storm.server.names.max(1);
         self.free = Time(self.free.max(self.stage.now).0 + takes);

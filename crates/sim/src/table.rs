@@ -1,4 +1,4 @@
-//! What runs came to, for people: a table of all ways, and what explains it.
+//! The results of runs, for people: a table of all algorithms, and its explanation.
 
 use std::time::Duration;
 
@@ -30,13 +30,14 @@ pub fn lines(plan: &Plan, runs: &[Run], figures: &[Figures]) -> Vec<String> {
     let bound = Span(duration(seconds(plan.bound.time)));
     lines.push(format!("bound: {bound}, set by {}", plan.bound.limit));
     let simple = shown(seconds(plan.bound.simple));
-    let cut = plan.bound.cut.map_or_else(|| "not searched to its end".to_owned(), |cut| shown(seconds(cut)));
+    let cut =
+        plan.bound.cut.map_or_else(|| "unknown (search not finished)".to_owned(), |cut| shown(seconds(cut)));
     lines.push(format!("slowest node link alone: {simple}; minimum cut of the network: {cut}"));
     for (run, figures) in runs.iter().zip(figures) {
         lines.extend(missing(run, figures));
     }
     lines.push(String::new());
-    let mut rows = vec![["", "busiest wires", "events", "trace"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["", "busiest links", "events", "trace"].map(str::to_owned).to_vec()];
     rows.extend(runs.iter().map(|run| {
         vec![run.algorithm.clone(), wires(run, plan), grouped(run.events), format!("{:016x}", run.trace)]
     }));
@@ -62,15 +63,15 @@ fn row(run: &Run, f: &Figures, links: bool) -> Vec<String> {
     row
 }
 
-/// Who is not there, in a sentence; nothing where everyone is.
+/// The incomplete receivers, in a sentence; nothing if all are complete.
 fn missing(run: &Run, f: &Figures) -> Option<String> {
     let unfinished = u64::from(f.receivers - f.complete);
     let mut parts = Vec::new();
     if f.lost > 0 {
-        parts.push(format!("{} lost to faults", grouped(f.lost.into())));
+        parts.push(format!("{} removed by faults", grouped(f.lost.into())));
     }
     if unfinished > 0 {
-        parts.push(format!("{} of {} never complete", grouped(unfinished), grouped(f.receivers.into())));
+        parts.push(format!("{} of {} did not complete", grouped(unfinished), grouped(f.receivers.into())));
     }
     if parts.is_empty() {
         return None;

@@ -24,7 +24,7 @@ impl Trace {
         (node, action).hash(&mut self.0);
     }
 
-    /// A run without engines says what happened.
+    /// An event of a run without engines.
     pub fn number(&mut self, at: Time, n: u64) {
         (at, n).hash(&mut self.0);
     }
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A change of this number means that printed fingerprints mean something else from now on.
+    /// A change of this number means that printed fingerprints have another meaning from now on.
     #[test]
     fn the_same_on_every_machine() {
         let mut trace = Trace::default();

@@ -37,7 +37,7 @@ fn known_networks() {
             1_000,
             "the 8 links of g1r0 and 3 other switches at 8 Mbit/s together",
         ),
-        ("single:1@100mbit", 0, "nobody receives"),
+        ("single:1@100mbit", 0, "no receivers"),
     ] {
         assert_eq!(of(form), (ms, limit.to_owned()), "{form}");
     }

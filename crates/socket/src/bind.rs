@@ -1,4 +1,4 @@
-//! How a socket comes to its path.
+//! Binds a socket to a path.
 //!
 //! A dead socket is first moved away and looked at once more, so that a file which took its name meanwhile is put back and
 //! never deleted. Processes that start at one path take turns by a lock on its directory.
@@ -23,23 +23,23 @@ const BACKLOG: i32 = 128;
 /// Another process may hold the directory's lock for so long; then we go on without, as the checks hold by themselves.
 const LOCKED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
-/// Dead sockets that are removed before we give up: somebody makes them as fast.
+/// Dead sockets that are removed before we give up: another process creates them as fast.
 const TRIES: usize = 16;
 
 /// Why a socket cannot be made at a path.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Something else has the name.
-    #[error("there is {0}, not a socket; it is left as it is: name another path")]
+    #[error("the path is {0}, not a socket, and was left unchanged; name another path")]
     NotASocket(&'static str),
     /// A socket of another user has the name.
-    #[error("the socket there belongs to user {0}; name another path")]
+    #[error("the socket at this path belongs to user {0}; name another path")]
     Foreign(u32),
     /// A process listens there.
-    #[error("another process listens there")]
+    #[error("another process is listening on it")]
     InUse,
     /// Another user could replace the socket by one of his own.
-    #[error("other users may write to {}: name a path in a directory of your own", .0.display())]
+    #[error("other users can write to {}; name a path in a directory of your own", .0.display())]
     Shared(PathBuf),
     /// The system refused.
     #[error(transparent)]
@@ -82,7 +82,8 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, Bound), BindError
 /// A socket that listens at `path`, with these permission bits. A dead socket of this user in its place is replaced.
 ///
 /// # Errors
-/// Something else is there, or a socket in use; other users may write to the directory; what the system reports.
+/// Another file has the name, or a socket in use; other users may write to the directory; else the system's
+/// error.
 pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound), BindError> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.to_owned();
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -107,7 +108,7 @@ pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound)
             Ok(()) => {
                 let made =
                     stat(&dir, &name)?.filter(is_socket).ok_or(BindError::Shared(parent.to_owned()))?;
-                // Before it listens, so that nobody connects by the bits that the umask left.
+                // Before it listens, so that no other user connects by the bits that the umask left.
                 rustix::fs::chmodat(&dir, &name, Mode::from_raw_mode(mode), AtFlags::empty())?;
                 rustix::net::listen(&socket, BACKLOG)?;
                 drop(lock);
@@ -123,13 +124,13 @@ fn safe(dir: &File, path: &Path) -> Result<(), BindError> {
     let at = dir.metadata()?;
     let ours = at.uid() == 0 || at.uid() == rustix::process::geteuid().as_raw();
     let sticky = at.mode() & 0o1000 != 0;
-    // A group that is the user's own (as many systems give) is no other user.
+    // A user's private group (as many systems create) is not another user.
     let own_group = at.gid() == at.uid() || at.gid() == rustix::process::getegid().as_raw();
     let shared = at.mode() & 0o002 != 0 || at.mode() & 0o020 != 0 && !own_group;
     if ours && (sticky || !shared) { Ok(()) } else { Err(BindError::Shared(path.to_owned())) }
 }
 
-/// Removes what has the name, if it is a dead socket of ours.
+/// Removes the file of this name, if it is a dead socket of ours.
 fn clear(dir: &File, name: &OsStr, kind: SocketType) -> Result<(), BindError> {
     let Some(there) = stat(dir, name)? else { return Ok(()) };
     judge(&there)?;
@@ -139,8 +140,8 @@ fn clear(dir: &File, name: &OsStr, kind: SocketType) -> Result<(), BindError> {
     unlink(dir, name, |moved, aside| id(moved) == id(&there) && !lives(dir, aside, kind))
 }
 
-/// Removes a socket of which `is_meant` is true by the time that it has lost its name. What is not meant gets its name back: it
-/// has taken it between the two looks.
+/// Removes a socket if `is_meant` is true after it has lost its name. Otherwise it gets its name back:
+/// another socket has taken the name between the two checks.
 fn unlink(dir: &File, name: &OsStr, is_meant: impl Fn(&Stat, &OsStr) -> bool) -> Result<(), BindError> {
     let mut aside = OsString::from(".");
     aside.push(name);
@@ -157,7 +158,7 @@ fn unlink(dir: &File, name: &OsStr, is_meant: impl Fn(&Stat, &OsStr) -> bool) ->
     Ok(rename(dir, &aside, name)?)
 }
 
-/// Never takes a name from anybody. NFS has no such renaming: there by a link.
+/// Never replaces an existing name. NFS has no such renaming: there by a link.
 fn rename(dir: &File, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => {

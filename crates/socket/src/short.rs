@@ -18,7 +18,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// Leaves a short path as it is; to what has a long one it goes by a handle of its directory.
+    /// Leaves a short path as it is; a file with a long path is reached through a handle of its directory.
     ///
     /// # Errors
     /// The directory cannot be opened.

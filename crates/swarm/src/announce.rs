@@ -1,17 +1,16 @@
-//! Telling peers what we have.
+//! Announces our pieces to peers.
 //!
-//! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
-//! then of batches: after 20 ms, or when 64 pieces have gathered. Nobody waits to hear of pieces that
-//! several have already, and a message is a packet and its answer, to each neighbour: they are told with
-//! others, or after half a second. Tidecast peers do not hear of pieces that they are known to have,
-//! until we are complete: then they hear of everything, in a range or two, so that two who are complete
-//! know it of each other. Of a piece that is lost again, everyone who has heard of it hears at once.
+//! Stock peers are told of each piece at once. Tidecast peers are told of the first piece after a pause at
+//! once, and then of batches: after 20 ms, or when 64 pieces have gathered. Pieces that several peers have
+//! already are not urgent, and a message costs a packet and its acknowledgement for each peer: they are
+//! announced with others, or after half a second. Tidecast peers are not told of pieces that they are known
+//! to have, until we are complete: then they are told of all pieces, in a range or two, so that two complete
+//! peers know it of each other. If a piece is lost again, every peer that was told of it is told at once.
 //!
-//! Batches may cost a 512th of the payload that comes in, so that with requests and leaf hashes (32
-//! bytes for 16 KiB, another 512th) control traffic stays below half a percent. Small pieces and many
-//! neighbours would cost more in a fixed rhythm; then a batch waits until payload has paid for those
-//! before it, and is shorter for it: what has gathered makes longer ranges, or bits, and some of it the
-//! neighbours have got elsewhere.
+//! Batches may cost a 512th of the incoming payload, so that with requests and leaf hashes (32 bytes for 16
+//! KiB, another 512th) control traffic stays below half a percent. Small pieces and many peers would cost
+//! more at a fixed interval; then a batch waits until payload has paid for those before it, and is shorter
+//! for it: gathered pieces make longer ranges, or bits, and some of them the peers have got elsewhere.
 
 use std::time::Duration;
 
@@ -29,11 +28,12 @@ const COMMON: u16 = 4;
 const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.
 const SHARE: (u64, u64) = (512, 64 << 10);
-/// In a plan nobody waits for a batch to ask, but children must hear that we live: fewer, and sure ones.
+/// In a plan no member waits for a batch to know what to request, but children must hear that we are alive:
+/// fewer batches, but regular ones.
 const PLANNED_BATCH: Duration = Duration::from_millis(200);
 const PLANNED_SHARE: u64 = 256;
-/// A batch that is not paid for waits at most this long, and less when payload has stopped coming for
-/// so long: what we have may be what everyone waits for.
+/// A batch that is not paid for waits at most this long, and less when no payload has come for so long: our
+/// pieces may be those that all others wait for.
 const UNPAID: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -59,9 +59,9 @@ impl Engine {
         self.announcer.spent() <= self.totals.received() / part + SHARE.1
     }
 
-    /// A piece is ours no more. Whoever was told that it is would go on asking for it, and take us for
-    /// one who claims what he does not have. One that still waits to be told has reached stock peers
-    /// only: a new peer hears of everything, but then nothing is left waiting.
+    /// A piece is lost. Peers that were told of it would continue to request it, and take us for a peer that
+    /// claims pieces that it does not have. If the announcement is still pending, only stock peers were told:
+    /// a new peer is told of all pieces, but then nothing is pending.
     pub(crate) fn announce_lost(&mut self, piece: u32) {
         let batched = self.announcer.withdraw(piece);
         for peer in self.peers.values().filter(|p| !p.is_closing() && (batched || p.is_stock())) {
@@ -94,14 +94,14 @@ impl Engine {
         Some(last.after(UNPAID).min(self.intake.last().after(QUIET)).max(soonest))
     }
 
-    /// Tells Tidecast peers what has gathered, if it is time.
+    /// Announces the gathered pieces to Tidecast peers, if it is time.
     pub(crate) fn announce_due(&mut self) {
         if self.announce_at().is_some_and(|at| at <= self.env.now()) {
             self.flush_announcements();
         }
     }
 
-    /// Tells Tidecast peers what has gathered.
+    /// Announces the gathered pieces to Tidecast peers.
     pub(crate) fn flush_announcements(&mut self) {
         let mut news = self.announcer.take(self.env.now());
         if news.is_empty() {
@@ -112,10 +112,11 @@ impl Engine {
             if peer.is_stock() || peer.is_closing() {
                 continue;
             }
-            // The source is told too, though it has all: it gives again what was lost with a relay. And so
-            // is who may take our silence for death, and who waits to hear what we need not be offered.
+            // The source is told too, though it is complete: it sends again the pieces that were lost with a
+            // relay. And so are peers that may take our silence for a failure, and those that wait to learn
+            // which pieces they need not offer us.
             let told = self.is_source(peer) || self.feeds(peer) || self.judging();
-            // A parent would push what we have fetched, when at last it comes by the plan.
+            // A parent would push a piece that we have fetched, when it comes by the plan at last.
             let parent = self.is_fed_by(peer);
             let fetched = |piece: u32| parent && !self.by_plan(piece);
             let news = news.iter().copied();
@@ -137,12 +138,12 @@ impl Engine {
         self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some())
     }
 
-    /// Some of what an earlier run has left is not judged yet.
+    /// Some data of an earlier run is not verified yet.
     fn judging(&self) -> bool {
         self.announcer.judged() < self.pieces.count()
     }
 
-    /// More is judged of what an earlier run has left: what is right is told before the rest may be offered.
+    /// More data of an earlier run is verified: valid pieces are announced before the others may be offered.
     pub(crate) fn on_judged(&mut self, below: u32) {
         self.flush_announcements();
         self.announcer.judge(below);
@@ -163,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Tells these peers of everything that we have: also what they need not have been told, since they have it.
+    /// Announces all our pieces to these peers, including those that they have.
     pub(crate) fn announce_anew(&mut self, peers: &[PeerId]) {
         let pieces = self.pieces.verified_ranges();
         if peers.is_empty() || pieces.is_empty() {
@@ -178,7 +179,7 @@ impl Engine {
 
     /// The first message to a new peer.
     pub(crate) fn announce_all(&mut self, id: PeerId) {
-        // Whoever was here before is told first, so that nobody hears of a piece twice.
+        // Present peers are told first, so that no peer is told of a piece twice.
         self.flush_announcements();
         if self.judging() && self.peers.get(&id).is_some_and(|p| !p.is_stock()) {
             self.outbox.push(Action::OfferBelow { peer: id, below: self.announcer.judged() });

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out: the whole surface between decisions and I/O.
+//! The engine's inputs and outputs: the whole interface between decisions and I/O.
 //!
 //! The driver (tokio in `net`, the model in `sim`) feeds [`Event`]s with the time, then drains
 //! [`Action`]s. No payload passes here: a [`Block`] names bytes, the driver moves them.
@@ -53,15 +53,15 @@ pub enum Protocol {
         /// Both ends speak BEP 6 (fast extension): rejects, have-all, have-none.
         fast: bool,
     },
-    /// A web seed (BEP 19): a server of HTTP, which has what it has and is asked for runs of pieces. Nodes that know each
-    /// other fetch different parts of it.
+    /// A web seed (BEP 19): an HTTP server with certain pieces, which is asked for runs of pieces. Nodes that
+    /// know each other fetch different parts of it.
     Web {
         /// Largest block that is asked for at once, bytes; as of a Tidecast peer.
         max_block: u32,
-        /// Ranges are ignored: what is asked for must come in order.
+        /// Ranges are ignored: requests must be in order.
         in_order: bool,
-        /// The number by which this node's peers know it ([`Event::Key`]); 0: it divides nothing with them, as who fetches
-        /// on demand.
+        /// The number by which this node's peers know it ([`Event::Key`]); 0: it does not share it with them,
+        /// e.g. when it fetches on demand.
         key: u64,
     },
 }
@@ -87,8 +87,8 @@ pub struct Setup {
 /// them between Tidecast peers. [`Policy::CLASSIC`] is the textbook client of BitLib section V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards everyone.
-    /// Off: everyone is unchoked.
+    /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards all peers. Off: all
+    /// peers are unchoked.
     pub choking: bool,
     /// Super-seeding-like distribution (after BEP 16): a seeder gives each piece to one peer, and to
     /// the next only when it has seen it at the first.
@@ -98,10 +98,10 @@ pub struct Policy {
     pub endgame: bool,
     /// Pieces are taken in order rather than rarest first.
     pub sequential: bool,
-    /// A plan brings what some member wants, to all of them, and nothing else.
+    /// A plan delivers the pieces that any member wants, to all of them, and no others.
     pub on_demand: bool,
-    /// Members that have everything serve on when they have left the plan: its source lets requests wait for them as
-    /// for those who are there.
+    /// Complete members continue to serve when they have left the plan: its source delays requests for them
+    /// as for present members.
     pub stays: bool,
 }
 
@@ -138,7 +138,7 @@ impl Default for Policy {
 pub struct Limits {
     /// Connections in all.
     pub peers: usize,
-    /// Random neighbours that the engine dials beyond those it was told.
+    /// Random peers that the engine dials beyond those named.
     pub random_neighbours: usize,
     /// Bytes requested from one peer and not yet received: at least, at most. Between them the
     /// window follows measured bandwidth x delay. A peer that would take more than an eighth of a
@@ -149,9 +149,9 @@ pub struct Limits {
     /// Bytes handed to all connections together by `Serve` and not yet `Sent`: beyond it, peers take
     /// turns.
     pub serving_total: u64,
-    /// Where `Policy::choking` is on, peers unchoked for what they give; one more is unchoked by chance.
+    /// Where `Policy::choking` is on, peers unchoked for their uploads; one more is unchoked at random.
     pub upload_slots: usize,
-    /// Requests queued by one peer before it is told no (rejected, or dropped as abusive).
+    /// Requests queued by one peer before further ones are refused (rejected, or dropped as abusive).
     pub queued_requests: usize,
     /// Bytes received and not yet stored, over all peers; above it no new request goes out.
     pub unsettled: u64,
@@ -176,9 +176,9 @@ impl Default for Limits {
     }
 }
 
-/// What has happened.
+/// The inputs of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Event {
     /// Time has passed: a wake-up that was asked for is due.
     Tick,
@@ -190,14 +190,14 @@ pub enum Event {
     /// The dial reached a peer that refuses us, that is connected already, or that is this node itself: nothing changes
     /// that soon.
     DialRefused { candidate: Candidate },
-    /// What a dial came to before counts no more: the peer asks for us, or has been told to admit us.
+    /// Earlier results of dials no longer count: the peer asks for us, or has been told to admit us.
     Retry { candidate: Candidate },
-    /// This node has a new right to take part: what refused it before is tried again.
+    /// This node has a new certificate or ticket: peers that refused it before are tried again.
     Admitted,
     /// A connection is ready: handshakes are done, availability not yet exchanged.
     PeerUp { peer: PeerId, protocol: Protocol, candidate: Option<Candidate> },
-    /// A connection has ended, for whatever reason; nothing more will come from it but results of
-    /// blocks that it had delivered.
+    /// A connection has ended, for whatever reason; nothing more will come from it except results of blocks
+    /// that it had delivered.
     PeerDown { peer: PeerId },
 
     /// The number by which this peer is known, to itself and to others that fetch from the same web seeds.
@@ -205,13 +205,13 @@ pub enum Event {
 
     /// The peer has all pieces.
     HasAll { peer: PeerId },
-    /// The peer has none (the state before any of these).
+    /// The peer has no pieces (the state before any of these).
     HasNone { peer: PeerId },
     /// The peer has exactly these (a bitfield, or a full availability message).
     HasExactly { peer: PeerId, pieces: Vec<Range<u32>> },
     /// The peer has these too.
     Has { peer: PeerId, pieces: Range<u32> },
-    /// The peer has all of these too: one announcement. What to ask for is decided when all are known.
+    /// The peer has all of these too: one announcement. Requests are chosen when all are known.
     HasMore { peer: PeerId, pieces: Vec<Range<u32>> },
     /// The peer has lost one (BEP 54).
     HasNot { peer: PeerId, piece: u32 },
@@ -229,15 +229,15 @@ pub enum Event {
     Requested { peer: PeerId, block: Block },
     /// The peer asks for whole pieces, in order (Tidecast).
     RequestedPieces { peer: PeerId, pieces: Range<u32> },
-    /// The peer no longer wants what it asked for within this block.
+    /// The peer has cancelled its requests within this block.
     Canceled { peer: PeerId, block: Block },
-    /// The peer will not send what we asked for within this block.
+    /// The peer rejects our request within this block.
     Rejected { peer: PeerId, block: Block },
     /// We may ask for this piece though choked (BEP 6).
     AllowedFast { peer: PeerId, piece: u32 },
 
-    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it
-    /// says so.
+    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it announces
+    /// it.
     QueueLimit { peer: PeerId, requests: u32 },
 
     /// Payload has come off the socket; its verdict follows.
@@ -251,17 +251,18 @@ pub enum Event {
     Duplicate { peer: PeerId, block: Block },
     /// All blocks of the piece are on disk and match.
     PieceVerified { piece: u32 },
-    /// All blocks were there and the piece does not match; its blocks are gone.
+    /// All blocks were there and the piece does not match; its blocks are dropped.
     PieceFailed { piece: u32 },
-    /// Blocks of a piece that is not verified could not be kept on our disk: nobody is to blame, and all of it is fetched
-    /// again if it is wanted.
+    /// Blocks of an unverified piece could not be kept on our disk: no peer is at fault, and all of it is
+    /// fetched again if it is wanted.
     PieceDropped { piece: u32 },
     /// Verified data turned out to be lost or changed on our disk.
     PieceLost { piece: u32 },
-    /// What an earlier run may have left of the pieces below this one is judged: `PieceVerified` has said what is right.
-    /// Others may turn out to be here, and nobody need offer them yet. Until it is said, all are judged.
+    /// Data that an earlier run may have left of the pieces below this one is verified: `PieceVerified` has
+    /// named the valid ones. Others may turn out to be here, and need not be offered yet. Without this event,
+    /// all are verified.
     Judged { below: u32 },
-    /// A block that we were told to serve has left for the socket (or the peer is gone).
+    /// A block that we were told to serve has left for the socket (or the peer has disconnected).
     Sent { peer: PeerId, block: Block },
 
     /// Priority of pieces: 0 unwanted, 1 normal, more is sooner. From files selected or opened.
@@ -273,25 +274,25 @@ pub enum Event {
     PlanExpected { until: Time },
     /// Our part in a new epoch of the plan; the one before it is over.
     Plan(Arc<Role>),
-    /// The peer is this member of the plan. `distance`: 0 at our own place in the topology, more beyond
-    /// each cut. Said once a connection, after `PeerUp`.
+    /// The peer is this member of the plan. `distance`: 0 at our own place in the topology, more beyond each
+    /// cut. Once per connection, after `PeerUp`.
     Member { peer: PeerId, member: u32, distance: u8 },
     /// The peer sends this piece of its own accord, block by block, as the plan has it for this stripe.
     Offered { peer: PeerId, piece: u32, stripe: u16 },
-    /// The peer takes offers of pieces below this one: it may have others. It takes all until it says so.
+    /// The peer accepts offers of pieces below this one: it may have others. Until this event it accepts all.
     OfferBelow { peer: PeerId, below: u32 },
-    /// The peer, or somebody below it in the tree of this stripe, lacks these pieces and wants them by the plan, which
-    /// is on demand. `urgent`: somebody waits for them.
+    /// The peer, or a member below it in the tree of this stripe, lacks these pieces and wants them by the
+    /// plan, which is on demand. `urgent`: a reader waits for them.
     Wished { peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool },
 
-    /// Part of a block has come off the socket, and the rest is awaited. Said about once a second while a block takes
-    /// longer than that, so that a slow link is not taken for silence.
+    /// Part of a block has come off the socket, and the rest is awaited. Sent about once a second while a
+    /// block takes longer than that, so that a slow link is not taken for silence.
     Coming { peer: PeerId },
 }
 
-/// What is to be done.
+/// The outputs of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Action {
     /// Connect to this address; answered by `PeerUp`, `DialFailed` or `DialRefused`.
     Dial { candidate: Candidate },
@@ -306,7 +307,7 @@ pub enum Action {
     Announce { peer: PeerId, pieces: Vec<Range<u32>> },
     /// Tell the peer that we no longer have this one, where its protocol has words for it.
     AnnounceLost { peer: PeerId, piece: u32 },
-    /// Say that we want something of the peer's, or nothing.
+    /// Report interest in the peer, or the loss of it.
     Interested { peer: PeerId, interested: bool },
     /// Choke or unchoke the peer.
     Choke { peer: PeerId, choke: bool },
@@ -314,7 +315,7 @@ pub enum Action {
     Request { peer: PeerId, block: Block },
     /// Ask for whole pieces (Tidecast).
     RequestPieces { peer: PeerId, pieces: Range<u32> },
-    /// Take back what was asked for within this block.
+    /// Cancel our requests within this block.
     Cancel { peer: PeerId, block: Block },
     /// Send this block.
     Serve { peer: PeerId, block: Block },
@@ -325,15 +326,14 @@ pub enum Action {
     Offer { peer: PeerId, piece: u32, stripe: u16 },
     /// Tell the peer to offer us pieces below this one only (Tidecast).
     OfferBelow { peer: PeerId, below: u32 },
-    /// Tell who makes the plan that our parent in this stripe does not do its part: it is gone, silent or
-    /// slow.
+    /// Tell the planner that our parent in this stripe is gone, silent or slow.
     Complain { member: u32, stripe: u16, why: Complaint },
 
-    /// Every wanted piece is verified. Said once each time it becomes true.
+    /// Every wanted piece is verified. Sent once each time it becomes true.
     Complete,
 
-    /// Tell our parent in the tree of this stripe what we want by the plan, which is on demand, or somebody below us
-    /// does (Tidecast). It passes it on.
+    /// Tell our parent in the tree of this stripe which pieces we or members below us want by the plan, which
+    /// is on demand (Tidecast). It forwards the wish.
     Wish { peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool },
 }
 
@@ -367,7 +367,7 @@ impl Action {
 pub enum Reason {
     /// Sent bytes that do not match their hashes.
     CorruptData,
-    /// Said or asked for what the protocol forbids.
+    /// A message that the protocol forbids.
     Protocol(&'static str),
     /// More requests than the queue holds.
     Flooding,

@@ -88,8 +88,8 @@ impl BitSet {
         self.scan(from, |w| both(&self.words, &other.words, w), |s| both(&self.summary, &other.summary, s))
     }
 
-    /// The smallest number at or after `from` whose bit is set in `word`; `summary` may say yes too
-    /// often but never no too often.
+    /// The smallest number at or after `from` whose bit is set in `word`; `summary` may have false positives
+    /// but no false negatives.
     fn scan(&self, from: u32, word: impl Fn(usize) -> u64, summary: impl Fn(usize) -> u64) -> Option<u32> {
         let first = from as usize / 64;
         let head = word(first) & (u64::MAX << (from % 64));

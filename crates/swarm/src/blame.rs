@@ -1,10 +1,10 @@
-//! Who sent wrong bytes, and how to find out without harm to the honest.
+//! Finds the sender of wrong bytes, without harm to honest peers.
 //!
 //! * A block that does not match its leaf hashes is proof against its sender: banned at once.
 //! * A piece that does not match and came from one peer is proof too.
-//! * When several peers contributed, nobody is banned: the piece is fetched again from one peer
-//!   alone, one that was not in it if there is one. If it fails again, that peer is the culprit; if
-//!   it matches, the driver compares what it kept and names the culprit by `BlockBad`.
+//! * When several peers contributed, none is banned: the piece is fetched again from one peer alone, if
+//!   possible one that did not contribute. If it fails again, that peer is the culprit; if it matches, the
+//!   driver compares the bytes that it kept and names the culprit by `BlockBad`.
 
 use std::collections::BTreeMap;
 
@@ -119,8 +119,8 @@ impl Engine {
         .map(|(&piece, _)| piece)
     }
 
-    /// Whether this peer can be expected to deliver `piece`. Who was silent or rejected the last time is not
-    /// waited for: clean as it is, it may never deliver anything.
+    /// Whether this peer can be expected to deliver `piece`. A peer that was silent or rejected the last time
+    /// is not waited for: though not suspect, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
         self.peers.get(&id).is_some_and(|p| {
             !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.patience.doubtful()
@@ -154,7 +154,7 @@ mod tests {
             let (peer, block) = (PeerId(id), Block { piece: 0, begin, len: 32 << 10 });
             [Event::Received { peer, block }, Event::Stored { peer, block, proven: false }]
         };
-        // Two have delivered it and one of them lied; a third rejects whatever it is asked for.
+        // Two have delivered it and one of them lied; a third rejects every request.
         let before = up(1).into_iter().chain(up(2)).chain(up(3)).chain(half(1, 0)).chain(half(2, 32 << 10));
         before.for_each(|event| drop(give(0, event)));
         let mut actions = give(0, Event::PieceFailed { piece: 0 });

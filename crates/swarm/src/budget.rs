@@ -1,10 +1,11 @@
 //! The origin's budget: when the source of a plan has sent so many copies of the data, members help one another.
 //!
-//! Beyond it the source lets a request for what others claim wait ([`WAIT`]), and does not push old pieces to
-//! newcomers. Who asks finds them elsewhere meanwhile and takes its request back; else it is served after all.
-//! Who got nothing new while it waited depends on us, and does not wait again for a while ([`NEEDY`]): so what the
-//! budget costs is bounded, whoever is out of reach for whom. What nobody else has is served at once, and what
-//! stock clients ask for, which get nothing by the plan.
+//! Beyond it the source delays a request for pieces that others claim ([`WAIT`]), and does not push old
+//! pieces to newcomers. If the requester finds them elsewhere meanwhile it cancels its request; else it is
+//! served after all. A peer that received nothing new while it waited depends on us, and does not wait again
+//! for a while ([`NEEDY`]): so the cost of the budget is bounded, whichever peers cannot reach each other.
+//! Pieces that no other peer has are served at once, and so are requests of stock clients, which get nothing
+//! by the plan.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::engine::Engine;
 const WAIT: Duration = Duration::from_millis(500);
 /// ... where all members go on serving: it pays to wait for them, on slow links too.
 const WAIT_STAYS: Duration = Duration::from_secs(2);
-/// Who found no help is served at once for so long.
+/// A peer that found no help is served at once for so long.
 const NEEDY: Duration = Duration::from_secs(8);
 
 impl Engine {
@@ -23,7 +24,7 @@ impl Engine {
     pub(crate) fn over_budget(&self) -> bool {
         let Some(course) = self.plan.course().filter(|c| c.is_source()) else { return false };
         if self.env.policy().on_demand {
-            // What was touched has been given: only what is lost on the way is asked for.
+            // Wished pieces have been given: only pieces lost in transit are requested.
             return true;
         }
         let role = course.role();
@@ -34,7 +35,7 @@ impl Engine {
     /// Whether this request waits for others to serve it.
     pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
         if self.on_demand() {
-            // Who is not in the plan, or not yet, gets nothing by it, and may know of nobody else.
+            // A peer that is not in the plan, or not yet, gets nothing by it, and may know no other peer.
             if self.peers.get(&id).is_none_or(|p| p.place.member().is_none()) {
                 return false;
             }
@@ -43,7 +44,7 @@ impl Engine {
         let stays = self.env.policy().stays;
         let others = self.selection.holders(block.piece) > 0 || stays && self.budget.any_finished();
         let claimed = others && self.over_budget();
-        // A full list sends nobody away.
+        // A full list rejects no request.
         if !claimed || self.budget.waiting() >= self.env.limits().queued_requests {
             return false;
         }
@@ -58,7 +59,7 @@ impl Engine {
         if self.env.policy().stays { WAIT_STAYS } else { WAIT }
     }
 
-    /// Who has waited long enough is served.
+    /// Serves peers that have waited long enough.
     pub(crate) fn spared_due(&mut self) {
         let (now, wait) = (self.env.now(), self.spared_for());
         while let Some((id, block)) = self.budget.next_due(now) {
@@ -82,8 +83,8 @@ mod tests {
     const LEN: u32 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// The source of a plan over ten pieces in which it has sent its budget, a tenth of the data, and its clock.
-    /// Peer 1 takes what it is served at once, peer 2 has piece 3.
+    /// The source of a plan over ten pieces in which it has sent its budget, a tenth of the data, and its
+    /// clock. Peer 1 receives served data at once, peer 2 has piece 3.
     struct Origin(Engine, u64);
 
     impl Origin {
@@ -169,7 +170,7 @@ mod tests {
         origin.pass(100);
         let half = Block { len: LEN / 2, ..block };
         origin.give(Event::Canceled { peer: PeerId(1), block: half });
-        // It got piece 6 from somebody meanwhile.
+        // Another peer sent it piece 6 meanwhile.
         origin.give(Event::Has { peer: PeerId(1), pieces: 6..7 });
         assert_eq!(origin.pass(400), [3]);
         assert_eq!(origin.0.stats().served, u64::from(LEN) * 3 / 2);
@@ -195,7 +196,7 @@ mod tests {
     fn a_newcomer_is_pushed_only_what_nobody_has() {
         for (copies, all) in [(10, false), (0, true)] {
             let mut origin = Origin::with(copies, false);
-            // A child that took everything, and is gone.
+            // A child that took everything, and has disconnected.
             let (child, next) = (PeerId(3), PeerId(4));
             origin.up(child);
             origin.give(Event::Member { peer: child, member: 9, distance: 0 });

@@ -1,11 +1,10 @@
-//! Textbook choking, a switch for comparison: every 10 s the three interested peers that gave us most
-//! (or, when we seed, took most) are unchoked, and every 30 s one more by chance. A downloader unchokes
-//! nobody for nothing: who has given it nothing waits for chance (BitLib section V: "peers choke peers
-//! based on their upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it
-//! is snubbed: only chance unchokes it (anti-snub). Until the first 10 s are over, slots go to whoever
-//! comes first.
+//! Textbook choking, a switch for comparison: every 10 s the three interested peers that gave us most (or,
+//! when we seed, took most) are unchoked, and every 30 s one more at random. A downloader unchokes a peer
+//! that has given it nothing only at random (BitLib section V: "peers choke peers based on their
+//! upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it is snubbed: it is
+//! unchoked only at random (anti-snub). Until the first 10 s are over, slots go to the first peers that come.
 //!
-//! Off, everyone is unchoked.
+//! Off, every peer is unchoked.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -39,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// A free slot goes to whoever wants it first.
+    /// A free slot goes to the first peer that wants it.
     pub(crate) fn fill_slots(&mut self) {
         if !self.env.policy().choking {
             return;
@@ -53,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// Chooses anew, if it is time.
+    /// Reassigns the slots, if it is time.
     pub(crate) fn rechoke_due(&mut self) {
         if self.choker.due().is_none_or(|at| at > self.env.now()) {
             return;

@@ -7,9 +7,9 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// With a plan, members beside our parents are dialled after this long, or up to twice that.
+/// With a plan, members other than our parents are dialled after this long, or up to twice that.
 const SPARE: Duration = Duration::from_secs(1);
-/// Others than those told are dialled within this time.
+/// Addresses other than those named are dialled within this time.
 const MINGLE: Duration = Duration::from_millis(25);
 
 impl Engine {
@@ -82,11 +82,13 @@ impl Engine {
         }
     }
 
-    /// All may hear of the same others, in the same order and at the same instant. If each dialled at once those that it
-    /// hears of first, all would dial the same few, and these alone would pass everything on: chance says who comes first.
+    /// All nodes may learn of the same others, in the same order and at the same instant. If each dialled the
+    /// first ones at once, all would dial the same few, and these alone would forward everything: the order
+    /// is random.
     ///
-    /// In a plan everybody begins with the parents that it names. The others are for when it does not hold: a
-    /// handshake with each would be in the way of the data, or longer than it, and one that calls us saves us the call.
+    /// In a plan every member begins with the parents that it names. The other peers are for the case that
+    /// the plan fails: a handshake with each would delay the data, or take longer than it, and an incoming
+    /// connection saves a dial.
     pub(crate) fn on_candidate(&mut self, candidate: Candidate, told: bool) {
         let wait = match (told, self.plan.course().is_some()) {
             (true, _) => Duration::ZERO,

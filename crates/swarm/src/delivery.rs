@@ -1,4 +1,4 @@
-//! What becomes of payload that peers send us.
+//! Handles payload that peers send us.
 
 use crate::api::{Block, PeerId, Reason};
 use crate::engine::Engine;
@@ -6,8 +6,7 @@ use crate::state::counts::Fate;
 use crate::state::partial::Runs;
 use crate::state::pieces::State;
 
-/// Bytes that a peer may send without having been asked, beyond those taken back: a reject and its
-/// block can cross.
+/// Bytes that a peer may send without request, beyond cancelled ones: a reject and its block can cross.
 const UNASKED_MOST: u64 = 1 << 20;
 
 impl Engine {
@@ -20,7 +19,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.hear(now);
         if !self.pieces.sound(block) {
-            return self.disconnect(id, Reason::Protocol("sent a block that cannot be asked for"));
+            return self.disconnect(id, Reason::Protocol("sent an invalid block"));
         }
         let cells = self.pieces.cells(block);
         let asked = self.with_piece(block.piece, |p| p.receive(id, block.piece, cells));
@@ -30,14 +29,14 @@ impl Engine {
         peer.window.received(now, block.len);
         let unasked = u64::from(block.len).saturating_sub(mine);
         if !peer.strays(unasked, UNASKED_MOST) {
-            return self.disconnect(id, Reason::Protocol("sent what was not asked for"));
+            return self.disconnect(id, Reason::Protocol("sent data that was not requested"));
         }
         self.rounds.add(id);
         self.note_moved(id, block);
     }
 
-    /// Cells have come, so whoever was asked for them is asked no more; the bytes that `from` itself
-    /// was asked for. Everyone else is told.
+    /// Cells have arrived, so requests to other peers for them are cancelled; returns the bytes that `from`
+    /// itself was asked for.
     fn no_longer_asked(&mut self, piece: u32, asked: Runs, from: Option<PeerId>) -> u64 {
         let mut mine = 0;
         for (peer, run) in asked {
@@ -73,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// A verdict has come for `len` bytes received.
+    /// A verdict on `len` received bytes.
     pub(crate) fn settled(&mut self, len: u32) {
         if self.intake.settled(len, self.env.limits().unsettled) {
             self.rounds.add_all(self.peers.keys().copied());
@@ -130,18 +129,18 @@ impl Engine {
         }
         self.forget_piece(piece);
         if self.on_demand() {
-            // The plan has given it, and will not of its own accord.
+            // The plan has given it, and will not push it again.
             self.await_piece(piece, false);
         }
         self.wanting_again();
     }
 
-    /// What we had is lost: nobody need ask us for it, and it is fetched again if it is wanted.
+    /// A piece was lost: peers need not request it from us, and it is fetched again if it is wanted.
     pub(crate) fn on_piece_lost(&mut self, piece: u32) {
         if self.pieces.state(piece) == State::Verified {
             self.with_piece(piece, |p| p.reset(piece));
             if self.on_demand() {
-                // The plan has given it, and will not of its own accord.
+                // The plan has given it, and will not push it again.
                 self.await_piece(piece, false);
             }
             self.announce_lost(piece);

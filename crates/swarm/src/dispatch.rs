@@ -1,4 +1,5 @@
-//! The ways in and out: an event goes to the mechanism that it is for, then each has its turn at what is due.
+//! Entry and exit of the engine: an event goes to the mechanism responsible for it, then each mechanism does
+//! its due work.
 
 use crate::api::{Action, Event, PeerId, Time};
 use crate::engine::Engine;
@@ -22,7 +23,7 @@ impl Engine {
         self.plan_upkeep();
     }
 
-    /// The next thing to do, until there is none.
+    /// The next action; None when there is none.
     pub fn poll(&mut self) -> Option<Action> {
         self.outbox.pop()
     }
@@ -78,7 +79,7 @@ impl Engine {
         let Some(id) = peer_of(&event) else { return };
         let now = self.env.now();
         let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
-        // What the driver says of a peer is no word of its own.
+        // An event of the driver about a peer does not count as a message of the peer.
         if !matches!(
             event,
             Event::Sent { .. } | Event::Member { .. } | Event::Key { .. } | Event::QueueLimit { .. }

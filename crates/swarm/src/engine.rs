@@ -1,9 +1,9 @@
-//! The engine: what its mechanisms keep, and the bookkeeping that keeps true what several of them share.
+//! The engine: the state of its mechanisms, and the invariants that several of them share.
 //!
-//! Each mechanism has its state in a file of `state`, private there, and its decisions in a file of its own beside this
-//! one, as methods of `Engine`: it may read everything, and changes the state of others by their methods only. What no
-//! one state can keep true alone is kept here: `with_piece` is the only way to change a piece, `with_place` the only way
-//! to change what decides where the picker keeps one.
+//! Each mechanism has its state in a file of `state`, private there, and its decisions in a file of its own
+//! beside this one, as methods of `Engine`: it may read everything, and changes the state of others by their
+//! methods only. Invariants across states are kept here: `with_piece` is the only way to change a piece,
+//! `with_place` the only way to change the inputs of the picker's order.
 
 use crate::api::{Setup, Time};
 use crate::rng::Rng;
@@ -33,7 +33,7 @@ pub enum SetupError {
     #[error("piece {0} has length 0; every piece needs at least one byte")]
     EmptyPiece(u32),
     /// More pieces than can be numbered.
-    #[error("{0} pieces are more than {max}; use larger pieces", max = MOST_PIECES)]
+    #[error("{0} pieces, more than the limit of {max}; use larger pieces", max = MOST_PIECES)]
     TooManyPieces(usize),
     /// A range that is empty, out of order, or beyond the last piece.
     #[error("pieces {0}..{1} are not a sorted, non-empty range of existing pieces")]
@@ -49,31 +49,31 @@ pub struct Engine {
     /// The time, the policy, the limits; and the only source of chance.
     pub(crate) env: Env,
     pub(crate) rng: Rng,
-    /// What the driver is to do.
+    /// The driver's actions.
     pub(crate) outbox: Outbox,
 
     /// Where each piece stands, and which missing one is next.
     pub(crate) pieces: Pieces,
     pub(crate) selection: Selection,
-    /// The connections, with what each was asked for and asks for.
+    /// The connections, with the requests in both directions.
     pub(crate) peers: Peers,
     /// Addresses.
     pub(crate) neighbours: Neighbours,
 
-    /// Who is to be asked, and what is on its way.
+    /// Pending checks for requests, and data in flight.
     pub(crate) rounds: Rounds,
     pub(crate) intake: Intake,
     pub(crate) upkeep: Upkeep,
     pub(crate) blame: Blame,
     pub(crate) webs: Webs,
 
-    /// Who is served, and hears what we have.
+    /// Served peers, and announcements of our pieces.
     pub(crate) turns: Turns,
     pub(crate) announcer: Announcer,
     pub(crate) choker: Choker,
     pub(crate) given: Given,
 
-    /// The plan, and what its source may send.
+    /// The plan, and the budget of its source.
     pub(crate) plan: Membership,
     pub(crate) budget: Budget,
 
@@ -138,14 +138,14 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Changes a piece and keeps true what depends on its state: the picker, what peers have that we
-    /// lack, and who may have something new to be asked.
+    /// Changes a piece and updates the state that depends on it: the picker, the count of pieces that peers
+    /// have and we lack, and the peers that may have a new request.
     pub(crate) fn with_piece<T>(&mut self, piece: u32, change: impl FnOnce(&mut Pieces) -> T) -> T {
         let lacked = self.pieces.lacks(piece);
         let open = self.pieces.open().contains(&piece);
         let out = self.with_place(piece, |e| change(&mut e.pieces));
         if !open && self.selection.count() == 0 && self.pieces.open().contains(&piece) {
-            // Earlier it is not worth looking at everyone: upkeep will.
+            // Before, checking all peers is not worth it: upkeep will.
             self.rounds.changed();
         }
         let lacks = self.pieces.lacks(piece);
@@ -155,7 +155,7 @@ impl Engine {
         out
     }
 
-    /// Changes what decides where the picker keeps a piece.
+    /// Changes an input of the picker's order of a piece.
     pub(crate) fn with_place<T>(&mut self, piece: u32, change: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place(piece);
         let out = change(self);

@@ -1,5 +1,5 @@
-//! The plan, towards our parents: what they offer counts as asked for, and what will come of its own
-//! accord is not asked of anybody.
+//! The plan, towards our parents: pieces that they offer count as requested, and pieces that will be pushed
+//! are not requested.
 //!
 //! The source gives pieces out in order, and every stripe comes in order. So a piece below the front of
 //! every stripe that flows, and not offered, belongs to a stripe that does not flow: it is *released*,
@@ -16,24 +16,24 @@ use crate::state::course::{Flow, SILENT, patience};
 use crate::state::peer::Peer;
 use crate::state::pieces::{CELL, State};
 
-/// Nothing at all has come for so long: the plan has failed.
+/// If nothing at all has come for so long, the plan has failed.
 const ADRIFT: Duration = Duration::from_secs(2);
-/// When nothing has come for so long, what was left out is fetched: where some have everything already,
-/// and where none has. The first also says how long after a receiver at our own place has everything we wait no more for
-/// a stripe that still comes.
+/// When nothing has come for so long, missing pieces are fetched: where some peers are complete, and where
+/// none is. The first is also the time after which, once a receiver at our own place is complete, we no
+/// longer wait for a stripe that still comes.
 const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
-/// The least that is held for the usual pause of a parent that owes us nothing: it tells its children what it has this
-/// often (`announce`).
+/// The least time taken for the usual pause of a parent that owes us nothing: it announces its pieces to its
+/// children this often (`announce`).
 const IDLE: Duration = Duration::from_millis(200);
-/// A parent that lives and sends nothing for so long, though it has what we lack, does not want to.
+/// A live parent that sends nothing for so long, though it has pieces that we lack, is taken as unwilling.
 const OWED: Duration = Duration::from_secs(5);
-/// A stripe is slow that brings less than half of what the middle one brings, over this long at least,
-/// and so many bytes.
+/// A stripe is slow that brings less than half as much as the median one, over this long at least, and so
+/// many bytes.
 const JUDGE: Duration = Duration::from_secs(3);
 const JUDGE_BYTES: u64 = 256 << 10;
-/// Entries of what one peer owes us beyond which its offers are declined. What a parent sends unasked takes no place
-/// among the requests that it queues: over a long, fast link more pieces than those are on their way at any time, and
-/// of what is declined there all comes none the less, once more than what we fetch.
+/// Pieces owed by one peer beyond which its offers are declined. Pushed pieces take no place among the
+/// requests that it queues: over a long, fast link more pieces than those are in flight at any time, and a
+/// declined piece comes all the same, in addition to our own fetches.
 const OFFERS: usize = 1 << 14;
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
         self.plan.course().is_some_and(|c| !c.is_adrift())
     }
 
-    /// Whether the piece comes of its own accord.
+    /// Whether the piece will be pushed to us.
     pub(crate) fn is_awaited(&self, piece: u32) -> bool {
         self.plan.course().is_some_and(|c| c.awaits(piece))
     }
@@ -62,7 +62,7 @@ impl Engine {
         self.upkeep.arm();
     }
 
-    /// Those who feed us a stripe that another fed us until now hear all that we have, and go on with what we lack.
+    /// New parents of a stripe are told of all our pieces, and continue with those that we lack.
     fn tell_parents(&mut self, before: Option<&Role>) {
         let Some(course) = self.plan.course() else { return };
         let until_now = |stripe: usize| before.and_then(|b| b.stripes.get(stripe)).and_then(|e| e.parent);
@@ -77,8 +77,8 @@ impl Engine {
         self.announce_anew(&new);
     }
 
-    /// The plan works, or may, and every stripe goes on where it broke off: what was released meanwhile, and nobody is
-    /// asked for, is awaited again.
+    /// The plan works, or may, and every stripe continues where it broke off: pieces that were released
+    /// meanwhile, and are not requested, are awaited again.
     fn await_rest(&mut self) {
         let count = self.pieces.count();
         self.turns.follow_plan(true, !self.on_demand());
@@ -101,17 +101,17 @@ impl Engine {
         });
     }
 
-    /// A peer sends this piece of its own accord.
+    /// A peer pushes this piece.
     pub(crate) fn on_offered(&mut self, id: PeerId, piece: u32, stripe: u16) {
         let now = self.env.now();
         if piece >= self.pieces.count() {
-            return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
+            return self.disconnect(id, Reason::Protocol("offered an invalid piece"));
         }
         let from = self.peers.get(&id).and_then(|p| p.place.member());
         let room = self.has_room(id);
         if let Some(course) = self.plan.course_mut().filter(|c| from.is_some() && !c.is_source()) {
-            // What is declined for want of room is fetched later, and by then our children fetch it too: it would
-            // come to them twice.
+            // Pieces declined for lack of space are fetched later, and by then our children fetch them too:
+            // they would get them twice.
             if room {
                 course.assign(piece, stripe);
             }
@@ -133,12 +133,12 @@ impl Engine {
         self.peers.get(&id).is_some_and(|p| p.asked().len() < OFFERS)
     }
 
-    /// What is offered counts as asked for, as far as nobody else was asked; the rest is declined.
+    /// Offered pieces count as requested, as far as no other peer was asked; the rest is declined.
     fn accept(&mut self, id: PeerId, piece: u32) {
         let (now, all) = (self.env.now(), 0..u32::MAX);
         let whole = Block { piece, begin: 0, len: self.pieces.length(piece) };
-        // A disk that cannot keep up slows the sockets: what is declined here is on its way already, and
-        // would come twice.
+        // A disk that cannot keep up slows the sockets: declined pieces are in transit already, and would
+        // come twice.
         let wanted =
             self.has_room(id) && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
         if wanted && self.pieces.partial(piece).is_some() {
@@ -150,7 +150,7 @@ impl Engine {
             None => (0..whole.len.div_ceil(CELL)).collect(),
             Some(partial) => partial.free_cells().collect(),
         };
-        // What we have asked of the peer itself would be cancelled with the rest.
+        // Our own requests to the peer would be cancelled with the rest.
         let asked = partial.is_some_and(|p| p.asked_of(id).next().is_some());
         if free.is_empty() && asked {
             return;
@@ -159,7 +159,7 @@ impl Engine {
             return self.outbox.push(Action::Cancel { peer: id, block: whole });
         }
         let runs = to_ranges(free.iter().copied());
-        // What is here, or comes from others, need not come from it.
+        // Pieces that are here, or come from others, need not come from it.
         let rest = partial.map(|p| p.not_from(id)).unwrap_or_default();
         for run in to_ranges(rest) {
             self.outbox.push(Action::Cancel { peer: id, block: self.pieces.block(piece, run) });
@@ -174,8 +174,8 @@ impl Engine {
         }
     }
 
-    /// What others owe of a piece who have not all of it themselves, or of whom nothing comes, may come from who offers
-    /// it now: two who wait for each other's rest would wait for ever.
+    /// Requests to other peers that have not all of a piece themselves, or that deliver nothing, may be moved
+    /// to the peer that offers it now: two peers that wait for each other's rest would wait for ever.
     fn take_over(&mut self, id: PeerId, piece: u32) {
         let now = self.env.now();
         let doubtful = |p: &Peer| !p.have.has(piece) || now >= p.heard().after(patience(p.pause(), SILENT));
@@ -206,7 +206,7 @@ impl Engine {
         self.release_left_out();
     }
 
-    /// What no live stripe will bring is fetched.
+    /// Pieces that no live stripe will bring are fetched.
     fn release_due(&mut self) {
         let (now, count) = (self.env.now(), self.pieces.count());
         // On demand, pieces come in no order, and nothing may come for long.
@@ -236,12 +236,12 @@ impl Engine {
         }
     }
 
-    /// Where nothing is on its way to us, what a neighbour has is fetched: it was left out, as the last pieces
-    /// of a broken stripe are, which nothing comes after.
+    /// Where nothing is in flight to us, pieces of neighbours are fetched: they were left out, as the last
+    /// pieces of a broken stripe are, which nothing follows.
     ///
-    /// So is, once a receiver at our place has had everything for a while, what a stripe that is late still has to bring:
-    /// behind a relay that was lost it never makes up for the time until another took its place, since its relays have
-    /// no uplink to spare; and those that are through have nothing else to do with theirs.
+    /// So are, once a receiver at our place has been complete for a while, pieces that a late stripe still
+    /// has to bring: behind a lost relay it never makes up for the time until another took its place, since
+    /// its relays have no uplink to spare; complete members have spare uplink.
     fn release_left_out(&mut self) {
         let (now, count) = (self.env.now(), self.pieces.count());
         let has_all = |p: &&Peer| !p.is_closing() && p.have.is_all() && !self.is_source(p);
@@ -270,8 +270,7 @@ impl Engine {
         }
     }
 
-    /// Complains about parents that are not there, are silent or slow, and takes back what the silent
-    /// owe.
+    /// Complains about parents that are absent, silent or slow, and cancels requests to silent ones.
     fn blame_parents(&mut self) {
         let now = self.env.now();
         let Some(course) = self.plan.course().filter(|c| !c.is_source()) else { return };
@@ -303,10 +302,10 @@ impl Engine {
         }
     }
 
-    /// When a member was last heard, and its usual pause; none where it is not connected.
+    /// The time of the last message of a member, and its usual pause; none where it is not connected.
     fn heard(&self, member: u32) -> Option<(Time, Duration)> {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
-        // Who has all and owes nothing has nothing to say.
+        // A complete peer that owes nothing has nothing to send.
         peer.map(|p| match p.outstanding() {
             0 if p.have.is_all() || self.on_demand() => (self.env.now(), p.pause()),
             // It owes nothing: it may have nothing.
@@ -315,8 +314,8 @@ impl Engine {
         })
     }
 
-    /// A member has much less than we, or much that it has not passed on to us. Who lacks nothing but what
-    /// a stripe should bring waits for it as we do.
+    /// A member has much less than we, or much that it has not forwarded to us. A member that lacks only
+    /// pieces that a stripe should bring waits for it as we do.
     fn lags(&self, member: u32) -> bool {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         let count = self.pieces.count();
@@ -326,11 +325,12 @@ impl Engine {
         })
     }
 
-    /// A parent that lives has had a piece of its stripe for us, and brings nothing for so long that it must explain it. One
-    /// that waits itself has no such piece, nor has one whose stripe is at its end; and what others are asked for it
-    /// would offer in vain. What we have never heard of, below the front of every stripe that flows, goes by none of these.
+    /// A live parent has had a piece of its stripe for us, and brings nothing for so long that it must have a
+    /// fault. A parent that waits itself has no such piece, nor has one whose stripe is at its end; and
+    /// offers of pieces requested from others would be in vain. Pieces that were never announced to us, below
+    /// the front of every active stripe, belong to none of these.
     fn withholds(&self, member: u32) -> bool {
-        // On demand, what it has and we lack may be on its way to us by another stripe.
+        // On demand, pieces that it has and we lack may be in transit to us by another stripe.
         let Some(course) = self.plan.course().filter(|_| !self.on_demand()) else { return false };
         let Some(peer) = self.plan.peer_of(member).and_then(|id| self.peers.get(&id)) else { return false };
         let last = course.moved_by(member).max(peer.patience.last());
@@ -345,7 +345,7 @@ impl Engine {
         (0..course.released()).any(|p| course.stripe_of(p).is_none() && held(p) && !of_others(p))
     }
 
-    /// What a silent parent owes of its stripe is asked of others, where others have it.
+    /// Pieces of its stripe that a silent parent owes are requested from other peers that have them.
     fn give_up_on(&mut self, member: u32, stripe: u16) {
         let Some(id) = self.plan.peer_of(member) else { return };
         let Some(peer) = self.peers.get(&id) else { return };
@@ -367,9 +367,10 @@ impl Engine {
         self.plan.course().is_some_and(|c| peer.place.member().is_some_and(|m| c.role().is_source(m)))
     }
 
-    /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody else has, by
-    /// the plan as long as it brings us anything. (When the first relay of a stripe is lost, everybody lacks the same
-    /// pieces; asked for by all, the source would have room for nothing else.)
+    /// Whether the piece may not be requested from this peer while there is a plan: as long as it brings us
+    /// anything, a source gives pieces that no other peer has by the plan only. (When the first relay of a
+    /// stripe is lost, all members lack the same pieces; requested by all, they would fill the source's
+    /// uplink.)
     pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
         if self.spares_web(id, piece) {
             return true;
@@ -379,15 +380,15 @@ impl Engine {
         self.planned() && source() && (fed() || self.others_have(piece) && self.others_give(piece))
     }
 
-    /// Of those who have the piece, not only sources send what they are asked for. A plan that is not on demand fails where
-    /// nothing comes.
+    /// Among the peers that have the piece, some other than sources serve requests. A plan that is not on
+    /// demand fails where nothing comes.
     fn others_give(&self, piece: u32) -> bool {
         let gives =
             |p: &Peer| !p.is_closing() && !p.patience.doubtful() && p.have.has(piece) && !self.is_source(p);
         !self.on_demand() || self.peers.values().any(gives)
     }
 
-    /// Somebody else than the sources has the piece.
+    /// A peer other than the sources has the piece.
     pub(crate) fn others_have(&self, piece: u32) -> bool {
         let sources = self.plan.course().map_or(&[][..], |c| &c.role().sources);
         // The first stands for those that are lost, too.

@@ -1,4 +1,4 @@
-//! What peers say they have, and whether we want something of them.
+//! The pieces that peers claim, and whether we want any of them.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::state::peer::Peer;
 use crate::state::pieces::State;
 
-/// Pieces of one `Has` that are looked at to see whether it changes what can be asked.
+/// Pieces of one `Has` that are checked for a change of the possible requests.
 const LOOK: u32 = 256;
 /// Pieces that a choking peer may name for us (BEP 6 names ten).
 const ALLOWED_FAST: usize = 64;
@@ -44,7 +44,7 @@ impl Engine {
         self.introduced(id);
     }
 
-    /// The peer has none; what it claimed before counts no more.
+    /// The peer has no pieces; its earlier claims no longer count.
     pub(crate) fn has_none(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.aim.leave_piece();
@@ -107,7 +107,7 @@ impl Engine {
         pieces.start..pieces.end.min(pieces.start.saturating_add(LOOK))
     }
 
-    /// ... these that follow one another; whether that may change what can be asked.
+    /// ... consecutive pieces; whether they may change the possible requests.
     fn on_has_range(&mut self, id: PeerId, pieces: Range<u32>) -> bool {
         let look = self.looked_at(&pieces);
         let useful = pieces.len() > LOOK as usize
@@ -126,8 +126,8 @@ impl Engine {
         useful
     }
 
-    /// Somebody is the first to have `piece`. If we are fetching it from the same source, we are walking
-    /// in his steps and would collide piece after piece: our walk there begins anew elsewhere.
+    /// A peer is the first to have `piece`. If we are fetching it from the same source, we are following that
+    /// peer and would collide piece after piece: our walk there begins again elsewhere.
     fn mind_collision(&mut self, piece: u32) {
         if self.pieces.state(piece) != State::InFlight || self.selection.copies(piece) > 0 {
             return;
@@ -177,7 +177,8 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.have.is_all() {
             if peer.have.relapse() > RELAPSES {
-                return self.disconnect(id, Reason::Protocol("has all and loses some in turn"));
+                return self
+                    .disconnect(id, Reason::Protocol("repeatedly claims all pieces and then retracts some"));
             }
             peer.have.spell_out(count, self.pieces.left());
             self.selection.remove_seed();
@@ -203,8 +204,8 @@ impl Engine {
         self.rounds.add(id);
     }
 
-    /// Says that we want something of the peer's as soon as it is so; that we do not is said later,
-    /// by `upkeep`, because it changes with every piece.
+    /// Reports interest in the peer at once; the loss of interest is reported later, by `upkeep`, because it
+    /// changes with every piece.
     pub(crate) fn mind_interest(&mut self, id: PeerId) {
         let left = self.pieces.left();
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -229,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// The peer chokes us: without BEP 6 that drops what was asked for.
+    /// The peer chokes us: without BEP 6 that drops our requests.
     pub(crate) fn on_choked(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.interest.choked_us(true);

@@ -1,4 +1,4 @@
-//! The engine of a swarm: decides what to request, what to serve, what to announce, whom to trust.
+//! The engine of a swarm: decides which pieces to request, serve and announce, and which peers to trust.
 //!
 //! Pure: it holds no socket, file, clock, thread or unseeded randomness, and no payload. Events and
 //! the time go in, actions come out:
@@ -9,8 +9,9 @@
 //! sleep_until(engine.wakeup());
 //! ```
 //!
-//! One mechanism a file, named as the protocol names it. What it keeps is in a file of `state`, private there; what it
-//! decides is in a file here, as methods of `Engine`, which read everything and change a state by its own methods only.
+//! One mechanism a file, named as the protocol names it. Its state is in a file of `state`, private there;
+//! its decisions are in a file here, as methods of `Engine`, which read everything and change a state by its
+//! own methods only.
 //!
 //! | what | decided in | kept in `state` |
 //! |---|---|---|
@@ -32,7 +33,7 @@
 //! | numbers, and whether the invariants hold | `stats`, `report` | |
 //! | bugs to test the tester with | `planted` | |
 //!
-//! The file `layers` says which module may use which, and `scripts/layers` checks it.
+//! The file `layers` lists which module may use which, and `scripts/layers` checks it.
 //!
 //! Integers only, ordered maps only, one seeded generator: the same seed and events give the same
 //! actions on every machine.

@@ -4,17 +4,17 @@
 //! They can be planted where debug assertions are on, so that one build serves all tests. In a release
 //! build `planted` is `false`, and nothing of a bug is left in the machine code.
 
-/// One bug; it is what its name says.
+/// A planted bug, described by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(debug_assertions), allow(unreachable_pub, reason = "only the tester names a bug"))]
+#[cfg_attr(not(debug_assertions), allow(unreachable_pub, reason = "only the simulator uses bugs"))]
 pub enum Bug {
     /// A piece that fails its check counts as verified.
     AcceptBadPiece,
-    /// What a departed or late peer was asked for is never asked of another.
+    /// Requests to a departed or late peer are never sent to another.
     ForgetRequest,
-    /// A reject is not heard.
+    /// A reject is ignored.
     IgnoreReject,
-    /// What was handed to a connection that broke is counted as on its way for ever.
+    /// Blocks handed to a broken connection are counted as in flight for ever.
     LeakQueue,
     /// A failed address is dialled again at once.
     EndlessRetry,

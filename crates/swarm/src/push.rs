@@ -1,9 +1,9 @@
 //! The plan, towards our children: every piece of a stripe goes to each of them, in order, block by
 //! block as it gets here, whether they asked or not.
 //!
-//! Nothing waits for a child: who takes slowly has a longer list. A piece is offered first, and who has
-//! it, or gets it elsewhere, declines. The source gives each piece to the stripe that has got least,
-//! of those whose first member takes what it is sent; a stripe that gets far ahead waits (`balance`).
+//! Nothing waits for a child: a slow one has a longer list. A piece is offered first, and a child that has
+//! it, or gets it elsewhere, declines. The source gives each piece to the stripe that has got least, of those
+//! whose first member keeps up; a stripe that gets far ahead waits (`balance`).
 
 use crate::api::{Action, Block, PeerId};
 use crate::engine::Engine;
@@ -20,7 +20,8 @@ impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
         let now = self.env.now();
-        // The children are looked at only when there is a piece to give: a relay has none, and would touch all of them at each event.
+        // The children are visited only when there is a piece to give: a relay has none, and would visit all
+        // of them at each event.
         while let Some(piece) = self.next_to_give()
             && let Some((stripe, root)) = self.stripe_with_room()
         {
@@ -45,7 +46,7 @@ impl Engine {
         }
         let Some(course) = self.plan.course_mut() else { return false };
         let given = |stripe| Given { bytes: course.bytes(usize::from(stripe)), stripe };
-        // A new first member is given what came before it first: nobody waits for that.
+        // A new first member is given earlier pieces first: no other waits for them.
         let follows = |order: &&Order| !order.is_last() && order.pending() == 0;
         let fed = course.orders().flat_map(|(_, orders)| orders).filter(follows);
         let all: Vec<Given> = fed.map(|order| given(order.stripe())).collect();
@@ -63,7 +64,7 @@ impl Engine {
         course.next_to_give(pieces.count(), LOOK, |piece| pieces.verified(piece))
     }
 
-    /// The stripe that has got least, of those whose root has taken all that it was given but a little.
+    /// The stripe that has got least, of those whose root has received almost all of its pieces.
     fn stripe_with_room(&self) -> Option<(u16, PeerId)> {
         let course = self.plan.course()?;
         let mut best: Option<(u64, u16, PeerId)> = None;
@@ -84,7 +85,7 @@ impl Engine {
         let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing() && p.place.is_introduced()) else {
             return false;
         };
-        // The other half of the queue is for what it asks for.
+        // The other half of the queue is for its requests.
         peer.queue.len() < self.env.limits().queued_requests / 2
             && peer.queue.waiting() + peer.queue.in_flight() < BACKLOG_LEAST.max(peer.queue.rate() / 32)
     }
@@ -98,10 +99,10 @@ impl Engine {
         }
     }
 
-    /// Queues what a child is to get and can get now.
+    /// Queues the pieces that a child is to get and can get now.
     pub(crate) fn feed(&mut self, id: PeerId) {
         let Some(mut orders) = self.plan.course_mut().and_then(|c| c.take_orders(id)) else { return };
-        // They take turns at what room there is.
+        // They share the available space in turn.
         orders.rotate_left(1);
         for order in &mut orders {
             self.feed_order(id, order);
@@ -149,7 +150,7 @@ impl Engine {
         order.next(LOOK, has, ready)
     }
 
-    /// A child does not want this part of a piece, or what is left of all of it.
+    /// A child declines this part of a piece, or the rest of all of it.
     pub(crate) fn declined(&mut self, id: PeerId, block: Block) {
         let whole = block.begin == 0 && block.len >= self.pieces.length(block.piece);
         if self.plan.course_mut().is_some_and(|c| c.decline(id, block, whole)) {
@@ -165,7 +166,7 @@ impl Engine {
         self.meet(id, member);
     }
 
-    /// A peer has said what it has: from now on it is fed, where it is our child.
+    /// A peer has announced its pieces: from now on it is fed, where it is our child.
     pub(crate) fn introduced(&mut self, id: PeerId) {
         let new = self.peers.get_mut(&id).is_some_and(|p| p.place.introduce());
         if new {
@@ -173,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// A child knows by now what it has of the pieces below this one, and has told us.
+    /// A child has verified its data of the pieces below this one, and has told us.
     pub(crate) fn on_offer_below(&mut self, id: PeerId, below: u32) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.place.offer_only_below(below);
@@ -181,9 +182,10 @@ impl Engine {
         self.feed(id);
     }
 
-    /// Sets what a connected member is to get, and notes that it is there. Whoever fed it until now, its stripes go on
-    /// where they broke off: it gets all that it lacks, from the source where that is within the budget. What the
-    /// source has given to somebody and nobody has must come from the source again.
+    /// Sets the pieces that a connected member is to get, and notes that it is present. Its stripes continue
+    /// where they broke off, whichever parent fed it until now: it gets all that it lacks, from the source
+    /// where that is within the budget. Pieces that the source has sent and no member has must come from the
+    /// source again.
     pub(crate) fn meet(&mut self, id: PeerId, member: u32) {
         let all = !self.over_budget();
         let selection = &self.selection;
@@ -198,7 +200,7 @@ impl Engine {
         self.feed(id);
     }
 
-    /// A connection is gone, with what was to go over it.
+    /// A connection has ended, with the pieces that were to go over it.
     pub(crate) fn left_plan(&mut self, id: PeerId) {
         let member = self.peers.get(&id).and_then(|p| p.place.member());
         self.plan.leave(id, member);
@@ -237,7 +239,7 @@ mod tests {
         engine
     }
 
-    /// What becomes of an event; what is to be sent is sent at once.
+    /// The actions of an event; data to send is sent at once.
     fn give(engine: &mut Engine, event: Event) -> Vec<Action> {
         let (mut events, mut out) = (VecDeque::from([event]), Vec::new());
         while let Some(event) = events.pop_front() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::api::Block;
 
-/// What is left of `range` without these parts, in order.
+/// The rest of `range` without these parts, in order.
 pub(crate) fn without(range: Range<u32>, parts: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut parts = parts.to_vec();
     parts.sort_unstable_by_key(|p| p.start);

@@ -1,4 +1,4 @@
-//! What the engine tells about itself: possession, numbers, and whether its invariants hold.
+//! The engine's report: its pieces, statistics, and a check of its invariants.
 
 use std::ops::Range;
 
@@ -104,7 +104,7 @@ impl Engine {
     /// O(pieces x peers).
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that describes the violation.
     pub fn check(&self) -> Result<(), String> {
         self.pieces.check()?;
         self.neighbours.check()?;
@@ -120,7 +120,7 @@ impl Engine {
             for (peer, _) in partial.requests() {
                 let live = self.peers.get(&peer).is_some_and(|p| !p.is_closing());
                 if !live {
-                    return Err(format!("piece {piece} is asked of {peer:?}, who is gone"));
+                    return Err(format!("piece {piece} is requested from {peer:?}, which has left"));
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Engine {
         if (asked, cells) != (peer.outstanding(), peer.cells()) || bytes != asked {
             let (outstanding, counted) = (peer.outstanding(), peer.cells());
             return Err(format!(
-                "{id:?} owes {asked}, {outstanding} or {bytes} bytes, {counted} or {cells} cells"
+                "{id:?} has {asked}, {outstanding} or {bytes} requested bytes, {counted} or {cells} cells"
             ));
         }
         let lacking =
@@ -173,7 +173,7 @@ impl Engine {
             return Err(format!("{id:?} has more requests queued than allowed"));
         }
         if peer.is_closing() && (asked > 0 || peer.queue.len() > 0 || peer.have.count(1) > 0) {
-            return Err(format!("{id:?} is closed and still holds something"));
+            return Err(format!("{id:?} is closed but still has requests or pieces"));
         }
         Ok(())
     }

@@ -1,13 +1,12 @@
-//! What to ask of whom, whenever a peer has room in its window.
+//! Chooses requests for a peer, whenever its window has space.
 //!
-//! In this order: a piece under suspicion that it shall deliver alone; the rest of the piece it is
-//! delivering in parts; the best missing pieces; blocks of pieces that others are delivering; in
-//! textbook endgame, what others were asked for already. Tidecast peers are asked for runs of whole
-//! pieces where pieces are small against the window, stock peers for 16 KiB blocks of one piece after
-//! the other.
+//! In this order: a suspect piece that it must deliver alone; the rest of the piece that it is delivering in
+//! parts; the best missing pieces; blocks of pieces that others are delivering; in textbook endgame, blocks
+//! that others were asked for already. Tidecast peers are asked for runs of whole pieces where pieces are
+//! small against the window, stock peers for 16 KiB blocks of one piece after the other.
 //!
-//! Near the end nobody is asked for more than its share of what is left, so that all finish together
-//! and little has to be taken back.
+//! Near the end no peer is asked for more than its share of the rest, so that all finish together and few
+//! requests have to be cancelled.
 
 use std::ops::Range;
 
@@ -27,7 +26,7 @@ const RESERVED: u32 = 16;
 const RESERVED_LENGTH: u32 = 4 << 20;
 /// Pieces of others that are looked at for one request.
 const OPEN_SCAN: usize = 64;
-/// The least share of what is left.
+/// The smallest share of the missing data.
 const SHARE_LEAST: u64 = 64 << 10;
 
 impl Engine {
@@ -45,7 +44,8 @@ impl Engine {
             self.rounds.add_all(self.peers.values().filter(dry).map(|p| p.id));
         }
         let mut hungry = self.rounds.take();
-        // Who was silent or rejected gets what the others leave: what was taken from it would go back to it.
+        // A peer that was silent or rejected gets the pieces that the others leave: requests taken from it
+        // would go back to it.
         let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.patience.doubtful());
         hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Room in the peer's window, within its share of what is left to ask for.
+    /// Space in the peer's window, within its share of the missing data.
     fn fair_room(&self, peer: &Peer) -> u64 {
         let room = peer.room(self.env.now());
         let left = self.pieces.missing_bytes() + self.intake.outstanding();
@@ -150,17 +150,17 @@ impl Engine {
         true
     }
 
-    /// Nobody but peers that have everything has this piece: one of them gives it whole.
+    /// Only complete peers have this piece: one of them gives it whole.
     fn only_there(&self, peer: &Peer, piece: u32) -> bool {
         let short = self.pieces.length(piece) <= RESERVED_LENGTH;
         peer.have.is_all() && short && self.selection.copies(piece) == 0
     }
 
-    /// Asks a peer that has everything for one more piece that nobody else has, beyond its window.
+    /// Asks a complete peer for one more piece that no other peer has, beyond its window.
     ///
-    /// Many ask it, and which of its pieces another is given meanwhile nobody knows but it: of what we
-    /// have asked for it gives us something new (`upload`), and the rest comes from the others
-    /// (`relieve`). Bounded by what we take in in a second, and by our share of what is left.
+    /// Many peers ask it, and only it knows which of its pieces it gives to others meanwhile: of the pieces
+    /// that we have requested it gives us a new one (`upload`), and the rest comes from the others
+    /// (`relieve`). Bounded by the data that we receive in a second, and by our share of the missing data.
     fn reserve(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
         let patience =
@@ -221,7 +221,7 @@ impl Engine {
         true
     }
 
-    /// Asks for cells that nobody is asked for.
+    /// Asks for cells that are not requested.
     pub(crate) fn ask_cells(&mut self, id: PeerId, piece: u32, cells: Range<u32>) {
         let asked = self.with_piece(piece, |p| p.ask(id, piece, cells.clone()));
         debug_assert_eq!(asked as usize, cells.len(), "cells of piece {piece} were not free");

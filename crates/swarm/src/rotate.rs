@@ -1,5 +1,5 @@
-//! Ways off an island: connections are few, and all of them may be with nodes that have nothing more for
-//! us, nor we for them. Then one of these makes room for another, for whoever calls or is still to be tried.
+//! Escape from islands: connections are few, and all of them may be with nodes that have nothing more for us,
+//! nor we for them. Then one of these is replaced by an incoming connection or an untried address.
 //!
 //! Promises: only idle neighbours go, and those that have used up our patience (where all have been silent, one that
 //! was; for one that was told, any other); never one that was told; at most one in `PAUSE`, so that neither a stranger
@@ -12,19 +12,19 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// Between two that go; a neighbour has as long to show what it has.
+/// Time between two disconnections; a new neighbour has as long to show its pieces.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// When to look whether one should go: while something is wanted, nobody is being tried, and there is
-    /// somebody to be tried in its place.
+    /// The time of the next check: while pieces are wanted, no dial is pending, and there is an address to
+    /// try.
     pub(crate) fn rotate_at(&self) -> Option<Time> {
         let idle = !self.pieces.is_complete() && self.neighbours.dialing() == 0;
         let barred = self.neighbours.barred(self.env.limits().peers > self.peers.len()).filter(|_| idle)?;
         Some(barred.max(self.intake.last().after(PAUSE)).max(self.neighbours.rotated().after(PAUSE)))
     }
 
-    /// Nobody has anything for us: lets one go, so that the next can be dialled.
+    /// No peer has anything for us: disconnects one, so that the next can be dialled.
     pub(crate) fn rotate_due(&mut self) {
         if self.rotate_at().is_none_or(|at| at > self.env.now()) {
             return;
@@ -38,8 +38,8 @@ impl Engine {
         }
     }
 
-    /// Whether one could go for `newcomer`, who is one too many: an idle one, and for one that was `told`
-    /// whichever was not.
+    /// Whether a peer could be replaced by `newcomer`, for which there is no slot: an idle one, and for a
+    /// newcomer that was `told` any that was not.
     pub(crate) fn make_room(&mut self, newcomer: PeerId, told: bool) -> bool {
         let may = told || self.env.now() >= self.neighbours.rotated().after(PAUSE);
         let untold =
@@ -51,8 +51,8 @@ impl Engine {
         true
     }
 
-    /// Of those that may go, the one that has moved the least, the longest there. `dialled`: by us. `silent`: those too
-    /// that have been silent once.
+    /// Of the replaceable peers, the one that has moved the least, the oldest of these. `dialled`: by us.
+    /// `silent`: include those that have been silent once.
     fn idlest(&self, dialled: bool, silent: bool) -> Option<PeerId> {
         let may_go = |p: &&Peer| self.may_go(p, silent) && (p.candidate.is_some() || !dialled);
         let idle = self.peers.values().filter(may_go);

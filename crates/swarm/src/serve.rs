@@ -19,7 +19,7 @@ impl Engine {
         let end = block.begin.checked_add(block.len);
         let inside = end.is_some_and(|end| end <= self.pieces.length(block.piece));
         if !inside || block.len == 0 || block.len > most {
-            return self.disconnect(id, Reason::Protocol("asked for a block that cannot be"));
+            return self.disconnect(id, Reason::Protocol("requested an invalid block"));
         }
         let choked = peer.choking.is_choked();
         if choked || !self.pieces.servable(block.piece) {
@@ -63,7 +63,7 @@ impl Engine {
     pub(crate) fn on_requested_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if pieces.is_empty() || pieces.end > self.pieces.count() || peer.is_stock() {
-            return self.disconnect(id, Reason::Protocol("asked for pieces that cannot be"));
+            return self.disconnect(id, Reason::Protocol("requested invalid pieces"));
         }
         if peer.queue.len() + pieces.len() > self.env.limits().queued_requests {
             return self.disconnect(id, Reason::Flooding);
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// A peer no longer wants what lies within this block.
+    /// A peer has cancelled its requests within this block.
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let gone = peer.queue.cancel(block);
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Hands out what may be handed out.
+    /// Hands out blocks up to the limit.
     pub(crate) fn serve(&mut self) {
         self.turns.regulate(self.env.now());
         let (distribution, complete) = (self.env.policy().distribution, self.pieces.is_complete());

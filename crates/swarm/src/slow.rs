@@ -1,15 +1,15 @@
 //! Peers that deliver late: their work goes to others, they themselves are not punished.
 //!
-//! * Idle hands take from the tail of whoever would take longest, when they would be at least twice
-//!   as fast (`steal`): only what would come last is asked for again, so little comes twice.
-//!   When everything together comes slowly, our own side is the limit: then nobody is late, and what
-//!   is taken from one would come twice. Duplicates have a budget beyond which only the silent lose.
-//! * A peer that delivers nothing for eight times what its rate explains (2 s at least) gives back
-//!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers. While a part of
-//!   a block comes now and then it is not silent: behind a crowded link the whole may take minutes, and taken
-//!   back it would come for nothing.
-//! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
-//!   banned: a slow peer may come back.
+//! * Idle peers take over the end of the queue of the peer that would take longest, when they would be at
+//!   least twice as fast (`steal`): only blocks that would come last are requested again, so little comes
+//!   twice. When all peers together are slow, our own link is the limit: then no peer is late, and stolen
+//!   requests would come twice. Duplicates have a budget; beyond it only silent peers lose requests.
+//! * A peer that delivers nothing for eight times the delay that its rate explains (2 s at least) loses the
+//!   requests that another peer can serve (`upkeep`), and is asked for one block at a time until it delivers.
+//!   While parts of a block arrive it is not silent: behind a congested link the whole may take minutes, and
+//!   cancelling it would waste them.
+//! * A peer that continues so, claiming pieces that it never sends, is disconnected after about a minute. It
+//!   is not banned: a slow peer may come back.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use crate::state::pieces::CELL;
 const WORTH: Duration = Duration::from_millis(50);
 /// Silence of a peer that has delivered nothing yet, after which others may take its work.
 const UNKNOWN: Duration = Duration::from_millis(500);
-/// Duplicates may be this part of what is received, and this many bytes, before taking from the slow
-/// is held to do more harm than good.
+/// Duplicates may be this share of received data, and this many bytes, before taking requests from slow peers
+/// counts as harmful.
 const DUPLICATES: (u64, u64) = (128, 2 << 20);
 /// Silence after which that does not matter.
 const SILENT: Duration = Duration::from_secs(15);
 /// Idle peers that steal in one round.
 const THIEVES: usize = 16;
 
-/// How long until the last of what `peer` was asked for comes, as far as can be told.
+/// The estimated time until the last requested block of `peer` arrives.
 fn eta(peer: &Peer, now: Time, drain: Duration) -> Option<Duration> {
     if peer.patience.stalled() {
         return Some(PATIENCE_MOST);
@@ -50,7 +50,8 @@ fn eta(peer: &Peer, now: Time, drain: Duration) -> Option<Duration> {
     Some(if late { all.max(silence) * 2 } else { all.saturating_sub(silence.min(block)) })
 }
 
-/// Whether what `peer` is sending right now may be asked of another as well, who needs `cost`.
+/// Whether the block that `peer` is sending right now may be requested from another as well, which needs
+/// `cost`.
 fn may_lose_head(peer: &Peer, now: Time, cost: Duration, drain: Duration) -> bool {
     let Some(block) = peer.window.time_for(peer.block_size()) else { return true };
     let late = now.since(peer.patience.last()) > (block * 4).max(drain * 2) + WORTH * 2;
@@ -84,12 +85,12 @@ impl Engine {
         }
     }
 
-    /// How long all that is asked of everyone takes at the rate at which all comes in.
+    /// How long all outstanding requests take at the total rate of received data.
     fn drain_time(&self) -> Duration {
         self.intake.drain_time()
     }
 
-    /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
+    /// Whether cancelling blocks that `peer` may still send is worth the risk of duplicates.
     pub(crate) fn may_duplicate(&self, peer: &Peer) -> bool {
         let budget = self.totals.received() / DUPLICATES.0 + DUPLICATES.1;
         self.totals.duplicate() <= budget || peer.patience.silence(self.env.now()) >= SILENT
@@ -101,7 +102,7 @@ impl Engine {
         !has || self.selection.holders(piece) > 1
     }
 
-    /// What need not come from this peer is no longer awaited from it.
+    /// Drops requests to this peer that are no longer needed from it.
     fn give_back(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id).filter(|p| self.may_duplicate(p)) else { return };
         for piece in peer.asked_pieces() {
@@ -125,7 +126,8 @@ impl Engine {
         }
     }
 
-    /// Idle peers take over the tails of slow ones; in a plan, which has its own way with those, of the silent.
+    /// Idle peers take over the end of the queues of slow ones; in a plan, which handles slow ones itself, of
+    /// silent ones.
     fn steal(&mut self) {
         if self.env.policy().endgame {
             return;
@@ -146,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Moves up to half of what `victim` owes, from its tail, to `thief`, if that is much faster.
+    /// Moves up to half of the requests to `victim`, from the end, to `thief`, if that is much faster.
     fn steal_from(&mut self, thief: PeerId, victim: PeerId, eta: Duration) {
         let now = self.env.now();
         let (Some(t), Some(v)) = (self.peers.get(&thief), self.peers.get(&victim)) else { return };
@@ -187,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// `id` has a piece that a seed was asked for and has not begun to send: `id` is asked instead, if
-    /// it owes less. Those who fetch the same spare their common source and help one another.
+    /// `id` has a piece that a seed was asked for and has not begun to send: `id` is asked instead, if it
+    /// owes less. Peers that fetch the same data spare their common source and help one another.
     pub(crate) fn relieve(&mut self, id: PeerId, piece: u32) {
         if self.planned() {
             return;
@@ -199,7 +201,7 @@ impl Engine {
         let (Some(helper), Some(seed)) = (self.peers.get(&id), self.peers.get(&source)) else {
             return;
         };
-        // What is at the head of its queue has been handed to the connection: a cancel is too late.
+        // The block at the head of its queue has been handed to the connection: a cancel is too late.
         let ahead = seed.asked().iter().take_while(|a| a.piece != piece);
         let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
         let room = helper.room(now);
@@ -224,7 +226,7 @@ impl Engine {
         self.rounds.add(source);
     }
 
-    /// The peer will not send what we asked for.
+    /// The peer rejects our request.
     pub(crate) fn on_rejected(&mut self, id: PeerId, block: Block) {
         if !self.pieces.sound(block) || planted(Bug::IgnoreReject) {
             return;
@@ -243,7 +245,7 @@ impl Engine {
         self.rounds.add(id);
     }
 
-    /// Takes back what `id` was asked for among `cells`; the bytes taken back. `tell`: send a cancel.
+    /// Cancels requests to `id` among `cells`; returns their bytes. `tell`: send a cancel.
     pub(crate) fn take_back(&mut self, id: PeerId, piece: u32, cells: Range<u32>, tell: bool) -> u64 {
         let gone = self.with_piece(piece, |p| p.release(id, piece, cells));
         if self.blame.is_solo(piece) {

@@ -2,10 +2,10 @@
 
 use crate::api::PeerId;
 
-/// Totals since the engine was made, and the state of now. Bytes unless said otherwise.
+/// Totals since the engine was made, and the current state. Bytes unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Payload received, whatever became of it.
+    /// Payload received, whatever its fate.
     pub received: u64,
     /// Payload received that was new and is on disk.
     pub stored: u64,
@@ -41,7 +41,7 @@ pub struct Stats {
     pub banned: u64,
 }
 
-/// Numbers of one live connection. Bytes unless said otherwise.
+/// Numbers of one live connection. Bytes unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerStats {
     /// Which.

@@ -1,9 +1,9 @@
 //! Super-seeding-like distribution, a switch for comparison: a seeder gives each piece to one peer,
 //! and to the next only when it has seen it at the first (or has waited 30 s for that).
 //!
-//! This is the "peer distribution selection" of BitLib section V: of two who ask for the same piece,
-//! the first is served and the second disregarded. It differs from BEP 16 in that the seeder says
-//! what it has: one who wants certain pieces only would otherwise never learn of them.
+//! This is the "peer distribution selection" of BitLib section V: of two peers that ask for the same piece,
+//! the first is served and the second disregarded. It differs from BEP 16 in that the seeder announces its
+//! pieces: a peer that wants certain pieces only would otherwise never learn of them.
 
 use crate::api::PeerId;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// A peer is gone, with what it was given.
+    /// A peer has disconnected, with the pieces that it was given.
     pub(crate) fn given_to_departed(&mut self, id: PeerId) {
         if self.given.departed(id) {
             self.resume_held();

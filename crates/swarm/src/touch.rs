@@ -1,15 +1,16 @@
-//! A plan on demand: it brings what somebody in the group has touched, and nothing else.
+//! A plan on demand: it delivers the pieces that a member of the group has read, and no others.
 //!
-//! All nodes of a job open the same files in the same second. Who wants a piece says so to its parent in one tree of
-//! the plan, a *wish*, and a relay that lacks the piece passes it up the same tree, once: the source hears of each
-//! piece from its own children only, however many want it. It gives what was touched, each piece to one stripe and
-//! in the order of touch, what somebody waits for first. Everybody takes what is offered, wanted or not: it
-//! will be opened there in a moment.
+//! All nodes of a job open the same files in the same second. A member that wants a piece tells its parent in
+//! one tree of the plan, by a *wish*, and a relay that lacks the piece passes it up the same tree, once: the
+//! source is asked for each piece by its own children only, however many want it. It sends wished pieces,
+//! each by one stripe and in the order of the wishes, urgent ones first. Every member accepts the offered
+//! pieces, wanted or not: it will need them in a moment.
 //!
-//! A piece that somebody waits for and nobody has offered for long is *released*, and fetched as in a swarm from whoever
-//! has it. When nothing else comes either, every wish goes up again, by the next tree, and is released as well. (While
-//! others come it does not: the piece may be on its way, and would be given to a whole tree once more.) A relay that
-//! takes a wish on wants the piece itself, so that each wish is minded at each place it has come to.
+//! A piece that a member waits for and that is not offered for long is *released*, and fetched as in a swarm
+//! from any peer that has it. When no other pieces come either, every wish goes up again, by the next tree,
+//! and is released as well. (While others come it does not: the piece may be in transit, and would be sent to
+//! a whole tree once more.) A relay that forwards a wish wants the piece itself, so each wish is tracked at
+//! each node that it has reached.
 
 use std::ops::Range;
 
@@ -24,8 +25,8 @@ impl Engine {
         self.env.policy().on_demand && self.plan.course().is_some()
     }
 
-    /// A piece is wanted by us, or by a child that has said so in the tree of this stripe. `urgent`: somebody waits
-    /// for it.
+    /// A piece is wanted by us, or by a child that has wished for it in the tree of this stripe. `urgent`: a
+    /// reader waits for it.
     pub(crate) fn touch(&mut self, piece: u32, urgent: bool, stripe: Option<u16>) {
         let (urgent, state) = (urgent || self.selection.has_deadline(piece), self.pieces.state(piece));
         let on_demand = self.env.policy().on_demand;
@@ -41,10 +42,10 @@ impl Engine {
         }
     }
 
-    /// A member below us in the tree of this stripe lacks pieces that somebody there has touched.
+    /// A member below us in the tree of this stripe lacks pieces that a reader there has requested.
     pub(crate) fn on_wished(&mut self, id: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
         if pieces.is_empty() || pieces.end > self.pieces.count() {
-            return self.disconnect(id, Reason::Protocol("wished for pieces that cannot be"));
+            return self.disconnect(id, Reason::Protocol("wished for invalid pieces"));
         }
         let member = self.peers.get(&id).and_then(|p| p.place.member());
         let on_demand = self.env.policy().on_demand;
@@ -66,7 +67,7 @@ impl Engine {
         self.give_again(id, stripe, urgent, &here);
     }
 
-    /// A child lacks what is here: it came to it too late, or was lost on the way.
+    /// A child lacks pieces that are here: they came to it too late, or were lost in transit.
     fn give_again(&mut self, id: PeerId, stripe: Option<u16>, urgent: bool, here: &[u32]) {
         let most = self.pieces.count() as usize;
         let Some(course) = self.plan.course_mut() else { return };
@@ -105,13 +106,13 @@ impl Engine {
         }));
     }
 
-    /// The piece that the source gives next: what somebody waits for before all else.
+    /// The piece that the source gives next: urgent ones first.
     pub(crate) fn next_touched(&mut self) -> Option<u32> {
         let pieces = &self.pieces;
         self.plan.course_mut()?.next_touched(|piece| pieces.verified(piece))
     }
 
-    /// A parent offers a piece: it is taken, whether somebody here wants it yet or not.
+    /// A parent offers a piece: it is accepted, whether it is wanted here yet or not.
     pub(crate) fn take_touched(&mut self, piece: u32) {
         if self.plan.course().is_some_and(Course::is_source) {
             return;
@@ -124,7 +125,7 @@ impl Engine {
         self.await_piece(piece, false);
     }
 
-    /// Wishes that were not heard go up again; called a few times a second.
+    /// Unanswered wishes go up again; called a few times a second.
     pub(crate) fn mind_wishes(&mut self) {
         let (now, pieces) = (self.env.now(), &self.pieces);
         let Some(course) = self.plan.course_mut() else { return };
@@ -134,13 +135,14 @@ impl Engine {
         }
     }
 
-    /// What others have and nothing brings to us, though we wish for it, is fetched.
+    /// Pieces that others have and that do not come, though we wish for them, are fetched.
     pub(crate) fn left_out_of_wishes(&self) -> Vec<u32> {
         let open = self.plan.course().into_iter().flat_map(|c| c.wishes().open());
         open.filter(|&p| self.is_awaited(p) && self.others_have(p)).collect()
     }
 
-    /// A new epoch: what was given to no stripe, as far as we know, is awaited, and wished for where it is wanted.
+    /// A new epoch: pieces that were given to no stripe, as far as we know, are awaited, and wished for where
+    /// they are wanted.
     pub(crate) fn await_untouched(&mut self) {
         let Some(course) = self.plan.course_mut() else { return };
         let source = course.is_source();
@@ -149,7 +151,7 @@ impl Engine {
         }
         for piece in 0..self.pieces.count() {
             let known = self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some());
-            // What is asked for already may be asked for again.
+            // Requested pieces may be requested again.
             let asked = self.pieces.lacks(piece) && self.pieces.state(piece) != State::Missing;
             self.await_piece(piece, !source && !known && !asked);
             if !source && self.pieces.lacks(piece) {
@@ -222,7 +224,7 @@ mod tests {
         let at = Time(3 * MS);
         assert_eq!(wishes(give(&mut relay, 3, Event::Deadline { pieces: 7..8, at })), []);
         assert_eq!(wishes(give(&mut relay, 3, Event::Priority { pieces: 7..8, priority: 1 })), []);
-        // What comes up another tree goes on up that one: else wishes could go round.
+        // A wish that comes up another tree continues up that one: otherwise wishes could loop.
         let up = give(&mut relay, 4, wished(CHILDREN[1], 8..9, 1, false));
         assert_eq!(wishes(up), [wish(PARENTS[1], 8..9, 1, true)]);
     }
@@ -285,7 +287,7 @@ mod tests {
         assert_eq!(wishes(up), [wish(PARENTS[1], 3..4, 1, true)]);
         let all = (10..2500).flat_map(|ms| give(&mut node, ms, Event::Tick)).collect();
         assert_eq!(wishes(all), [wish(PARENTS[1], 3..4, 1, true)], "there is no other parent");
-        // Nothing came at all: from now on it may come from whoever has it.
+        // Nothing came at all: from now on it may come from any peer that has it.
         let asked = give(&mut node, 2500, Event::Has { peer: CHILDREN[0], pieces: 3..4 });
         assert!(asked.contains(&Action::RequestPieces { peer: CHILDREN[0], pieces: 3..4 }), "{asked:?}");
     }

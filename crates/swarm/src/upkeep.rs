@@ -1,4 +1,5 @@
-//! What is looked at a few times a second: the slow, parents, web seeds, and those who need nothing of one another.
+//! Checks done a few times a second: slow peers, parents, web seeds, and peers that need nothing of one
+//! another.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// A Tidecast peer that has had nothing for us for so long is told that we want nothing of it: who passes on
-/// what it gets has something new all the time.
+/// A Tidecast peer that has had nothing for us for so long is told that we are not interested: a forwarding
+/// peer has new pieces all the time.
 const BORED: Duration = Duration::from_secs(1);
 /// Two that need nothing of each other part after this long.
 const USELESS: Duration = Duration::from_secs(2);
@@ -45,7 +46,7 @@ impl Engine {
         let left = self.pieces.left();
         for peer in self.peers.values_mut().filter(|p| !p.is_closing() && p.room(now) > 0) {
             if peer.have.lacking(left) > 0 {
-                // Whatever was overlooked when it was found dry is found now.
+                // A request that was overlooked when the peer was found dry is found now.
                 peer.aim.look_again();
                 self.rounds.add(peer.id);
                 self.upkeep.arm();

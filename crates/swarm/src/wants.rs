@@ -1,4 +1,4 @@
-//! What is wanted: priorities and deadlines, and whether all of it is here.
+//! The wanted pieces: priorities and deadlines, and whether all of them are here.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// Says so when nothing is left, once each time.
+    /// Reports when nothing is left, once each time.
     pub(crate) fn check_complete(&mut self) {
         if self.pieces.note_complete() {
             self.announce_complete();

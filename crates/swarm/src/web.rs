@@ -1,14 +1,15 @@
 //! Web seeds (BEP 19): servers of HTTP that many nodes share, spared as the source of a plan is (`budget`).
 //!
-//! A web seed is a peer that has pieces, wants none, and is asked for runs. Left to themselves, nodes beside one web seed
-//! would each fetch the whole of it. So those that lack something and are connected divide it: the pieces are cut into
-//! *chunks*, and each chunk belongs to the node with the highest hash of its key and the chunk's number (rendezvous
-//! hashing), on which all agree without a message. A node asks the web seed for its own chunks only; the others come
-//! from their owners.
+//! A web seed is a peer that has pieces, wants none, and is asked for runs. Without coordination, nodes
+//! beside one web seed would each fetch the whole of it. So connected nodes that lack pieces divide it: the
+//! pieces are cut into *chunks*, and each chunk belongs to the node with the highest hash of its key and the
+//! chunk's number (rendezvous hashing), on which all agree without a message. A node asks the web seed for
+//! its own chunks only; the others come from their owners.
 //!
-//! What the owner does not bring is fetched all the same: a node that has its own chunks, and is waiting for peers, takes
-//! over those of which it is the next owner after two seconds, then twice as many ranks each time. What a peer has already is
-//! not asked of a web seed while peers together give half of what the web seed does.
+//! Pieces that the owner does not bring are fetched all the same: a node that has its own chunks, and is
+//! waiting for peers, takes over those of which it is the next owner after two seconds, then twice as many
+//! ranks each time. Pieces that a peer has already are not requested from a web seed while peers together
+//! give half the rate of the web seed.
 //!
 //! A server that ignores ranges gives each file from its start: it is asked in order, by one node for all.
 
@@ -45,7 +46,7 @@ impl Engine {
         self.webs.down(id);
     }
 
-    /// What the server of a web seed has; false if the peer is none.
+    /// The pieces of the server of a web seed; false if the peer is none.
     pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
         let is_web = self.webs.contains(id);
         if is_web {
@@ -74,14 +75,14 @@ impl Engine {
         (self.pieces.count() / CHUNKS).clamp(1, most)
     }
 
-    /// Makes our part of what the server has the pieces of the peer.
+    /// Makes our share of the server's pieces the pieces of the peer.
     fn divide(&mut self, id: PeerId) {
         if let Some(ours) = self.webs.ours(id, self.chunk()) {
             self.has_exactly(id, ours);
         }
     }
 
-    /// Divides again when others have come or gone, and takes over what they do not bring.
+    /// Divides again when nodes have come or left, and takes over chunks that they do not bring.
     pub(crate) fn mind_webs(&mut self) {
         if self.webs.is_empty() || self.pieces.left() == 0 {
             return;
@@ -110,7 +111,7 @@ impl Engine {
         Some(first..end)
     }
 
-    /// Peers together give at least half of what this web seed does.
+    /// Peers together give at least half the rate of this web seed.
     fn fed(&self, web: &Peer) -> bool {
         let gives = |p: &&Peer| !p.is_web() && !p.is_closing() && p.outstanding() > 0;
         let rates: u64 = self.peers.values().filter(gives).map(|p| p.window.rate()).sum();
@@ -143,7 +144,7 @@ mod tests {
     const WEB: PeerId = PeerId(0);
     const MS: u64 = 1_000_000;
 
-    /// A node beside a web seed; what the web seed is asked for is delivered at once.
+    /// A node beside a web seed; requests to the web seed are delivered at once.
     struct Node(Engine, u64, Vec<u32>);
 
     impl Node {

@@ -1,4 +1,4 @@
-//! What can go wrong in a session.
+//! Errors of a session.
 
 use std::io;
 
@@ -9,10 +9,10 @@ pub enum Error {
     #[error(transparent)]
     Tls(#[from] rustls::Error),
     /// A handshake message that is larger than the buffer for it.
-    #[error("a handshake message is too long")]
+    #[error("TLS handshake message too long")]
     TooLong,
     /// More was encrypted than the cipher allows with one key.
-    #[error("the keys of the connection are used up")]
+    #[error("the TLS keys of the connection are exhausted")]
     Exhausted,
     /// Nothing can be sent: the handshake is not finished, or this end has closed the connection.
     #[error("not connected")]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::KeyLog;
 use tidecast_hash::sha256;
 
-/// The name by which rustls gives out the exporter secret (RFC 8446, 7.1).
+/// The name under which rustls logs the exporter secret (RFC 8446, 7.1).
 const SECRET: &str = "EXPORTER_SECRET";
 /// Separates the binding from all else that could be made of this secret.
 const LABEL: &[u8] = b"tidecast tls binding";
@@ -20,7 +20,7 @@ impl Exporter {
         Arc::default()
     }
 
-    /// The binding, when the handshake has come so far.
+    /// The binding, when the handshake has got so far.
     pub(crate) fn binding(&self) -> Option<[u8; 32]> {
         self.0.get().copied()
     }

@@ -1,6 +1,7 @@
-//! The first message of a client, before it is answered: a server that has several certificates chooses by what it says.
+//! The ClientHello, before it is answered: a server with several certificates chooses by its contents.
 //!
-//! rustls reads it in its own buffers; the bytes are kept beside, and are the first that the session receives.
+//! rustls reads it in its own buffers; the bytes are kept in addition, and are the first that the session
+//! receives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use rustls::server::{Accepted, Acceptor, ClientHello};
 use crate::error::Error;
 use crate::session::Session;
 
-/// A ClientHello of which some bytes have come. No keys are made for it.
+/// A ClientHello, received in part. No keys are made for it.
 #[derive(Default)]
 pub struct Hello {
     acceptor: Acceptor,
@@ -24,7 +25,7 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// A ClientHello that has come whole, and what has come behind it.
+/// A complete ClientHello, and the bytes after it.
 pub struct Greeting {
     accepted: Accepted,
     received: Vec<u8>,
@@ -36,7 +37,7 @@ impl fmt::Debug for Greeting {
     }
 }
 
-/// What came is no ClientHello.
+/// The received bytes are not a ClientHello.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Rejected {
@@ -47,10 +48,10 @@ pub struct Rejected {
 }
 
 impl Hello {
-    /// Takes what was received. None: more is needed.
+    /// Takes received bytes. None: more are needed.
     ///
     /// # Errors
-    /// It is not the beginning of a ClientHello; what is received after that is of no use.
+    /// It is not the beginning of a ClientHello; further bytes are of no use.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Greeting>, Rejected> {
         self.received.extend_from_slice(bytes);
         let mut unread = bytes;
@@ -81,16 +82,16 @@ impl Hello {
 }
 
 impl Greeting {
-    /// What the client says.
+    /// The client's message.
     #[must_use]
     pub fn client_hello(&self) -> ClientHello<'_> {
         self.accepted.client_hello()
     }
 
-    /// The session that answers it, with all that has come already.
+    /// The session that answers it, with all bytes received so far.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn answer(self, config: Arc<ServerConfig>) -> Result<Session, Error> {
         let mut session = Session::server(config)?;
         let mut received = self.received.as_slice();

@@ -32,7 +32,8 @@ pub use stream::{Accepting, Stream};
 pub const RECORD: usize = 16 << 10;
 /// Most plaintext that [`Session::write`] takes at once, bytes: whole records.
 pub const WRITE: usize = 64 << 10;
-/// What a connection can receive at once when it is busy, bytes.
+/// Bytes that a busy connection can receive at once.
 pub const INCOMING: usize = 128 << 10;
-/// What it can receive at once in the beginning, bytes. Doubled when that much has come, up to [`INCOMING`].
+/// Bytes that it can receive at once in the beginning. Doubled when that much has been received, up to
+/// [`INCOMING`].
 pub const FIRST: usize = 4 << 10;

@@ -1,4 +1,4 @@
-//! What is encrypted and not sent yet.
+//! The buffer of encrypted data that is not sent yet.
 
 /// A buffer that is written at its end and sent from its front. Its memory is cleared once, when it grows, not at each use.
 #[derive(Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// What is to be sent.
+    /// The bytes to send.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..self.end]
     }
@@ -22,7 +22,7 @@ impl Outgoing {
         }
     }
 
-    /// At least so many bytes behind what waits.
+    /// At least so many bytes after the waiting ones.
     pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
         let needed = self.end + bytes;
         if self.bytes.len() < needed {

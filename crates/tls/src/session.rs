@@ -1,7 +1,7 @@
 //! One connection as a state machine: received bytes in, plaintext out, plaintext in, bytes to be sent out.
 //!
-//! The states are rustls's, the buffers are ours. Reading never encrypts and writing never decrypts, so neither has to
-//! hold what the other is for.
+//! The state machines are rustls's, the buffers are ours. Reading never encrypts and writing never decrypts,
+//! so neither direction holds the buffers of the other.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -20,10 +20,10 @@ use crate::{FIRST, INCOMING, RECORD, WRITE};
 
 /// More than a record adds to its plaintext.
 const OVERHEAD: usize = 64;
-/// A flight of the handshake, or an alert, mostly has room in this; what is larger makes its own.
+/// Most handshake flights and alerts fit into this; larger ones allocate.
 const FLIGHT: usize = 2 << 10;
 
-/// What reading came to.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// So many bytes of plaintext.
@@ -39,7 +39,7 @@ enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// What is to be sent when the session allows it.
+/// Data to send when the session allows it.
 #[derive(Clone, Copy)]
 enum Say<'d> {
     Nothing,
@@ -47,26 +47,26 @@ enum Say<'d> {
     Close,
 }
 
-/// What the session came to in one step.
+/// The result of one step of the session.
 enum Step {
-    /// Something that need not be told: it goes on.
+    /// Nothing to report: it continues.
     Further,
     Plain,
     /// It needs more of the peer before it can send anything.
     Blocked,
-    /// It may send, and has encrypted what was given.
+    /// It may send, and has encrypted the given data.
     Ready,
     Closed,
 }
 
 /// A TLS connection without its socket.
 ///
-/// The caller moves the bytes: what it receives goes to [`Session::room`], of which it says [`Session::received`]; what is in
-/// [`Session::waiting`] is to be sent, of which it says [`Session::sent`].
+/// The caller moves the bytes: it receives into [`Session::room`] and reports the number by
+/// [`Session::received`]; it sends from [`Session::waiting`] and reports the number by [`Session::sent`].
 pub struct Session {
     side: Box<Side>,
     exporter: Option<Arc<Exporter>>,
-    /// What has come and is not decrypted is in `from..to`.
+    /// Received data that is not decrypted is in `from..to`.
     incoming: Vec<u8>,
     from: usize,
     to: usize,
@@ -74,7 +74,7 @@ pub struct Session {
     seen: usize,
     /// The last that was received left no room.
     was_full: bool,
-    /// What is decrypted, of which `taken` bytes were read.
+    /// Decrypted data, of which `taken` bytes were read.
     rest: Vec<u8>,
     taken: usize,
     outgoing: Outgoing,
@@ -93,7 +93,7 @@ impl Session {
     /// The calling end, which expects `name`.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
         Ok(Self::new(Side::Client(UnbufferedClientConnection::new(config, name)?)))
     }
@@ -101,7 +101,7 @@ impl Session {
     /// The answering end.
     ///
     /// # Errors
-    /// What rustls finds wrong with the configuration.
+    /// The configuration is not valid.
     pub fn server(config: Arc<ServerConfig>) -> Result<Self, Error> {
         Ok(Self::new(Side::Server(UnbufferedServerConnection::new(config)?)))
     }
@@ -126,8 +126,9 @@ impl Session {
         Ok(Self { exporter: Some(exporter), ..Self::server(config)? })
     }
 
-    /// A value that the two ends of this session share and no other session has: it is made of the exporter secret (RFC 8446, 7.5).
-    /// What is proved with it is proved for this session only. None before the end of the handshake, and of sessions that are not bound.
+    /// A value that the two ends of this session share and no other session has: it is derived from the
+    /// exporter secret (RFC 8446, 7.5). A proof bound to it is valid for this session only. None before the
+    /// end of the handshake, and for sessions that are not bound.
     #[must_use]
     pub fn binding(&self) -> Option<[u8; 32]> {
         let exporter = self.exporter.as_ref().filter(|_| !self.agreed().is_handshaking())?;
@@ -152,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Certificates, protocol (ALPN) and what else the ends have agreed on.
+    /// The negotiated parameters: certificates, protocol (ALPN) and others.
     #[must_use]
     pub fn agreed(&self) -> &CommonState {
         match &*self.side {
@@ -161,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Where to put what is received next; never empty. Small in the beginning, larger for a peer that fills it.
+    /// The buffer for received bytes; never empty. Small in the beginning, larger for a peer that fills it.
     ///
     /// # Errors
     /// [`Error::TooLong`]; the session has failed before.
@@ -183,24 +184,25 @@ impl Session {
         Ok(&mut self.incoming[self.to..])
     }
 
-    /// So many bytes have come into the room.
+    /// So many bytes were received into the room.
     pub fn received(&mut self, bytes: usize) {
         self.to = (self.to + bytes).min(self.incoming.len());
         self.was_full = self.to == self.incoming.len();
     }
 
-    /// What is to be sent, in this order.
+    /// The bytes to send, in this order.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         self.outgoing.waiting()
     }
 
-    /// So many bytes of what waits are sent.
+    /// So many of the waiting bytes are sent.
     pub fn sent(&mut self, bytes: usize) {
         self.outgoing.sent(bytes);
     }
 
-    /// Goes on with the handshake; true when it is done. Until then: send what waits, receive more, and call again.
+    /// Continues the handshake; true when it is done. Until then: send the waiting bytes, receive more, and
+    /// call again.
     ///
     /// # Errors
     /// The handshake failed; an alert for the peer may wait to be sent.
@@ -218,7 +220,7 @@ impl Session {
     /// Gives up to `room` bytes of plaintext to `put`, in order, in one or several slices.
     ///
     /// # Errors
-    /// What came is not what the peer has sent, or an alert. An alert for the peer may wait to be sent.
+    /// Received data was not sent by the peer, or is an alert. An alert for the peer may wait to be sent.
     pub fn read(&mut self, room: usize, mut put: impl FnMut(&[u8])) -> Result<Read, Error> {
         if room == 0 {
             return Ok(Read::Plain(0));
@@ -244,7 +246,7 @@ impl Session {
         }
         self.rest = rest;
         match step {
-            // An error after good bytes is told when they have been read.
+            // An error after valid bytes is reported when they have been read.
             _ if filled > 0 => Ok(Read::Plain(filled)),
             Err(error) => Err(error),
             Ok(_) if self.is_over => Ok(Read::End),
@@ -252,7 +254,7 @@ impl Session {
         }
     }
 
-    /// Encrypts some of `data`, [`WRITE`] bytes at most, behind what waits to be sent; says how much it took.
+    /// Encrypts some of `data`, [`WRITE`] bytes at most, after the waiting bytes; returns how much it took.
     ///
     /// # Errors
     /// [`Error::NotConnected`], or the session has failed.
@@ -264,7 +266,8 @@ impl Session {
         Ok(now.len())
     }
 
-    /// [`Session::write`] of what is behind the first `skip` bytes of `pieces`: short ones share records with what follows them.
+    /// [`Session::write`] of the data after the first `skip` bytes of `pieces`: short ones share records with
+    /// the following ones.
     ///
     /// # Errors
     /// As there.
@@ -317,8 +320,8 @@ impl Session {
         }
     }
 
-    /// Lets the session do what it can until there is something to tell. Of what has come it looks at nothing new if it is to say
-    /// something: decrypted now, that would have to be kept.
+    /// Runs the session until there is something to report. If it is to send, it does not decrypt further
+    /// received data, which would have to be buffered.
     fn advance(&mut self, say: Say<'_>, put: &mut impl FnMut(&[u8])) -> Result<Step, Error> {
         self.check()?;
         loop {
@@ -358,7 +361,7 @@ impl Session {
     /// Encrypts the alert that rustls may have for the peer. Nothing is looked at again.
     fn complain(&mut self) {
         let input = &mut self.incoming[self.from..self.to];
-        // That it does not work either is not what went wrong.
+        // A failure to encrypt the alert is not the error to report.
         let _ = match &mut *self.side {
             Side::Client(client) => alert(client.process_tls_records(input), &mut self.outgoing),
             Side::Server(server) => alert(server.process_tls_records(input), &mut self.outgoing),
@@ -374,7 +377,7 @@ impl Session {
     }
 }
 
-/// What of the pieces is behind their first `skip` bytes, and not empty.
+/// The non-empty rest of the pieces after their first `skip` bytes.
 fn behind<'p>(pieces: &'p [IoSlice<'_>], mut skip: usize) -> impl Iterator<Item = &'p [u8]> {
     pieces.iter().filter_map(move |piece| {
         let before = skip.min(piece.len());
@@ -384,7 +387,7 @@ fn behind<'p>(pieces: &'p [IoSlice<'_>], mut skip: usize) -> impl Iterator<Item 
     })
 }
 
-/// Does what rustls asks for. How much of the input is done with, and what came of it.
+/// Handles rustls's state. Returns how much of the input was used, and the result.
 fn step<D>(
     status: UnbufferedStatus<'_, '_, D>,
     outgoing: &mut Outgoing,
@@ -407,7 +410,7 @@ fn step<D>(
             encode(outgoing, |room| data.encode(room)).map(|()| Step::Further)
         }
         Ok(ConnectionState::TransmitTlsData(data)) => {
-            // What waits is sent in the order in which it was encrypted, whatever follows.
+            // Waiting data is sent in the order in which it was encrypted, whatever follows.
             data.done();
             Ok(Step::Further)
         }
@@ -437,7 +440,7 @@ fn alert<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing) -> Res
     }
 }
 
-/// Puts a flight behind what waits.
+/// Appends a flight to the waiting bytes.
 fn encode(
     outgoing: &mut Outgoing,
     mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
@@ -457,7 +460,7 @@ fn encode(
     }
 }
 
-/// Puts encrypted data behind what waits.
+/// Appends encrypted data to the waiting bytes.
 fn encrypt(
     outgoing: &mut Outgoing,
     mut size: usize,

@@ -16,16 +16,16 @@ use crate::{Error, FIRST};
 
 /// A TLS connection.
 ///
-/// A write takes what is encrypted as written once the kernel has a part of it; [`AsyncWriteExt::flush`] waits for the
-/// rest. Shutting down tells the peer that nothing follows. An end of the stream below without that is
-/// [`io::ErrorKind::UnexpectedEof`].
+/// A write counts encrypted data as written once the kernel has a part of it; [`AsyncWriteExt::flush`] waits
+/// for the rest. Shutting down tells the peer that nothing follows. An end of the stream below without that
+/// is [`io::ErrorKind::UnexpectedEof`].
 #[derive(Debug)]
 pub struct Stream<S> {
     io: S,
     session: Session,
 }
 
-/// A connection whose client has said its hello, and hears no answer yet.
+/// A connection whose ClientHello has arrived, and is not answered yet.
 #[derive(Debug)]
 pub struct Accepting<S> {
     io: S,
@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
     /// Waits for a ClientHello. No keys are made for it.
     ///
     /// # Errors
-    /// What the stream says; [`io::ErrorKind::InvalidData`] if it is not TLS.
+    /// Errors of the stream; [`io::ErrorKind::InvalidData`] if it is not TLS.
     pub async fn read(mut io: S) -> io::Result<Self> {
         let (mut hello, mut room) = (Hello::default(), [0; FIRST / 2]);
         loop {
@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
                 Ok(Some(greeting)) => return Ok(Self { io, greeting }),
                 Ok(None) => {}
                 Err(rejected) => {
-                    // That nobody takes the alert is not what went wrong.
+                    // A failure to send the alert is not the error to report.
                     let _ = io.write_all(&rejected.alert).await;
                     let _ = io.flush().await;
                     return Err(rejected.error.into());
@@ -57,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
         }
     }
 
-    /// What the client says.
+    /// The client's message.
     pub fn client_hello(&self) -> ClientHello<'_> {
         self.greeting.client_hello()
     }
@@ -65,17 +65,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
     /// Shakes hands.
     ///
     /// # Errors
-    /// What the stream says; or what rustls does, within an [`io::Error`].
+    /// Errors of the stream; or rustls's error, within an [`io::Error`].
     pub async fn answer(self, config: Arc<ServerConfig>) -> io::Result<Stream<S>> {
         Stream::open(self.greeting.answer(config)?, self.io).await
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
-    /// Shakes hands with whoever answers as `name`.
+    /// Does the handshake as a client, with a server of the given `name`.
     ///
     /// # Errors
-    /// What the stream says; or what rustls does, within an [`io::Error`].
+    /// Errors of the stream; or rustls's error, within an [`io::Error`].
     pub async fn connect(config: Arc<ClientConfig>, name: ServerName<'static>, io: S) -> io::Result<Self> {
         Self::open(Session::client(config, name)?, io).await
     }
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
                 let _ = stream.flush().await;
                 return Err(error.into());
             }
-            // The peer may need what waits, to go on or to know that the handshake is done.
+            // The peer may need the waiting data, to continue or to know that the handshake is done.
             stream.flush().await?;
             if shaken? {
                 return Ok(stream);
@@ -108,14 +108,14 @@ impl<S> Stream<S> {
         &self.io
     }
 
-    /// What the ends have agreed on, and what the peer has shown of itself.
+    /// The negotiated parameters, and the peer's certificates.
     pub fn session(&self) -> &Session {
         &self.session
     }
 }
 
 impl<S: AsyncRead + Unpin> Stream<S> {
-    /// Receives what there is, as much as there is room for.
+    /// Receives the available data, as much as fits.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut room = ReadBuf::new(self.session.room()?);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut room))?;
@@ -144,8 +144,8 @@ impl<S: AsyncWrite + Unpin> Stream<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Encrypts and sends by turns, until `write` takes nothing any more or the stream below does not. What was encrypted
-    /// counts as written: it is sent before what is written next.
+    /// Encrypts and sends alternately, until `write` takes no more or the stream below does not. Encrypted
+    /// data counts as written: it is sent before later writes.
     fn poll_writing(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
                 Ok(Read::Plain(_) | Read::End) => return Poll::Ready(Ok(())),
                 Ok(Read::Wanting) => ready!(self.poll_receive(cx))?,
                 Err(error) => {
-                    // An alert goes if it can; the error is what the caller has to know.
+                    // An alert is sent if possible; the caller needs to know the error.
                     let _ = self.poll_send(cx);
                     return Poll::Ready(Err(error.into()));
                 }

@@ -31,7 +31,7 @@ const REQUESTS: usize = 64;
 const WAIT: u64 = 10_000;
 const LOOK: Duration = Duration::from_millis(25);
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct App {
     panels: Vec<Panel>,
@@ -40,10 +40,10 @@ pub(crate) struct App {
     access: Access,
 }
 
-/// Who is answered, and where.
+/// Access rules, and the base path.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// What has to be shown; None: the socket admits its user only.
+    /// The required token; None: the socket admits its user only.
     pub(crate) token: Option<Token>,
     /// The cookie in which browsers keep it: another for each port, as they keep one for all ports of a host.
     pub(crate) cookie: String,
@@ -113,7 +113,7 @@ pub(crate) struct Meta {
     pub(crate) min: Option<f32>,
     pub(crate) max: Option<f32>,
     pub(crate) missing: u64,
-    /// What bytes 1 and 255 mean.
+    /// The values of bytes 1 and 255.
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) milliseconds: u64,
@@ -178,7 +178,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     router
         .fallback(files)
         .method_not_allowed_fallback(async || {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "malformed", "only GET is answered")
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "malformed", "only GET is supported")
         })
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
@@ -203,7 +203,7 @@ async fn admit(app: &App, visitor: &Visitor, request: Request, next: Next) -> Re
     let access = &app.access;
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if access.hosts.as_ref().is_some_and(|hosts| !hosts.are_named(host)) {
-        let why = format!("{host:?} is not this host's name; use its address, or --allow-host");
+        let why = format!("{host:?} is not a name of this host; use its address, or --allow-host");
         return refuse(StatusCode::FORBIDDEN, "host", why).into_response();
     }
     let shown = match &access.token {
@@ -216,7 +216,7 @@ async fn admit(app: &App, visitor: &Visitor, request: Request, next: Next) -> Re
     }
     visitor.prove();
     let Ok(_permit) = app.requests.try_acquire() else {
-        let why = format!("more than {REQUESTS} requests at once");
+        let why = format!("more than {REQUESTS} requests at once; try again later");
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();
     };
     let mut response = next.run(request).await;
@@ -244,14 +244,14 @@ impl Access {
     }
 }
 
-/// What is said to who does not show the token.
+/// The answer to a request without the token.
 fn stranger(as_page: bool) -> Response {
     let close = ("connection", "close");
     if as_page {
         let kind = ("content-type", "text/html; charset=utf-8");
         return (StatusCode::FORBIDDEN, [kind, close], page::STRANGER).into_response();
     }
-    let why = "the token of this viewer is missing or wrong: open the URL that it has printed";
+    let why = "missing or wrong token; open the URL that the viewer printed";
     (StatusCode::FORBIDDEN, [close], refuse(StatusCode::FORBIDDEN, "token", why).1).into_response()
 }
 
@@ -302,11 +302,15 @@ async fn cells(
     let Query(asked) = asked.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
     let part = asked.part.as_deref().map(numbers).transpose().map_err(|e| refusal(&e))?;
     if app.panels.get(number).is_none() {
-        return Err(refuse(StatusCode::NOT_FOUND, "absent", format!("there is no volume {number}")));
+        return Err(refuse(StatusCode::NOT_FOUND, "absent", format!("unknown volume {number}")));
     }
     if asked.min.zip(asked.max).is_some_and(|(min, max)| !(min.is_finite() && max.is_finite() && min <= max))
     {
-        return Err(refuse(StatusCode::BAD_REQUEST, "malformed", "min and max are no range"));
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "malformed",
+            "invalid range: min and max must be finite, with min <= max",
+        ));
     }
     let _permit =
         app.readers.acquire().await.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?;
@@ -333,7 +337,7 @@ fn answer(panel: Option<&Panel>, wish: &Wish, asked: &Asked) -> Result<Response,
         Form::U8 => cells.quantised(from, to),
         Form::F32 if cells.values.len() > FLOATS => {
             return Err(Error::Request(format!(
-                "more than {FLOATS} cells of float32: a larger factor, or a box"
+                "more than {FLOATS} cells of float32; use a larger factor, or a box"
             )));
         }
         Form::F32 => cells.values.iter().flat_map(|value| value.to_le_bytes()).collect(),
@@ -352,7 +356,7 @@ fn answer(panel: Option<&Panel>, wish: &Wish, asked: &Asked) -> Result<Response,
 
 /// x,y,z,nx,ny,nz.
 fn numbers(text: &str) -> Result<[u64; 6], Error> {
-    let wrong = || Error::Request(format!("box={text:?}: x,y,z,nx,ny,nz expected, in cells"));
+    let wrong = || Error::Request(format!("invalid box={text:?}; expected x,y,z,nx,ny,nz in cells"));
     let all: Vec<u64> = text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
     all.try_into().map_err(|_| wrong())
 }
@@ -374,7 +378,7 @@ async fn files(Shared(app): Shared<Arc<App>>, uri: Uri) -> Response {
         Some((kind, content)) => {
             ([("content-type", kind), ("cache-control", "no-cache")], content).into_response()
         }
-        None => refuse(StatusCode::NOT_FOUND, "absent", format!("there is no {path}")).into_response(),
+        None => refuse(StatusCode::NOT_FOUND, "absent", format!("unknown path {path}")).into_response(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Shows a field while it comes: a page on this host, and the API that it draws from.
 //!
-//! [`Viewer`] listens. What it shows are volumes side by side ([`panel`]), each of shared memory ([`shm`]), of recorded steps ([`record`]),
-//! or of another viewer ([`remote`]), or joined of several. [`reduce`] makes a level of detail of them, [`api`] answers, and [`page`] has
-//! the files that were built from `web/`. The receiver is never waited for and never waits.
+//! [`Viewer`] listens. It shows volumes side by side ([`panel`]), each from shared memory ([`shm`]), from
+//! recorded steps ([`record`]), from another viewer ([`remote`]), or joined from several. [`reduce`] computes
+//! their levels of detail, [`api`] answers requests, and [`page`] has the files built from `web/`. The viewer
+//! never waits for the receiver, nor the receiver for the viewer.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -33,7 +34,7 @@ use tokio::net::{TcpListener, UnixListener};
 pub use error::Error;
 pub use token::Token;
 
-/// What to show, and where.
+/// What to show, and where to listen.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Names of shared memory, or `http://host:port/NAME`, or several of these joined by `+`. None, and no records: all that there are.
@@ -42,15 +43,15 @@ pub struct Options {
     pub records: Vec<PathBuf>,
     /// Where to listen.
     pub listen: Place,
-    /// What has to be shown; None: nothing, at a unix socket that its user alone reaches.
+    /// The required token; None: none, at a unix socket that only its user can reach.
     pub token: Option<Token>,
-    /// What other viewers among the names want to be shown.
+    /// The token for other viewers among the names.
     pub remote_token: Option<Token>,
-    /// Names, besides its addresses, by which browsers may ask for it.
+    /// Names, in addition to its addresses, that browsers may use for it.
     pub allow_hosts: Vec<String>,
     /// The path below which proxies see the page; empty: none.
     pub base: String,
-    /// Threads of who serves it; None: one for each core.
+    /// Threads of the server; None: one for each core.
     pub threads: Option<usize>,
 }
 
@@ -87,7 +88,7 @@ impl FromStr for Place {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: needs a path".into()),
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| "write ADDR:PORT or unix:/PATH".into()),
+            None => text.parse().map(Self::Tcp).map_err(|_| "expected ADDR:PORT or unix:/PATH".into()),
         }
     }
 }
@@ -111,10 +112,10 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Opens what is to be shown, as far as it is there already, and listens.
+    /// Opens the volumes that exist already, and listens.
     ///
     /// # Errors
-    /// When a name is none, a record is not one, or the port is taken.
+    /// A name is not valid, a recording is damaged, or the port is taken.
     pub async fn start(options: &Options) -> Result<Self, Error> {
         let mut names = options.names.clone();
         if names.is_empty() && options.records.is_empty() {
@@ -144,7 +145,7 @@ impl Viewer {
             names.extend((!address.ip().is_loopback()).then_some(own));
             hosts = Some(api::Hosts { address, names });
         }
-        // At an address anybody may ask.
+        // At a TCP address any process may connect.
         let is_open = options.token.is_none() && matches!(socket, Socket::Tcp(_));
         let token = if is_open { Some(Token::random()) } else { options.token.clone() };
         let access = api::Access { token, cookie, base, hosts };
@@ -154,7 +155,7 @@ impl Viewer {
     /// Where it listens; None at a path.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report it.
     pub fn address(&self) -> Result<Option<SocketAddr>, Error> {
         match &self.socket {
             Socket::Tcp(listener) => {
@@ -165,7 +166,7 @@ impl Viewer {
         }
     }
 
-    /// The path of the page, and the token behind it: what belongs behind the address.
+    /// The path of the page, followed by the token: the part after the address.
     #[must_use]
     pub fn path(&self) -> String {
         let access = self.app.access();
@@ -173,7 +174,7 @@ impl Viewer {
         format!("{}/{token}", access.base)
     }
 
-    /// What it shows.
+    /// The shown volumes.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -187,7 +188,7 @@ impl Viewer {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let service = api::router(self.app).into_make_service_with_connect_info::<Visitor>();
         let serving = axum::serve(Doorway::new(self.socket), service).into_future();
-        // Whoever waits for news then is let go: there is nothing to finish.
+        // Requests that wait for news are dropped then: there is nothing to finish.
         tokio::select! {
             _ = serving => {}
             () = stop => {}

@@ -1,4 +1,5 @@
-//! Where the viewer listens: TCP, or a unix socket of its user alone. What has not shown the token yet costs little.
+//! The listening socket: TCP, or a unix socket of one user. A connection that has not shown the token yet
+//! costs little.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use tidecast_admission::{Gate, Unproven, UntilProven, accept, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// What accepts connections.
+/// The listening socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpListener),
@@ -43,7 +44,7 @@ impl Listener for Doorway {
                 }
                 Socket::Unix(listener) => {
                     let (stream, cred, admitted) = accept_local(listener, &self.gate).await;
-                    // The mode of a socket's file says so too, where the file system keeps to it.
+                    // The mode of a socket's file has the same effect, where the file system supports it.
                     let user = cred.map(|cred| cred.uid());
                     if user != Some(0) && user != Some(rustix::process::geteuid().as_raw()) {
                         continue;

@@ -7,11 +7,11 @@ pub(crate) const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-in
 
 /// Shown when the program was built without the page.
 const ABSENT: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
-<p>This program was built without its page. In the sources run <code>scripts/web</code> (Node 18 or newer), then build again.";
+<p>This program was built without its page. Run <code>scripts/web</code> in the source tree (Node 18 or newer), then build again.";
 
-/// Shown to who does not show the token.
+/// Shown if the token is missing.
 pub(crate) const STRANGER: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
-<p>403: the token of this viewer is missing or wrong.<p>Open the URL that <code>tidecast field view</code> has printed, with its <code>?token=</code>.";
+<p>403: missing or wrong token.<p>Open the URL that <code>tidecast field view</code> printed, including <code>?token=</code>.";
 
 /// Kind and content of a file of the page.
 pub(crate) fn find(path: &str) -> Option<(&'static str, &'static [u8])> {

@@ -1,4 +1,4 @@
-//! What is shown side by side: each a volume, whose slabs may lie at several places.
+//! The panels, shown side by side: each is a volume, whose slabs may lie in several places.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,7 +21,7 @@ const KEPT: usize = 256 << 20;
 /// How often a step that changes meanwhile is read.
 const ATTEMPTS: u32 = 5;
 
-/// What is asked of a volume.
+/// A request for cells of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
     /// None: the newest. Of a record, its place there.
@@ -31,7 +31,7 @@ pub(crate) struct Wish {
     pub(crate) how: How,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Level {
     pub(crate) step: u64,
@@ -109,7 +109,7 @@ impl Part {
     }
 }
 
-/// Reads what is in front, until it has not changed meanwhile.
+/// Reads the front volume, until it has not changed meanwhile.
 fn in_memory(
     memory: &Memory,
     kept: &Mutex<VecDeque<(Front, Wish, Level)>>,
@@ -154,11 +154,11 @@ fn keep(kept: &mut VecDeque<(Front, Wish, Level)>, entry: (Front, Wish, Level)) 
     }
 }
 
-/// Cells of one volume from two places: each has what the other lacks. A cell that both have in part, at the border of their slabs, has
-/// the mean of the two, or the greater.
+/// Cells of one volume from two places: each has the cells that the other lacks. A cell that both have in
+/// part, at the border of their slabs, has the mean of the two, or the greater.
 fn join(mut all: Level, more: &Level, how: How) -> Result<Level, Error> {
     if all.size != more.size {
-        return Err(Error::Request("the volumes that are to be one have different shapes".into()));
+        return Err(Error::Request("the volumes to combine have different shapes".into()));
     }
     let cells = Arc::make_mut(&mut all.cells);
     for (a, b) in cells.values.iter_mut().zip(&more.cells.values) {

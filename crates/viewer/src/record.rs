@@ -1,5 +1,6 @@
-//! Recorded steps: a Zarr v3 array of (step, z, y, x), float32, one uncompressed chunk a step; its attribute `steps` has the source's numbers
-//! of them, and `steps.jsonl` beside it a line for each. Numbers come again when a sender goes round: steps are asked for by their places.
+//! Recorded steps: a Zarr v3 array of (step, z, y, x), float32, one uncompressed chunk a step; its attribute
+//! `steps` has the source's numbers of them, and `steps.jsonl` beside it a line for each. Numbers repeat when
+//! a sender repeats its source: steps are requested by their positions.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,10 +19,10 @@ const DESCRIPTION: u64 = 16 << 20;
 const LINES: u64 = 64 << 20;
 /// Steps at most.
 const STEPS: u64 = 1 << 20;
-/// Entries of the history that are told.
+/// Most entries of the history that are reported.
 const TOLD: usize = 4096;
 
-/// What a `zarr.json` says, as far as it matters here.
+/// The relevant contents of a `zarr.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     /// The source's numbers of the steps.
@@ -34,32 +35,29 @@ impl Array {
     /// Reads `zarr.json`.
     ///
     /// # Errors
-    /// What is not as it must be, in words.
+    /// The reason why it is not supported, as text.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let all: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         let list = |value: &Value| {
             value.as_array().and_then(|v| v.iter().map(Value::as_u64).collect::<Option<Vec<_>>>())
         };
-        let expect = |good: bool, what: &str| if good { Ok(()) } else { Err(format!("{what} expected")) };
-        expect(all["zarr_format"] == 3 && all["node_type"] == "array", "an array of Zarr's version 3")?;
+        let expect = |good: bool, what: &str| if good { Ok(()) } else { Err(format!("expected {what}")) };
+        expect(all["zarr_format"] == 3 && all["node_type"] == "array", "a Zarr version 3 array")?;
         expect(all["data_type"] == "float32", "data_type float32")?;
         let Some([count, nz, ny, nx]) = list(&all["shape"]).and_then(|v| v.first_chunk().copied()) else {
-            return Err("a shape of step, z, y, x expected".into());
+            return Err("expected a shape of step, z, y, x".into());
         };
         let shape = [nx, ny, nz];
         expect(shape.iter().all(|side| (1..=65_536).contains(side)), "sides of 1 to 65536")?;
         let chunk = list(&all["chunk_grid"]["configuration"]["chunk_shape"]);
         expect(count <= STEPS, "fewer steps")?;
-        expect(chunk == Some(vec![1, nz, ny, nx]), "one chunk a step")?;
+        expect(chunk == Some(vec![1, nz, ny, nx]), "one chunk per step")?;
         let key = &all["chunk_key_encoding"];
         let slashes = matches!(key["configuration"]["separator"].as_str(), None | Some("/"));
         expect(key["name"] == "default" && slashes, "chunk keys as c/0/0/0/0")?;
         let codecs = all["codecs"].as_array().map(Vec::as_slice);
         let little = |codec: &Value| codec["name"] == "bytes" && codec["configuration"]["endian"] == "little";
-        expect(
-            matches!(codecs, Some([codec]) if little(codec)),
-            "the codec bytes, little endian, and no other",
-        )?;
+        expect(matches!(codecs, Some([codec]) if little(codec)), "only the codec bytes, little endian")?;
         let told = list(&all["attributes"]["steps"]).filter(|told| told.len() as u64 == count);
         Ok(Self { steps: told.unwrap_or_else(|| (0..count).collect()), shape })
     }
@@ -96,7 +94,7 @@ impl Record {
         Array::parse(&text).map_err(|why| Error::Format { path, what: "a recorded field", why })
     }
 
-    /// What `steps.jsonl` says of each step; a line that was cut is passed over.
+    /// The entries of `steps.jsonl` for each step; a truncated line is ignored.
     fn lines(&self, array: &Array) -> Vec<Line> {
         let text = head(&self.dir.join("steps.jsonl"), LINES).unwrap_or_default();
         let begun = |step: &u64| Line { closed: Closed { step: *step, ..Closed::default() }, range: None };
@@ -151,14 +149,14 @@ impl Record {
     }
 }
 
-/// What is said of a recorded step.
+/// The metadata of a recorded step.
 struct Line {
     closed: Closed,
-    /// Its least and its greatest value, if it has any; older recordings do not say.
+    /// Its least and its greatest value, if it has any; older recordings do not have them.
     range: Option<Option<(f64, f64)>>,
 }
 
-/// The least and the greatest value of all steps, if what each has is known.
+/// The least and the greatest value of all steps, if those of each are known.
 fn range(lines: &[Line]) -> Option<(f64, f64)> {
     let all = lines.iter().map(|line| line.range).collect::<Option<Vec<_>>>()?;
     let wider = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.max(other.1));
@@ -181,7 +179,7 @@ impl Values for Chunk {
     }
 }
 
-/// What a file has, `most` bytes of it.
+/// The contents of a file, `most` bytes of it.
 fn head(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let io = |error| Error::Io { path: path.into(), error };
     let mut text = Vec::new();

@@ -13,7 +13,7 @@ const LANES: usize = 64;
 /// Cells of an answer at most.
 pub(crate) const CELLS: u64 = 1 << 26;
 
-/// What becomes of the values of a cell.
+/// How the values of a cell are combined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
@@ -44,20 +44,22 @@ impl Region {
     /// When it is not within the volume, or has too many cells.
     pub fn new(shape: [u64; 3], factor: u64, part: Option<[u64; 6]>) -> Result<Self, Error> {
         if !(1..=65_536).contains(&factor) {
-            return Err(Error::Request(format!("a factor is 1 to 65536, and not {factor}")));
+            return Err(Error::Request(format!("invalid factor {factor}; use 1 to 65536")));
         }
         let all = shape.map(|side| side.div_ceil(factor));
         let [x, y, z, nx, ny, nz] = part.unwrap_or([0, 0, 0, all[0], all[1], all[2]]);
         let (first, size) = ([x, y, z], [nx, ny, nz]);
         let within = |i: usize| size[i] > 0 && first[i].checked_add(size[i]).is_some_and(|end| end <= all[i]);
         if !(0..3).all(within) {
-            return Err(Error::Request(format!("the box {first:?} + {size:?} is not within {all:?} cells")));
+            return Err(Error::Request(format!(
+                "the box {first:?} + {size:?} is not within the volume of {all:?} cells"
+            )));
         }
         // Sides are 2^16 at most.
         let cells: u64 = size.iter().product();
         if cells > CELLS {
             return Err(Error::Request(format!(
-                "{cells} cells are more than {CELLS}: a larger factor, or a box"
+                "{cells} cells, more than the limit of {CELLS}; use a larger factor, or a box"
             )));
         }
         Ok(Self { factor, first, size })
@@ -68,7 +70,7 @@ impl Region {
     }
 }
 
-/// Values of a level; NaN where there is none.
+/// Values of a level; NaN where a value is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cells {
     /// x fastest.
@@ -80,8 +82,9 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// A byte for each: 0 where there is none, 1 to 255 from `min` to `max`; the middle where these are one value. In float64: the width of a
-    /// range of float32 may be infinite in it, and so may be what divides a tiny one.
+    /// A byte for each: 0 for a missing value, 1 to 255 from `min` to `max`; the middle where these are one
+    /// value. In float64: the width of a range of float32 may be infinite in it, and so may be the quotient
+    /// by a tiny one.
     pub fn quantised(&self, min: f64, max: f64) -> Vec<u8> {
         let (scale, first) = if max > min { (254.0 / (max - min), 1.5) } else { (0.0, 128.0) };
         let byte = |v: f32| match v.is_nan() {
@@ -135,7 +138,7 @@ pub fn reduce(source: &impl Values, region: &Region, how: How) -> Result<Cells, 
             scope.spawn(move || layers(source, region, how, (n * share) as u64, part, layer, began))
         };
         let running: Vec<_> = values.chunks_mut(share * layer).enumerate().map(work).collect();
-        let lost = |_| Err(Error::Request("a thread that reads has failed".into()));
+        let lost = |_| Err(Error::Request("a reading thread failed".into()));
         running.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect::<Result<Vec<_>, _>>()
     })?;
     let (mut range, mut missing) = (None::<(f32, f32)>, 0);
@@ -270,7 +273,7 @@ impl Seen {
         self.greatest = greatest.iter().chain(rest).copied().fold(self.greatest, more);
     }
 
-    /// Notes the one value of a cell; NaN if there is none.
+    /// Notes the only value of a cell; NaN if it is missing.
     fn value(&mut self, value: f32) -> f32 {
         if value.is_finite() {
             self.range(&[value]);
@@ -302,7 +305,7 @@ mod tests {
         }
     }
 
-    /// As the definition says, one cell at a time.
+    /// By the definition, one cell at a time.
     fn plain(array: &Array, region: &Region, how: How) -> Vec<f32> {
         let cell = |cx: u64, cy: u64, cz: u64| {
             let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Another viewer as the place where a volume lies: its API, asked as the page asks it, but for float32.
+//! Another viewer as the source of a volume: it uses the same API as the page, but for float32.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct Remote {
     address: String,
     /// None: its first.
     name: Option<String>,
-    /// What it wants to be shown.
+    /// The token that it requires.
     token: Option<Token>,
 }
 
@@ -61,7 +61,8 @@ impl Remote {
         let all: crate::api::States = serde_json::from_slice(&body).map_err(|e| self.wrong(e))?;
         let mine = |(_, state): &(usize, State)| self.name.as_ref().is_none_or(|name| *name == state.name);
         let found = all.volumes.into_iter().enumerate().find(mine);
-        found.ok_or_else(|| self.wrong(format!("no volume {}", self.name.as_deref().unwrap_or_default())))
+        found
+            .ok_or_else(|| self.wrong(format!("unknown volume {}", self.name.as_deref().unwrap_or_default())))
     }
 
     pub(crate) fn level(&self, wish: &Wish) -> Result<Level, Error> {
@@ -84,9 +85,9 @@ impl Remote {
             path += &format!("&box={}", part.map(|n| n.to_string()).join(","));
         }
         let (body, meta) = self.get(&path, count * 4)?;
-        let meta = meta.ok_or_else(|| self.wrong("no header `field`"))?;
+        let meta = meta.ok_or_else(|| self.wrong("missing header `field`"))?;
         if body.len() != count * 4 || meta.size != region.size {
-            return Err(self.wrong("another count of cells than was asked for"));
+            return Err(self.wrong("unexpected number of cells"));
         }
         let values: Vec<f32> = body.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         let range = meta.min.zip(meta.max);
@@ -99,7 +100,7 @@ impl Remote {
         let asked = async {
             tokio::time::timeout(PATIENCE, self.ask(path, most))
                 .await
-                .unwrap_or_else(|_| Err(self.wrong("no answer")))
+                .unwrap_or_else(|_| Err(self.wrong("no answer in time")))
         };
         tokio::runtime::Handle::current().block_on(asked)
     }
@@ -130,7 +131,7 @@ impl Remote {
                 return Ok((body, meta));
             }
             let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-            Err(self.wrong(said["error"].as_str().unwrap_or("it refuses")))
+            Err(self.wrong(said["error"].as_str().unwrap_or("request refused")))
         };
         let answer = answer.await;
         driving.abort();

@@ -1,7 +1,8 @@
 //! Reads the shared memory of a receiver: see "Shared memory" in `docs/field-format.md`.
 //!
-//! By `pread`, and not through a mapping: a mapped file that somebody truncates kills who reads it, to read a hole of it takes memory, and
-//! there would be `unsafe`. Here a short file is an error, and a copy of what is looked at next costs little.
+//! It uses `pread` instead of a mapping: if another process truncates a mapped file, its readers are killed;
+//! reading a hole of it allocates memory; and it would need `unsafe`. With `pread` a short file is an error,
+//! and copying the values to be reduced costs little.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt as _};
@@ -18,10 +19,10 @@ use crate::state::{Closed, Slab, State};
 
 /// Bytes of a slab's header that have a meaning.
 const WORDS: usize = slab::IS_OPEN + 8;
-/// Entries of the history that are told.
+/// Most entries of the history that are reported.
 const TOLD: u64 = 600;
 
-/// What does not change of a file.
+/// The constant part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// x, y, z.
@@ -29,7 +30,7 @@ pub struct Layout {
     slabs: [u64; 3],
     volumes: [u64; 3],
     history: [u64; 2],
-    /// Of which values are of the step: where the first volume's map is, and bytes of one; 0: there are none.
+    /// The maps of values of the step: where the first volume's map is, and bytes of one; 0: there are none.
     maps: [u64; 2],
     made: u64,
 }
@@ -38,20 +39,20 @@ impl Layout {
     /// Reads it from the head of a file of `len` bytes, and makes sure that all that it names is within.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The defect, as text.
     pub fn parse(head: &[u8], len: u64) -> Result<Self, String> {
-        let word = |offset| word(head, offset).ok_or_else(|| "it is too short".to_owned());
+        let word = |offset| word(head, offset).ok_or_else(|| "file too short".to_owned());
         if head.get(..8) != Some(&MAGIC) {
-            return Err("it does not begin with TCFIELD1".into());
+            return Err("does not start with TCFIELD1".into());
         }
         let three = |first| Ok::<_, String>([word(first)?, word(first + 8)?, word(first + 16)?]);
         let version = word(at::VERSION)?;
         if version != VERSION {
-            return Err(format!("its layout is version {version}, and this program reads {VERSION}"));
+            return Err(format!("layout version {version} is not supported (only {VERSION} is)"));
         }
         let shape = three(at::SHAPE)?;
         if shape.iter().any(|side| !(1..=65_536).contains(side)) {
-            return Err(format!("its shape is {shape:?}"));
+            return Err(format!("invalid shape {shape:?}"));
         }
         let layout = Self {
             shape,
@@ -69,24 +70,24 @@ impl Layout {
             let end = each.checked_mul(count.saturating_sub(1)).and_then(|n| n.checked_add(first));
             match end.and_then(|n| n.checked_add(size)) {
                 Some(end) if end <= len => Ok(()),
-                _ => Err(format!("its {what} would end behind its {len} bytes")),
+                _ => Err(format!("{what} beyond the end of the file ({len} bytes)")),
             }
         };
         let [slabs, first, each] = self.slabs;
         if !(1..=65_536).contains(&slabs) || each < WORDS as u64 || !first.is_multiple_of(8) {
-            return Err(format!("it has {slabs} headers of slabs, of {each} bytes"));
+            return Err(format!("invalid slab headers: {slabs} of {each} bytes"));
         }
-        within("headers of slabs", first, each, slabs, each)?;
+        within("slab headers", first, each, slabs, each)?;
         let [volumes, first, each] = self.volumes;
         // Sides are 2^16 at most: no overflow.
         let size = self.shape.iter().product::<u64>() * 4;
         if !(1..=VOLUMES).contains(&volumes) || (volumes > 1 && each < size) {
-            return Err(format!("it has {volumes} volumes, {each} bytes apart"));
+            return Err(format!("invalid volumes: {volumes}, {each} bytes apart"));
         }
         within("volumes", first, each, volumes, size)?;
         let [first, entries] = self.history;
         if !(1..=1 << 20).contains(&entries) {
-            return Err(format!("its history has {entries} entries"));
+            return Err(format!("invalid history of {entries} entries"));
         }
         within("history", first, ENTRY as u64, entries, ENTRY as u64)?;
         let ([first, each], bytes) = (self.maps, (size / 4).div_ceil(8));
@@ -94,7 +95,7 @@ impl Layout {
             return Ok(());
         }
         if volumes > 1 && each < bytes {
-            return Err(format!("its maps are {each} bytes apart"));
+            return Err(format!("invalid maps, {each} bytes apart"));
         }
         within("maps", first, each, volumes, bytes)
     }
@@ -132,7 +133,7 @@ pub(crate) struct Front {
     pub(crate) step: u64,
 }
 
-/// Whether what this user has made is meant by a name: another could show anything in its place.
+/// Whether a name refers to this user's own files: another user could show anything in their place.
 fn is_trusted(owner: u32) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || owner == 0 || owner == user.as_raw()
@@ -174,7 +175,7 @@ impl Memory {
         let old = self.open.read().clone();
         match Open::new(&self.path) {
             Ok(open) => Ok(self.open.write().insert(std::sync::Arc::new(open)).clone()),
-            // What was received last stays to be looked at.
+            // The data received last stays visible.
             Err(Error::Absent(_)) => old.ok_or_else(|| Error::Absent(self.name.clone())),
             Err(error) => Err(error),
         }
@@ -191,20 +192,21 @@ impl Open {
             std::io::ErrorKind::NotFound => Error::Absent(path.display().to_string()),
             _ => Error::Io { path: path.into(), error },
         };
-        // In a directory for all anybody may have made what has the name: a pipe must not hold this up, nor a link lead away.
+        // In a directory for all users the file may be of any kind: a pipe must not block this, nor a link be
+        // followed.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let file = File::from(file);
         let meta = file.metadata().map_err(io)?;
         let bad = |why| Error::Format { path: path.into(), what: "a field's shared memory", why };
         if !meta.is_file() {
-            return Err(bad("it is no file".into()));
+            return Err(bad("not a regular file".into()));
         }
         if !is_trusted(meta.uid()) {
-            return Err(bad(format!("it belongs to user {}", meta.uid())));
+            return Err(bad(format!("belongs to user {}", meta.uid())));
         }
         let mut head = [0; HEAD];
-        file.read_exact_at(&mut head, 0).map_err(|_| bad("it is too short".into()))?;
+        file.read_exact_at(&mut head, 0).map_err(|_| bad("file too short".into()))?;
         let layout = Layout::parse(&head, meta.len()).map_err(bad)?;
         Ok(Self { file, path: path.into(), layout })
     }
@@ -220,8 +222,9 @@ impl Open {
         self.read(&mut head, 0).map(|()| head)
     }
 
-    /// Whether a receiver has it: one that was killed could not say that it ends, but holds its lock no more. Ours is shared and given
-    /// back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way.
+    /// Whether a receiver has it: a killed one could not mark its end, but holds its lock no longer. Our lock
+    /// is shared and released at once: receivers lock only files that no other process can have opened yet,
+    /// so it disturbs none.
     fn is_receiving(&self, head: &[u8]) -> bool {
         let flock = |how| rustix::fs::flock(&self.file, how);
         word(head, at::STATE) == Some(1)
@@ -231,7 +234,7 @@ impl Open {
             }
     }
 
-    /// What is in front; none while it is written.
+    /// The front volume; None while it is written.
     pub(crate) fn front(&self) -> Result<Option<Front>, Error> {
         let head = self.head()?;
         let get = |offset| word(&head, offset).unwrap_or_default();
@@ -251,7 +254,8 @@ impl Open {
         self.read(bytes, first + front.volume * each + self.place(place) * 4)
     }
 
-    /// Makes NaN of the values of a row that are not of the step in front: they would show what was elsewhere in time.
+    /// Replaces the values of a row that are not of the current step by NaN: they would show values of
+    /// another time.
     pub(crate) fn blank(&self, front: &Front, place: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
         if !front.holed {
             return Ok(());
@@ -276,7 +280,7 @@ impl Open {
         (z * ny + y) * nx + x
     }
 
-    /// The planes that slabs here have, and of which something has come: the rest was never filled.
+    /// The planes of slabs here with received values: the rest was never filled.
     pub(crate) fn filled(&self) -> Result<Vec<(u64, u64)>, Error> {
         let came = |slab: &Slab| slab.total.packets + slab.total.recovered > 0;
         Ok(self.slabs()?.iter().filter(|slab| came(slab)).map(|slab| (slab.z[0], slab.z[1])).collect())

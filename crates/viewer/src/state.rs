@@ -1,4 +1,4 @@
-//! What is said of a field besides its values: the JSON of the API, for the page and for other viewers.
+//! The metadata of a field: the JSON of the API, for the page and for other viewers.
 
 use serde::{Deserialize, Serialize};
 use tidecast_event::field::receive::Total;
@@ -9,7 +9,7 @@ use tidecast_event::field::receive::Total;
 pub(crate) struct State {
     /// Of the shared memory, or the record.
     pub name: String,
-    /// What is sent.
+    /// The field.
     pub title: String,
     /// x, y, z.
     pub shape: [u64; 3],
@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub receiving: bool,
     /// Whether the volume is one that is always changing.
     pub live: bool,
-    /// Bits a second that the sender says it sends.
+    /// Bits a second, as announced by the sender.
     pub rate: u64,
     /// When a packet last came.
     pub last: u64,
@@ -43,7 +43,7 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Slab {
-    /// First plane, and the one behind the last.
+    /// First plane, and the one after the last.
     pub z: [u64; 2],
     /// Step under way.
     pub step: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Slab {
     pub received: u64,
     /// Those that parity has brought back.
     pub recovered_of_step: u64,
-    /// What its stream has had in all.
+    /// Total counters of its stream.
     #[serde(flatten)]
     pub total: Total,
     /// When a packet last came.

@@ -1,4 +1,5 @@
-//! Who may see: whoever shows the viewer's token, as the `token` of a URL, in a header, or in the cookie that the URL has left.
+//! Access control: a request must show the viewer's token, as the `token` of a URL, in a header, or in the
+//! cookie that the URL has set.
 
 use std::fmt;
 use std::path::Path;
@@ -15,21 +16,21 @@ use crate::error::Error;
 const LEAST: usize = 16;
 const MOST: usize = 256;
 
-/// What whoever may see has to show. It is in no message.
+/// The token that every request has to show. It is not contained in any message.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// One that nobody guesses.
+    /// A random one that cannot be guessed.
     #[must_use]
     pub fn random() -> Self {
         Self(HEXLOWER.encode(&rand::random::<[u8; 24]>()))
     }
 
-    /// The one that opens a viewer: of this file, which nobody else may read, or of `TIDECAST_VIEW_TOKEN`.
+    /// The token of a viewer: of this file, which only its user may read, or of `TIDECAST_VIEW_TOKEN`.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is not valid.
     pub fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
         Self::of(Kind { name: "token", variable: "TIDECAST_VIEW_TOKEN" }, file)
     }

@@ -11,7 +11,7 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Fills `values` with what `read` gives as little-endian bytes.
+/// Fills `values` with the little-endian bytes that `read` returns.
 pub(crate) fn fill(
     values: &mut [f32],
     read: impl FnOnce(&mut [u8]) -> Result<(), Error>,
@@ -36,11 +36,11 @@ pub(crate) fn with_bytes(
     })
 }
 
-/// What is in front of a file of shared memory.
+/// The front volume of a file of shared memory.
 pub(crate) struct InFront {
     pub(crate) open: Arc<Open>,
     pub(crate) front: Front,
-    /// Planes of which something has come.
+    /// Planes with received values.
     pub(crate) filled: Vec<(u64, u64)>,
 }
 

@@ -1,13 +1,14 @@
-//! One direction of the link, as a pure model: what arrives when, and so what leaves when, if at all.
+//! One direction of the link, as a pure model: given the arrivals, it decides when each packet leaves, if at
+//! all.
 
 use std::time::Duration;
 
-/// What a line does to packets. Chances are of each packet of the MTU.
+/// The properties of a line. Probabilities are per packet of the MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Bits per second; 0 for no limit.
     pub rate: u64,
-    /// Bytes that may wait for the line at this rate; what comes on top is dropped.
+    /// Bytes that may wait for the line at this rate; packets beyond are dropped.
     pub queue: u64,
     /// From the end of sending to arrival, one way.
     pub delay: Duration,
@@ -27,18 +28,18 @@ impl Config {
     }
 }
 
-/// What becomes of one packet.
+/// The fate of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
     /// When it arrives at the other end, on the clock of [`Line::send`]; equal for packets that may stay together.
     pub due: Duration,
     /// How often: 0 when it is lost or dropped, 2 when duplicated.
     pub copies: u8,
-    /// Whether it was held back; such a packet travels by itself.
+    /// Whether it was held back; such a packet travels alone.
     pub late: bool,
 }
 
-/// What a line has done so far.
+/// Counters of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets of the MTU that came.
@@ -79,7 +80,7 @@ impl Line {
             return Fate { due: start, copies: 0, late: false };
         }
         self.free = start + self.time(bytes as u64);
-        // Drawn in a fixed order whatever the outcome, so that one chance does not shift another's luck.
+        // Drawn in a fixed order whatever the outcome, so that one draw does not shift another.
         let (loss, dup, reorder) = (self.rng.unit(), self.rng.unit(), self.rng.unit());
         let late = reorder < self.config.reorder;
         let mut fate = Fate { due: self.free + self.config.delay, copies: 1, late };
@@ -97,12 +98,12 @@ impl Line {
         fate
     }
 
-    /// From the next packet on it is another line; what is on its way arrives when it would have.
+    /// From the next packet on the line has this configuration; packets in transit arrive as before.
     pub fn change(&mut self, config: Config) {
         self.config = config;
     }
 
-    /// What it has done so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

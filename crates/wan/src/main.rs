@@ -1,4 +1,4 @@
-//! `tidecast-wan`: a long-distance link between two network namespaces. See the library for what it does.
+//! `tidecast-wan`: a long-distance link between two network namespaces. The library describes the model.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,48 +11,51 @@ use tidecast_wan::tun;
 
 /// A long-distance link in user space between two network namespaces.
 ///
-/// Makes a TUN (or TAP) device in each, and carries packets between them until it is ended; the devices go with
-/// it. Bringing them up and giving them addresses is the caller's work.
+/// Creates a TUN (or TAP) device in each, and carries packets between them until it is ended; the devices are
+/// removed with it. The caller sets them up and assigns their addresses.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Args {
-    /// The two ends
+    /// Names of the two ends
     #[arg(num_args = 2, value_name = "NAMESPACE:DEVICE", required = true)]
     ends: Vec<String>,
-    /// Make TAP devices (Ethernet frames, for bridges) instead of TUN (IP packets)
+    /// Create TAP devices (Ethernet frames, for bridges) instead of TUN (IP packets)
     #[arg(long)]
     tap: bool,
-    /// Bits per second, each way; 0 for no limit
+    /// Limit the rate, in bits per second and direction; 0: no limit
     #[arg(long, default_value_t = 0)]
     rate: u64,
-    /// Bytes that may wait at each end for the line; the rest is dropped
+    /// Limit the queue at each end, in bytes; further packets are dropped
     #[arg(long, default_value_t = 64 << 20)]
     queue: u64,
-    /// Microseconds one way
+    /// Delay packets by so many microseconds in each direction
     #[arg(long, default_value_t = 0)]
     delay_us: u64,
-    /// Chance of each packet to be lost, 0 to 1
+    /// Lose packets with this probability, from 0 to below 1
     #[arg(long, default_value_t = 0.0, value_parser = chance)]
     loss: f64,
-    /// Chance of each packet to arrive twice
+    /// Duplicate packets with this probability
     #[arg(long, default_value_t = 0.0, value_parser = chance)]
     dup: f64,
-    /// Chance of each packet to be held back and overtaken
+    /// Hold packets back with this probability, so that later ones overtake them
     #[arg(long, default_value_t = 0.0, value_parser = chance)]
     reorder: f64,
-    /// Seed of all chances
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Read other settings while it runs, a line each: `rate=8000000 delay-us=5000 loss=0.01`
+    /// Read changes of the settings from standard input, a line each: `rate=8000000 delay-us=5000 loss=0.01`
     #[arg(long)]
     stdin: bool,
-    /// Print what both directions have done as a line of JSON, so many times a second
+    /// Print the counters of both directions as a line of JSON, so many times a second
     #[arg(long, value_name = "HERTZ")]
     stats: Option<f64>,
 }
 
 fn chance(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|p| (0.0..1.0).contains(p)).ok_or_else(|| "wanted 0 or more and below 1".into())
+    text.parse()
+        .ok()
+        .filter(|p| (0.0..1.0).contains(p))
+        .ok_or_else(|| "expected a value from 0 to below 1".into())
 }
 
 fn main() -> ExitCode {
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let [left, right] = args.ends.as_slice() else { return Err("wanted two ends".into()) };
+    let [left, right] = args.ends.as_slice() else { return Err("expected two ends".into()) };
     let (a, b) = (tun::open(left, args.tap)?, tun::open(right, args.tap)?);
     let config = Config {
         rate: args.rate,
@@ -100,7 +103,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Changes both directions as the lines of standard input say.
+/// Applies the changes on standard input to both directions.
 fn obey(pumps: &[Pump], mut config: Config) {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match line.split_whitespace().try_for_each(|word| set(&mut config, word)) {
@@ -111,7 +114,7 @@ fn obey(pumps: &[Pump], mut config: Config) {
 }
 
 fn set(config: &mut Config, word: &str) -> Result<(), String> {
-    let not = |what: &str| format!("{word}: wanted {what}");
+    let not = |what: &str| format!("{word}: expected {what}");
     let (name, value) = word.split_once('=').ok_or_else(|| not("NAME=VALUE"))?;
     let number = || value.parse::<u64>().map_err(|_| not("a number"));
     match name {

@@ -1,9 +1,10 @@
-//! What a TUN device reads and writes: a virtio header, then a frame or packet that may stand for many segments.
+//! The units of a TUN device: a virtio header, then a frame or packet that may stand for many segments.
 //!
-//! The kernel hands a large TCP unit over whole and says in the header at which size it is to be cut. [`Unit`] finds
-//! the segments, and [`Unit::part`] makes a unit of some of them, as the kernel itself would have: headers repeated,
-//! lengths, identification, sequence number, flags and the pseudo-header's sum put right. Whatever it cannot
-//! understand stays whole and counts as one packet. Sources: virtio 1.2 section 5.1.6, RFC 791, 8200, 9293.
+//! The kernel passes a large TCP unit as a whole, with the segment size in the header. [`Unit`] finds the
+//! segments, and [`Unit::part`] makes a unit of some of them, as the kernel itself would: headers repeated;
+//! lengths, identification, sequence number, flags and the pseudo-header's checksum corrected. A unit that
+//! cannot be parsed stays whole and counts as one packet. Sources: virtio 1.2 section 5.1.6, RFC 791, 8200,
+//! 9293.
 
 use std::ops::Range;
 
@@ -35,7 +36,8 @@ struct Tcp {
 }
 
 impl<'a> Unit<'a> {
-    /// Look at what was read, header first; `ethernet` for a TAP device. None when it is shorter than its header.
+    /// Parses a unit as read, header first; `ethernet` for a TAP device. None when it is shorter than its
+    /// header.
     #[must_use]
     pub fn new(bytes: &'a [u8], ethernet: bool) -> Option<Self> {
         (bytes.len() > HEADER).then(|| Self { bytes, tcp: Tcp::find(bytes, ethernet) })

@@ -1,4 +1,5 @@
-//! The threads of one direction: one reads a device and asks the line for each packet's fate, one writes what is due.
+//! The threads of one direction: one reads a device and gets each packet's fate from the line, one writes the
+//! packets that are due.
 
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -10,19 +11,19 @@ use std::time::{Duration, Instant};
 use crate::line::{Config, Counters, Line};
 use crate::packet::Unit;
 
-/// Most bytes that one direction holds; what comes on top is dropped.
+/// Most bytes that one direction holds; packets beyond are dropped.
 pub const MAX_HELD: usize = 512 << 20;
 /// Larger than any unit: 64 KiB and its headers.
 const UNIT: usize = 68 << 10;
 
-/// What is on its way, soonest first; equal times leave in the order in which they came.
+/// Packets in transit, soonest first; equal times leave in the order of arrival.
 #[derive(Debug, Default)]
 struct Flight {
     units: BinaryHeap<InFlight>,
     bytes: usize,
     sequence: u64,
     counters: Counters,
-    /// What the line is to become.
+    /// The new configuration of the line.
     change: Option<Config>,
 }
 
@@ -50,7 +51,7 @@ impl PartialOrd for InFlight {
 pub struct Pump(Arc<(Mutex<Flight>, Condvar)>);
 
 impl Pump {
-    /// Start carrying what `from` reads to `to`.
+    /// Start carrying packets from `from` to `to`.
     ///
     /// # Errors
     /// The threads cannot be started.
@@ -66,13 +67,13 @@ impl Pump {
         Ok(pump)
     }
 
-    /// What this direction has done so far.
+    /// The counters of this direction.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.lock().counters
     }
 
-    /// Makes it another line, in the midst of what it carries.
+    /// Changes the configuration while packets are in transit.
     pub fn change(&self, config: Config) {
         self.lock().change = Some(config);
     }

@@ -29,10 +29,10 @@ struct Request {
 #[derive(Debug, Error)]
 pub enum Error {
     /// The argument is not NAMESPACE:DEVICE.
-    #[error("{0:?}: wanted NAMESPACE:DEVICE, the device name with at most {NAME_MAX} bytes")]
+    #[error("{0:?}: expected NAMESPACE:DEVICE, with a device name of at most {NAME_MAX} bytes")]
     Name(String),
     /// There is no such namespace.
-    #[error("network namespace {path}: {source}; make it with: ip netns add")]
+    #[error("cannot open network namespace {path}: {source}; create it with: ip netns add")]
     Namespace {
         /// Where it was looked for.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The kernel refused the device.
-    #[error("device {name}: {source}; this needs root and /dev/net/tun")]
+    #[error("cannot create device {name}: {source}; it needs root and /dev/net/tun")]
     Device {
         /// The device asked for.
         name: String,
@@ -52,7 +52,7 @@ pub enum Error {
 /// Make the device `NAMESPACE:DEVICE` and return it, ready to be read and written with virtio headers.
 ///
 /// # Errors
-/// The name is none, the namespace is not there, or the kernel refuses.
+/// The name is not valid, the namespace is missing, or the kernel refuses.
 pub fn open(place: &str, ethernet: bool) -> Result<File, Error> {
     let (namespace, name) = place.split_once(':').ok_or_else(|| Error::Name(place.to_owned()))?;
     if name.is_empty() || name.len() > NAME_MAX || namespace.is_empty() || namespace.contains('/') {

@@ -14,7 +14,7 @@ use crate::{
     STOCK_BLOCK,
 };
 
-/// The longest extension handshake and the longest `ut_pex` message taken: many times what clients send.
+/// The longest extension handshake and the longest `ut_pex` message accepted: many times the usual size.
 const MAX_DICT: u32 = 32 * 1024;
 /// No tree of hashes is higher.
 const MAX_LAYERS: u32 = 64;
@@ -22,7 +22,7 @@ const MAX_LAYERS: u32 = 64;
 /// reject.
 const MAX_ASKED: u32 = 8192;
 
-/// The protocol state of one connection: what was agreed, and so what the next bytes may be.
+/// The protocol state of one connection: the agreed extensions, and so the possible next bytes.
 #[derive(Debug, Clone)]
 pub struct Codec {
     agreed: Reserved,
@@ -33,7 +33,7 @@ pub struct Codec {
     pieces: Option<u32>,
 }
 
-/// What the bytes so far amount to.
+/// The result of decoding the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// Nothing yet: call again when at least so many bytes are there, counted from the start of the buffer.
@@ -67,9 +67,9 @@ struct Limits {
 impl Codec {
     /// The state after the handshakes.
     ///
-    /// `agreed` is what both reserved fields offer ([`Reserved::both`]), `local` the ids that our extension
-    /// handshake announces, and `offer` what it offers of the Tidecast extension (unless `local` leaves that
-    /// out).
+    /// `agreed` are the features that both reserved fields offer ([`Reserved::both`]), `local` the ids that
+    /// our extension handshake announces, and `offer` its offer of the Tidecast extension (unless `local`
+    /// leaves that out).
     #[must_use]
     pub fn new(agreed: Reserved, local: ExtIds, offer: Offer) -> Self {
         Self { agreed, local, offer, peer: ExtIds::default(), session: None, pieces: None }
@@ -81,7 +81,7 @@ impl Codec {
         self.pieces = Some(pieces);
     }
 
-    /// Our extension handshake as this codec expects it to be sent; add what else is to be said.
+    /// Our extension handshake as this codec expects it to be sent; the caller may add further fields.
     #[must_use]
     pub fn ext_handshake(&self) -> ExtHandshake {
         let tidecast = self.local.get(Extension::Tidecast).map(|_| self.offer);
@@ -95,7 +95,7 @@ impl Codec {
         if self.session.is_some() { self.peer } else { self.peer.with(Extension::Tidecast, 0) }
     }
 
-    /// What was agreed of the Tidecast extension; `None` with a stock peer, and before its extension
+    /// The agreed session of the Tidecast extension; `None` with a stock peer, and before its extension
     /// handshake.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
@@ -304,7 +304,7 @@ impl Codec {
             _ => Caps::default(),
         };
         if !self.offer.caps.has(needed) {
-            let rule = "Tidecast extension: only to who says that it takes them";
+            let rule = "Tidecast extension: only to a peer that offered to accept them";
             return Err(Error::NotAgreed { message: name, rule });
         }
         let Some(body) = body(buf, 7, len) else { return Ok(need(len)) };
@@ -324,7 +324,7 @@ impl Codec {
         let block = BlockHeader { channel, piece, begin, len: len - HEAD, pushed: flags & 1 != 0 };
         place("Block", begin, block.len, session.max_block)?;
         if block.pushed && !self.offer.caps.has(Caps::PUSH) {
-            let rule = "Tidecast extension: only to who offers to take pushes";
+            let rule = "Tidecast extension: only to a peer that offered to accept pushes";
             return Err(Error::NotAgreed { message: "pushed Block", rule });
         }
         Ok(Decoded::Frame { frame: Frame::Block(block), consumed: BLOCK_HEADER_LEN })

@@ -1,7 +1,7 @@
-//! What can be wrong with the bytes of a peer, or with a message handed to the encoder.
+//! Errors in the bytes of a peer, or in a message handed to the encoder.
 
-/// Why the bytes received are not the peer protocol. Whatever it is, the sender broke a rule or the stream is
-/// out of step: close the connection, nothing after the error can be read.
+/// The reason why the received bytes violate the peer protocol. Whatever it is, the sender broke a rule or
+/// the stream is out of step: close the connection, nothing after the error can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream does not begin with the BitTorrent handshake.
@@ -36,7 +36,7 @@ pub enum Error {
         /// The rule broken, with its source.
         rule: &'static str,
     },
-    /// A field that must be there and is not, or not as what it must be.
+    /// A required field that is missing, or has another type.
     #[error("{message} message without {field} ({rule})")]
     Missing {
         /// The message.
@@ -51,7 +51,7 @@ pub enum Error {
     Bencode {
         /// The message.
         message: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         source: tidecast_metainfo::bencode::Error,
     },
     /// An extension message holds something other than a dictionary.
@@ -74,10 +74,10 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The peer's extension handshake names no id for this extension: do without it.
-    #[error("the peer does not speak {0}: do without it")]
+    #[error("the peer does not support {0}")]
     NotSpoken(&'static str),
     /// A list or a byte field above its bound: send it in parts.
-    #[error("{message} message with {len} in {field}, at most {max}: send it in parts")]
+    #[error("{message} message with {len} in {field}, more than {max}; send it in parts")]
     TooLarge {
         /// The message.
         message: &'static str,
@@ -89,6 +89,6 @@ pub enum EncodeError {
         max: usize,
     },
     /// `Message::Unknown` stands for something received and cannot be sent.
-    #[error("an unknown message cannot be sent: send only messages of this crate")]
+    #[error("an unknown message cannot be sent")]
     Unknown,
 }

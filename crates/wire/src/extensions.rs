@@ -1,6 +1,6 @@
-//! The extension handshake (BEP 10): which extensions the sender takes, under which ids, and what it says of
-//! itself. Everything in it is optional and nothing in it is trusted: what makes no sense is left out, texts
-//! are cleaned.
+//! The extension handshake (BEP 10): which extensions the sender accepts, under which ids, and its own
+//! details. Everything in it is optional and nothing in it is trusted: invalid values are left out, texts are
+//! cleaned.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -79,7 +79,7 @@ impl ExtIds {
         Extension::ALL.into_iter().filter_map(|e| Some((e, self.get(e)?))).collect()
     }
 
-    /// Takes over what an extension handshake changes.
+    /// Applies the changes of an extension handshake.
     #[must_use]
     pub fn changed_by(self, m: &[(Extension, u8)]) -> Self {
         m.iter().fold(self, |ids, &(extension, id)| ids.with(extension, id))
@@ -97,7 +97,8 @@ pub struct ExtHandshake {
     pub port: Option<u16>,
     /// Number of core requests that the sender queues.
     pub reqq: Option<u32>,
-    /// Length in bytes of the info dictionary, if the sender has it (BEP 9). As the peer says: bound it.
+    /// Length in bytes of the info dictionary, if the sender has it (BEP 9). As claimed by the peer: bound
+    /// it.
     pub metadata_size: Option<u32>,
     /// The receiver's address as the sender sees it.
     pub your_ip: Option<IpAddr>,
@@ -107,7 +108,7 @@ pub struct ExtHandshake {
     pub ipv6: Option<Ipv6Addr>,
     /// BEP 21: the sender downloads nothing more.
     pub upload_only: bool,
-    /// What the sender offers of the Tidecast extension.
+    /// The sender's offer of the Tidecast extension.
     pub tidecast: Option<Offer>,
 }
 

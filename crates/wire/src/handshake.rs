@@ -1,6 +1,6 @@
 //! The 68 bytes that open a connection (BEP 3), and the reserved bits that offer extensions (BEP 4 lists
-//! their owners). Decoding refuses at the first wrong byte, so that nobody waits for the rest of something
-//! else.
+//! their owners). Decoding rejects the first wrong byte, so that a connection of another protocol does not
+//! wait for 68 bytes.
 
 use bytes::BytesMut;
 
@@ -11,7 +11,7 @@ const PROTOCOL: &[u8; 20] = b"\x13BitTorrent protocol";
 /// The opening of a connection (BEP 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// What the sender offers.
+    /// The features that the sender offers.
     pub reserved: Reserved,
     /// The swarm: the SHA-1 info hash of a v1 manifest, or the truncated SHA-256 one of a v2 manifest (BEP
     /// 52).
@@ -64,8 +64,8 @@ impl Handshake {
 pub struct Reserved(pub [u8; 8]);
 
 impl Reserved {
-    /// What a Tidecast node offers: fast, extensions, and v2 where the swarm is hybrid; never the DHT by
-    /// itself.
+    /// The features that a Tidecast node offers: fast, extensions, and v2 where the swarm is hybrid; never
+    /// the DHT by itself.
     #[must_use]
     pub fn ours(v2: bool) -> Self {
         Self([0, 0, 0, 0, 0, 0x10, 0, 0x04 | if v2 { 0x10 } else { 0 }])
@@ -102,7 +102,7 @@ impl Reserved {
         self.0[7] & 0x01 != 0
     }
 
-    /// What both sides offer.
+    /// The features that both sides offer.
     #[must_use]
     pub fn both(self, other: Self) -> Self {
         let mut bits = self.0;

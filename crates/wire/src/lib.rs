@@ -1,14 +1,14 @@
 //! The BitTorrent peer protocol and Tidecast's extension of it, as a codec: bytes in, messages out, and back.
 //!
 //! It does no I/O and holds no payload: of a block it reads and writes the header only, and the driver moves
-//! the bytes between socket and its own buffers. What a hostile peer can make us buffer is bounded by
-//! [`Codec::max_buffer`], because every length prefix is checked against its kind of message before the rest
-//! is waited for. Decoding never panics; an [`Error`] says which rule was broken, and means: close the
+//! the bytes between socket and its own buffers. The memory that a hostile peer can make us buffer is bounded
+//! by [`Codec::max_buffer`], because every length prefix is checked against its kind of message before the
+//! rest is awaited. Decoding never panics; an [`Error`] names the rule that was broken, and means: close the
 //! connection.
 //!
-//! Spoken: BEP 3 and 4 (core messages), 5 (`port`), 6 (fast), 9 (metadata), 10 (extensions), 11 (peer
+//! Supported: BEP 3 and 4 (core messages), 5 (`port`), 6 (fast), 9 (metadata), 10 (extensions), 11 (peer
 //! exchange), 21 (upload only), 52 (hashes of v2), 54 (don't have). BEP 16 (super-seeding) needs no message
-//! of its own: such a seeder shows `bitfield` or `have none`, then single `have`s (or `suggest`). The
+//! of its own: such a seeder sends `bitfield` or `have none`, then single `have`s (or `suggest`). The
 //! Tidecast extension is the module [`ext`]; `docs/wire-extension.md` specifies it.
 //!
 //! ```
@@ -40,8 +40,8 @@ pub use message::{BlockHeader, BlockRange, HashRange, Hashes, Message};
 pub use metadata::{METADATA_PIECE, Metadata};
 pub use pex::{MAX_PEX, Pex, PexPeer};
 
-/// The block of stock clients: what is requested of them, and the most that a `piece` message of theirs may
-/// carry.
+/// The block of stock clients: the size of requests to them, and the most that a `piece` message of theirs
+/// may carry.
 pub const STOCK_BLOCK: u32 = 16 * 1024;
 /// The longest core `request` taken; BEP 3 lets a client close the connection above 16 KiB, old ones sent 128
 /// KiB.

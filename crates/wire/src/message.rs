@@ -15,7 +15,7 @@ pub enum Message {
     Unchoke,
     /// BEP 3: you have pieces that I want.
     Interested,
-    /// BEP 3: you have none.
+    /// BEP 3: I am not interested in your pieces.
     NotInterested,
     /// BEP 3: I have this piece.
     Have(u32),
@@ -28,7 +28,7 @@ pub enum Message {
     Cancel(BlockRange),
     /// BEP 5: the UDP port of my DHT node.
     Port(u16),
-    /// BEP 6: you might like this piece; also what a super-seeder (BEP 16) may send.
+    /// BEP 6: suggests this piece; also sent by a super-seeder (BEP 16).
     Suggest(u32),
     /// BEP 6: I have all pieces; in place of the bitfield.
     HaveAll,
@@ -44,13 +44,13 @@ pub enum Message {
     Hashes(Hashes),
     /// BEP 52: they will not be sent.
     HashReject(HashRange),
-    /// BEP 10: what I can do.
+    /// BEP 10: my extensions.
     ExtHandshake(Box<ExtHandshake>),
     /// BEP 9: the info dictionary in pieces.
     Metadata(Metadata),
-    /// BEP 11: whom I have met.
+    /// BEP 11: peers that I have met.
     Pex(Pex),
-    /// BEP 54: I have this piece no more.
+    /// BEP 54: I no longer have this piece.
     DontHave(u32),
     /// Tidecast's extension.
     Tidecast(ext::Message),
@@ -74,7 +74,7 @@ pub struct BlockRange {
     pub len: u32,
 }
 
-/// What precedes the payload of a block: `len` bytes follow on the wire, which the driver moves itself.
+/// The header before the payload of a block: `len` bytes follow on the wire, which the driver moves itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockHeader {
     /// The swarm: 0 is that of the handshake, and the only one of a stock client.

@@ -75,7 +75,7 @@ impl Metadata {
 }
 
 fn number(dict: &Value<'_>, field: &'static str) -> Result<u32, Error> {
-    let rule = "BEP 9: it has it, as a count";
+    let rule = "BEP 9: required, as a number";
     int(dict, field).ok_or(Error::Missing { message: NAME, field, rule })
 }
 
@@ -87,7 +87,7 @@ fn data(piece: u32, total: u32, bytes: &[u8]) -> Result<Metadata, Error> {
         return Err(Error::Value { message: NAME, field: "piece", value: u64::from(piece), rule });
     }
     if bytes.len() as u64 != want {
-        let rule = "BEP 9: 16 KiB of data, the last piece what is left";
+        let rule = "BEP 9: 16 KiB of data, less in the last piece only";
         return Err(Error::Length { message: NAME, len: bytes.len() as u64, rule });
     }
     Ok(Metadata::Data { piece, total, bytes: Bytes::copy_from_slice(bytes) })

@@ -1,5 +1,5 @@
-//! `ut_pex` (BEP 11): peers met and lost. At most [`MAX_PEX`] of each are kept of one message; addresses that
-//! nobody can connect to (port 0, the unspecified address) are dropped.
+//! `ut_pex` (BEP 11): peers added and dropped. At most [`MAX_PEX`] of each are kept of one message; unusable
+//! addresses (port 0, the unspecified address) are left out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         let (head, tail) = self.rest.split_at_checked(n).ok_or(Error::Length {
             message: self.message,
             len: self.rest.len() as u64,
-            rule: "it ends inside a field",
+            rule: "the message ends inside a field",
         })?;
         self.rest = tail;
         Ok(head)
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         Err(Error::Length {
             message: self.message,
             len: self.rest.len() as u64,
-            rule: "bytes follow its last field",
+            rule: "extra bytes after the last field",
         })
     }
 }

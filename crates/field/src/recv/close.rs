@@ -1,4 +1,4 @@
-//! Closing steps: what is missing is filled and counted, readers are given the step, listeners hear of it.
+//! Closes steps: fills and counts missing values, makes the step visible to readers, notifies listeners.
 
 use std::sync::atomic::Ordering;
 
@@ -59,7 +59,7 @@ impl Run {
         hub.tell(Event::Step(closed));
     }
 
-    /// Adds one slab's part to what is known of the step, and of the stream.
+    /// Adds one slab's counts to those of the step, and of the stream.
     fn count(&self, hub: &Hub, index: usize, part: &Part, closed: &mut Closed) {
         let units = self.units.get(index).copied().unwrap_or_default();
         let (expected, whole) = (self.expected(index), part.filled == units);
@@ -93,7 +93,8 @@ impl Run {
         u64::from(last + values - rank)
     }
 
-    /// Begins the map of a step that readers are to see: all of it has come, but for the gaps that are filled next.
+    /// Begins the map of a step that readers are to see: all values have arrived, except the gaps that are
+    /// filled next.
     fn map_step(&self, volume: usize, missing: u64) {
         let shared = &self.area.shared;
         if self.policy.volumes == Volumes::Live {
@@ -108,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Fills units that have not come: NaN, or what the step before had there. The map says which they are.
+    /// Fills missing units: with NaN, or with the values of the step before. The map marks them.
     fn fill(&self, index: usize, open: &Open, gap: (u32, u32), front: usize) {
         let (Some(slot), Some(ranks)) = (self.slot(index), self.ranks.get(index)) else { return };
         let (shared, offset) = (&self.area.shared, ranks.slab().offset() as usize);
@@ -174,7 +175,7 @@ impl Run {
         sequence
     }
 
-    /// Shows which streams are silent: a silent one does not say it itself.
+    /// Marks silent streams: a silent stream cannot report it itself.
     pub(super) fn note_silence(&self, hub: &Hub) {
         for (index, counts) in hub.counts.iter().enumerate().take(self.ranks.len()) {
             if !self.is_alive(counts.last.get()) {
@@ -183,7 +184,7 @@ impl Run {
         }
     }
 
-    /// Ends the run: what is under way is closed as it is.
+    /// Ends the run: open steps are closed as they are.
     pub(super) fn retire(&self, hub: &Hub) {
         self.retired.store(true, Ordering::Release);
         self.tend(hub, true);

@@ -1,4 +1,4 @@
-//! What is counted of one stream, from the start of the receiver on.
+//! Counters of one stream, since the start of the receiver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +36,8 @@ pub(super) struct Counts {
     pub(super) reordered: Count,
     pub(super) complete: Count,
     pub(super) incomplete: Count,
-    /// When the last packet of values or parity came, and the last packet of any kind that was believed; ns since 1970.
+    /// The time of the last packet of values or parity, and of the last accepted packet of any kind; ns since
+    /// 1970.
     pub(super) last_data: Count,
     pub(super) last: Count,
 }

@@ -1,5 +1,5 @@
-//! Parity: lost packets are reckoned from those that have come. These lie in the volume already, so that only parity is kept apart;
-//! nothing is copied for a block that needs none.
+//! Parity: lost packets are computed from those that arrived. These are in the volume already, so only parity
+//! is kept separately; nothing is copied for a block that needs no parity.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(super) enum Shard {
     Parity(u32),
 }
 
-/// What has come of each block of one step: data packets in the low half, parity packets in the high one.
+/// The received packets of each block of one step: data packets in the low half, parity packets in the high
+/// one.
 #[derive(Debug)]
 pub(super) struct Blocks(Vec<AtomicU64>);
 
@@ -43,7 +44,7 @@ impl Blocks {
         data + parity == u64::from(needed) && parity > 0
     }
 
-    /// Data and parity packets that have come of a block.
+    /// Data and parity packets received of a block.
     fn came(&self, block: u64) -> (u64, u64) {
         let count = self.0.get(block as usize).map_or(0, |count| count.load(Ordering::Acquire));
         (count & u64::from(u32::MAX), count >> 32)
@@ -92,7 +93,7 @@ impl Fec {
         blocks.count(block, false, self.layout.data(block)).then_some(block)
     }
 
-    /// Keeps a parity packet: `Err` if it had come before, else the block that can be recovered now.
+    /// Keeps a parity packet: `Err` if it was received before, else the block that can be recovered now.
     pub(super) fn parity(
         &self,
         blocks: &Blocks,
@@ -131,7 +132,7 @@ impl Fec {
         Ok(blocks.count(block, true, needed).then_some(block))
     }
 
-    /// Whether a packet comes to a block that needs none any more.
+    /// Whether a packet belongs to a block that needs no more packets.
     pub(super) fn is_spare(&self, blocks: &Blocks, shard: Shard) -> bool {
         let block = match shard {
             Shard::Data(packet) => self.layout.shard(packet).map(|(block, _)| block),
@@ -170,7 +171,7 @@ pub(super) fn work(hub: &Hub, jobs: &Receiver<Job>) {
         }
         let Some((_, decoder)) = &mut decoder else { continue };
         if let Err(error) = recover(hub, &job, fec, decoder, &mut buffer) {
-            tracing::debug!(%error, batch = job.batch, block = job.block, "not recovered");
+            tracing::debug!(%error, batch = job.batch, block = job.block, "cannot recover a block from parity");
         }
         let _ = hub.kick.try_send(());
     }
@@ -243,7 +244,7 @@ fn restore(hub: &Hub, run: &Run, batch: u32, packet: Packet, values: &[u8]) {
         return;
     }
     if slot.part(batch).is_none() {
-        // Of this stream nothing has come at all.
+        // Nothing was received of this stream at all.
         let Some(open) = run.oldest().filter(|open| open.batch == batch) else { return };
         if run.insert(&mut slot, &open, index).is_none() {
             return;

@@ -1,4 +1,4 @@
-//! A receiver from its start to its end: when it ends, and what is told of it.
+//! A receiver from start to end: when it ends, and the events that it reports.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -8,12 +8,13 @@ use tidecast_event::field::receive::{News, Progress as Now, Received, Session, S
 use super::{Error, Event, Options, Progress, Receiver};
 use crate::update::Update;
 
-/// Between two looks at what has come and at whether to end.
+/// Interval of the checks for progress and for the end.
 const LOOK: Duration = Duration::from_millis(100);
 /// Between two reports of progress.
 const REPORTS: Duration = Duration::from_millis(250);
 
-/// Receives until `stay` says no, or until as many steps as the options say are over; `tell` hears what happens.
+/// Receives until `stay` returns false, or until the number of steps in the options is over; `tell` is called
+/// with events.
 ///
 /// # Errors
 /// As [`Receiver::start`]; not all that came could be recorded ([`Error::Unrecorded`]).
@@ -79,14 +80,14 @@ fn received(receiver: &Receiver, steps: u64, options: &Options) -> Received {
     Received { steps, packets, lost, recovered, streams, recorded, skipped, record: options.record.clone() }
 }
 
-/// What has been heard so far.
+/// State of the reports so far.
 struct Watch {
     began: Instant,
     /// When progress was told last.
     told: Option<Instant>,
     steps: u64,
     left: Option<u64>,
-    /// Of the last step, what part of its packets was lost.
+    /// The share of lost packets of the last step.
     loss: f64,
     /// When bytes were counted, how many there were, and the rate before that, bits per second.
     rates: Option<(Instant, u64, u64)>,

@@ -1,4 +1,5 @@
-//! What the threads of a receiver share: which run is the present one, who may begin another, counts, what listeners hear.
+//! State shared by the threads of a receiver: the current run, the rule for starting another, counters,
+//! events for listeners.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,14 +22,15 @@ use crate::shm::{Name, Shared, now};
 
 /// Sessions that were replaced, and may not come back.
 const REMEMBERED: usize = 256;
-/// With nothing from anybody for so long, another sender may take over a plain stream.
+/// If no sender has sent anything for so long, another may take over a plain stream.
 const QUIET: u64 = 2_000_000_000;
 
-/// Refusals that are told within [`WHILE`] (ns), and kept so as not to be told again: whoever floods this end does not flood its log.
+/// Refusals that are reported within [`WHILE`] (ns), and remembered so as not to be reported again: a flood
+/// of packets does not flood the log.
 const TOLD: usize = 4;
 const WHILE: u64 = 10_000_000_000;
 
-/// What a hello has led to.
+/// The result of a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     /// Its session is the present one.
@@ -50,7 +52,7 @@ struct Current {
     refusals: Refusals,
 }
 
-/// What was said of refusals: once is enough.
+/// The reported refusals: each is reported once.
 #[derive(Default)]
 struct Refusals {
     told: VecDeque<String>,
@@ -62,7 +64,7 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// What is to be told of this one, if anything is.
+    /// The text to report of this one, if any.
     fn tell(&mut self, refusal: String, now: u64) -> Option<String> {
         if self.told.contains(&refusal) {
             return None;
@@ -79,7 +81,7 @@ impl Refusals {
         self.told.push_front(refusal.clone());
         Some(match std::mem::take(&mut self.untold) {
             0 => refusal,
-            untold => format!("{refusal}; {untold} refusals before were not told"),
+            untold => format!("{refusal}; {untold} earlier refusals were not reported"),
         })
     }
 }
@@ -146,7 +148,7 @@ impl Hub {
         self.foreign.is_some()
     }
 
-    /// Tells whoever listens; one who is too slow misses it, and never holds up a stream.
+    /// Sends an event to the listeners; a slow listener misses it, and never delays a stream.
     pub(super) fn tell(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.unheard.add(1);
@@ -170,19 +172,20 @@ impl Hub {
         match recorder.try_send(take) {
             Ok(()) => {}
             Err(crossbeam_channel::TrySendError::Full(_)) => self.skipped.add(1),
-            // It has said why it ended.
+            // It has reported why it ended.
             Err(crossbeam_channel::TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// What a hello on stream `index` of this receiver comes to; `proven`: it has returned the challenge, or none is asked for.
+    /// Handles a hello on stream `index` of this receiver; `proven`: it has returned the challenge, or none
+    /// is required.
     pub(super) fn hello(&self, hello: &Hello, index: usize, proven: bool) -> Begun {
         let mut current = self.current.lock();
         let terms = Terms::of(hello);
         if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
-            // Without the stream's number: of all streams it is told once.
+            // Without the stream's number: it is reported once for all streams.
             let refusal = format!(
-                "refused {:?}: {} streams for here, and this end has {} (--streams), or they come in by other ports than they should",
+                "refused {:?}: the sender uses {} streams and this receiver has {} (--streams), or the streams arrive at the wrong ports",
                 hello.name,
                 hello.here,
                 self.counts.len()
@@ -202,7 +205,7 @@ impl Hub {
         if !proven {
             return Begun::Unproven;
         }
-        // Without tags anybody can say hello: one who sends is not replaced.
+        // Without tags any host can send a hello: a sender with a running session is not replaced.
         let quiet = self.counts.iter().all(|counts| now().saturating_sub(counts.last.get()) > QUIET);
         let ended = current.run.as_ref().is_none_or(|run| run.farewell.load(Ordering::Relaxed) > 0);
         if self.control.is_none() && !quiet && !ended {
@@ -221,7 +224,7 @@ impl Hub {
         Begun::Refused
     }
 
-    /// Begins to take the packets of a sender that says no hello.
+    /// Begins to receive the packets of a sender without hellos.
     pub(super) fn begin_foreign(&self) -> Result<(), super::Error> {
         let Some(shape) = self.foreign else { return Ok(()) };
         let terms = Terms::foreign(shape, self.counts.len() as u32);
@@ -292,7 +295,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Writes what is known of one stream into its slab's header. `closed`: a part that is no longer under way.
+    /// Writes the counters of one stream into its slab's header. `closed`: a step that is no longer open.
     pub(super) fn publish(&self, run: &Run, index: usize, closed: Option<&Part>) {
         let (Some(counts), Some(slot)) = (self.counts.get(index), run.slot(index)) else { return };
         let slot = slot.lock();
@@ -347,7 +350,8 @@ impl Hub {
         Some(progress)
     }
 
-    /// Ends: no run is the present one any more, and the shared memory is gone. Of steps under way nothing is lost: it is we who go.
+    /// Ends: there is no current run any longer, and the shared memory is removed. Open steps do not count as
+    /// lost: the receiver ends, not the sender.
     pub(super) fn end(&self) {
         if let Some(run) = self.current.lock().run.take() {
             run.tend(self, false);
@@ -371,7 +375,7 @@ mod tests {
         let told: Vec<_> = (0..100_000).filter_map(|n| tell(n.to_string(), 61 + n / 5000)).collect();
         // 20 s.
         assert_eq!(told.len(), 2 * TOLD, "{told:?}");
-        assert!(told[TOLD].ends_with("; 54996 refusals before were not told"), "{told:?}");
+        assert!(told[TOLD].ends_with("; 54996 earlier refusals were not reported"), "{told:?}");
         assert!(refusals.told.len() <= TOLD);
     }
 }

@@ -54,21 +54,21 @@ const CHOICES: usize = 200;
 /// How often steps are looked at, at least.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why there is no receiver.
+/// Errors of starting and running a receiver.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A port is taken, or none.
-    #[error("cannot listen at {address}: {error}")]
+    #[error("cannot listen on {address}: {error}")]
     Listen {
         /// Where.
         address: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The system's choices of a first port have had no free ones behind them.
     #[error(
-        "cannot find {streams} neighbouring UDP ports that are free at {address}; name the first of them, or use fewer --streams"
+        "cannot find {streams} consecutive free UDP ports on {address}; name the first port, or use fewer --streams"
     )]
     Neighbours {
         /// Where.
@@ -81,19 +81,19 @@ pub enum Error {
     Record {
         /// Where.
         dir: PathBuf,
-        /// What is in the way.
+        /// The obstacle.
         error: io::Error,
     },
     /// Not all that came could be recorded.
     #[error("{why}")]
     Unrecorded {
-        /// What is in the way.
+        /// The obstacle.
         why: String,
-        /// What came.
+        /// The steps received.
         received: Box<Received>,
     },
     /// A volume that is always changing has no whole steps.
-    #[error("{0} needs --volume steps: one that is always changing is never a step")]
+    #[error("{0} needs --volume steps: a live volume has no complete steps")]
     Live(&'static str),
     /// Threads.
     #[error("cannot start a thread: {0}")]
@@ -106,7 +106,7 @@ pub enum Error {
     Geometry(#[from] crate::geometry::Error),
 }
 
-/// What readers look at.
+/// The volume that readers see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Volumes {
     /// One volume, always changing.
@@ -124,7 +124,7 @@ impl Volumes {
     }
 }
 
-/// What is where values have not come.
+/// The replacement of missing values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// Those of the step before.
@@ -136,9 +136,9 @@ pub enum Missing {
 /// How steps are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// What readers look at.
+    /// The volume that readers see.
     pub volumes: Volumes,
-    /// What is where values have not come.
+    /// The replacement of missing values.
     pub missing: Missing,
     /// Only steps of which nothing is missing; with [`Volumes::Steps`].
     pub complete: bool,
@@ -151,8 +151,8 @@ impl Policy {
         Self { volumes: Volumes::Steps, missing: Missing::Keep, complete: false }
     }
 
-    /// What is asked for: unless `volumes` says, a volume that is always changing, or steps where these are to be complete or
-    /// recorded.
+    /// The requested kind of volume: as `volumes` says, else a live volume, or steps where these are to be
+    /// complete or recorded.
     ///
     /// # Errors
     /// [`Error::Live`].
@@ -173,24 +173,25 @@ impl Policy {
     }
 }
 
-/// What a receiver is to do. By default it listens at port 7500 and those behind it, with a key of its own.
+/// The options of a receiver. By default it listens on port 7500 and those after it, with a key of its own.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses the first.
+    /// Where the first stream arrives; the others use the ports after it. With port 0 the system chooses the
+    /// first.
     pub listen: SocketAddr,
     /// How many streams there are at most.
     pub streams: u32,
     /// The name of the shared memory.
     pub name: String,
-    /// What senders must know; `None`: anybody may send.
+    /// The secret that senders must know; `None`: any sender is accepted.
     pub secret: Option<Secret>,
-    /// The file that has the secret, if it is in one: senders are told to name it.
+    /// The file of the secret, if it is in one: the suggested command for senders names it.
     pub key_file: Option<PathBuf>,
     /// How steps are shown.
     pub policy: Policy,
     /// Records every step that readers see into this directory; with [`Volumes::Steps`].
     pub record: Option<PathBuf>,
-    /// Takes the paper's packets from a sender that says no hello: the shape of its volume.
+    /// Receives the paper's packets from a sender without hellos: the shape of its volume.
     pub foreign: Option<Shape>,
     /// Ends after so many steps; of [`follow`].
     pub steps: Option<u64>,
@@ -212,13 +213,13 @@ impl Default for Options {
     }
 }
 
-/// What a listener hears.
+/// An event for listeners.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
     /// Another session counts from now on.
     Session {
-        /// Name of what is sent.
+        /// Name of the field.
         title: String,
         /// Its shape.
         shape: Shape,
@@ -228,7 +229,7 @@ pub enum Event {
         first: u32,
         /// How many come here.
         here: u32,
-        /// Bits a second, as the sender says; 0: it does not say.
+        /// Bits a second, as announced by the sender; 0: not announced.
         rate: u64,
         /// The shared memory.
         file: PathBuf,
@@ -284,7 +285,7 @@ impl Receiver {
             let hub = hub.clone();
             receiver.thread(&format!("stream {index}"), move || {
                 if let Err(error) = Stream::new(hub.clone(), index).work(inlet) {
-                    hub.tell(Event::Note(format!("stream {index} is lost: its socket fails: {error}")));
+                    hub.tell(Event::Note(format!("stream {index} stopped: its socket failed: {error}")));
                 }
             })?;
         }
@@ -312,7 +313,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// What happens, as it happens; a listener that is too slow misses some of it.
+    /// Events as they happen; a slow listener misses some of them.
     pub fn events(&self) -> &Queue<Event> {
         &self.events
     }
@@ -327,7 +328,7 @@ impl Receiver {
         self.hub.progress()
     }
 
-    /// What has come by each stream so far.
+    /// The counters of each stream so far.
     pub fn totals(&self) -> Vec<Total> {
         self.hub.counts.iter().map(counts::Counts::total).collect()
     }
@@ -342,12 +343,12 @@ impl Receiver {
         self.hub.unrecorded.lock().clone()
     }
 
-    /// Ends it: steps under way are given up, readers are told, and the shared memory's name goes. Events that nobody has heard can
-    /// still be taken.
+    /// Ends it: open steps are given up, readers are notified, and the shared memory's name is removed.
+    /// Pending events can still be taken.
     pub fn end(&mut self) {
         self.hub.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic of a thread was printed already.
             let _ = thread.join();
         }
         self.hub.end();
@@ -366,7 +367,7 @@ fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
         return neighbours(first, streams).map_err(|(address, error)| Error::Listen { address, error });
     }
     let failed = |(address, error)| Error::Listen { address, error };
-    // The system chooses the first; those behind it may be taken, or beyond the last.
+    // The system chooses the first; the ports after it may be taken, or beyond the last.
     for _ in 0..CHOICES {
         let inlet = Inlet::bind(first).map_err(|error| failed((first.to_string(), error)))?;
         let chosen = inlet.address().map_err(|error| failed((first.to_string(), error)))?;
@@ -383,8 +384,8 @@ fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
 fn neighbours(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, (String, io::Error)> {
     let last = u32::from(first.port()) + streams.saturating_sub(1);
     if u16::try_from(last).is_err() {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no port above 65535");
-        return Err((format!("{first} and the {} ports behind it", streams - 1), error));
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "ports end at 65535");
+        return Err((format!("{first} and the {} ports after it", streams - 1), error));
     }
     (first.port()..=last as u16)
         .map(|port| {
@@ -415,6 +416,6 @@ mod tests {
         let error = listen(first, 3).err().unwrap().to_string();
         assert!(error.contains(&taken.to_string()), "{error}");
         let error = listen("127.0.0.1:65530".parse().unwrap(), 8).err().unwrap().to_string();
-        assert!(error.contains("above 65535"), "{error}");
+        assert!(error.contains("65535"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf` and xarray by `series.zarr`. What has
-//! not come is NaN there, whatever readers see.
+//! Recording: every step that readers see becomes a chunk of a Zarr v3 array, which ParaView finds by
+//! `series.xdmf` and xarray by `series.zarr`. Missing values are NaN in the recording, whatever readers see.
 //!
 //! A step is copied out of the volume before it is written, so that a disk that is busy for a moment costs nothing, and one that is too slow
 //! costs steps of the recording and nothing else.
@@ -34,7 +34,8 @@ pub(super) const COPYING: usize = 8;
 /// Bytes of steps that wait to be written, at most; one step waits in any case.
 const WAITING: usize = 256 << 20;
 
-/// Numbers in a chunk of a coordinate: chunks of one length, so that who reads while it grows finds a chunk as long as it was said to be.
+/// Numbers in a chunk of a coordinate: chunks of one length, so that a reader of a growing recording finds a
+/// chunk as long as announced.
 const NUMBERS: usize = 4096;
 
 /// Each step is a collection of so many slabs, which several processes of ParaView share among them.
@@ -48,7 +49,7 @@ pub(super) struct Take {
     pub(super) volume: usize,
     pub(super) sequence: u64,
     pub(super) shape: Shape,
-    /// The planes that are here: first, and behind the last.
+    /// The planes that are here: the first, and the one after the last.
     pub(super) planes: (u32, u32),
     pub(super) title: String,
 }
@@ -59,7 +60,7 @@ impl Take {
     }
 }
 
-/// Makes sure that steps can be recorded here: before the first one comes, when somebody still looks.
+/// Checks that steps can be recorded here: before the first one comes, while the user is still watching.
 pub(super) fn prepare(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     before(dir)?;
@@ -68,11 +69,13 @@ pub(super) fn prepare(dir: &Path) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
-/// The shape and the steps of the recording that a directory has, if it has one; what else is there is not written over.
+/// The shape and the steps of the recording that a directory has, if it has one; other contents are not
+/// overwritten.
 fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
-    let foreign = |what: &str| Err(io::Error::other(format!("it has {what}; name another directory")));
+    let foreign =
+        |what: &str| Err(io::Error::other(format!("the directory contains {what}; name another directory")));
     if [".zgroup", ".zarray"].iter().any(|name| dir.join(name).exists()) {
-        return foreign("Zarr data of version 2, which is no recording");
+        return foreign("Zarr data of version 2");
     }
     let text = match fs::read(dir.join("zarr.json")) {
         Ok(text) => text,
@@ -80,17 +83,17 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
         Err(error) => return Err(error),
     };
     let Ok(had) = serde_json::from_slice::<Value>(&text) else {
-        return foreign("a zarr.json that is damaged");
+        return foreign("a damaged zarr.json");
     };
     if had["node_type"] == "group" {
-        return foreign("a Zarr group, which is no recording");
+        return foreign("a Zarr group");
     }
     let numbers = |value: &Value| serde_json::from_value::<Vec<u64>>(value.clone()).ok();
     match (numbers(&had["shape"]), numbers(&had["attributes"]["steps"])) {
         (Some(shape), Some(steps)) if shape.first() == Some(&(steps.len() as u64)) => {
             Ok(Some((shape, steps)))
         }
-        _ => foreign("a Zarr array that is no recording"),
+        _ => foreign("a Zarr array that is not a recording"),
     }
 }
 
@@ -108,7 +111,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
                 continue;
             }
             held.fetch_add(buffer.len(), Relaxed);
-            // The writer has said why it ended.
+            // The writer has reported why it ended.
             if copied.send((take, buffer)).is_err() {
                 break;
             }
@@ -117,7 +120,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
     });
 }
 
-/// Writes what was copied, until there is no more or the disk fails.
+/// Writes the copied steps, until there are no more or the disk fails.
 fn write(
     hub: &Hub,
     dir: &Path,
@@ -137,8 +140,8 @@ fn write(
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
-                let why = format!("recording into {} has ended", dir.display());
-                hub.tell(Event::Note(format!("{why}, receiving goes on: {error}")));
+                let why = format!("recording into {} stopped", dir.display());
+                hub.tell(Event::Note(format!("{why}, receiving continues: {error}")));
                 hub.unrecorded.lock().get_or_insert(format!("{why}: {error}"));
                 break;
             }
@@ -161,8 +164,8 @@ fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
     }
 }
 
-/// Copies the planes here, with NaN for what has not come: other steps' values must not look like this one's. False if a later step has come
-/// into the volume meanwhile.
+/// Copies the planes here, with NaN for missing values, so that values of other steps do not look like this
+/// one's. False if a later step has been written into the volume meanwhile.
 fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
     let (shared, volume) = (&take.area.shared, take.volume);
     let plane = take.shape.plane() as usize;
@@ -197,7 +200,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Begins one, or goes on with one of the same shape.
+    /// Begins a recording, or continues one of the same shape.
     fn open(dir: &Path, take: &Take) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let (nx, ny, _) = take.shape.sides();
@@ -206,7 +209,9 @@ impl Recording {
             None => Vec::new(),
             Some((shape, steps)) if shape.get(1..) == Some(&sides.map(u64::from)) => steps,
             Some(_) => {
-                return Err(io::Error::other("it has a recording of another shape; name another directory"));
+                return Err(io::Error::other(
+                    "the directory contains a recording of another shape; name another directory",
+                ));
             }
         };
         let log = OpenOptions::new().create(true).append(true).open(dir.join("steps.jsonl"))?;
@@ -217,7 +222,7 @@ impl Recording {
     fn add(&mut self, take: &Take, values: &[u8]) -> io::Result<()> {
         let (nx, ny, _) = take.shape.sides();
         if [take.planes.1 - take.planes.0, ny, nx] != self.sides {
-            return Err(io::Error::other("the shape has changed; name another directory and begin again"));
+            return Err(io::Error::other("the shape changed; start again with another directory"));
         }
         let index = self.steps.len();
         let chunk = self.dir.join(format!("c/{index}/0/0"));
@@ -238,7 +243,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The array's metadata, and what is said of it.
+    /// The array's metadata and attributes.
     fn array(&self, said: &Value) -> Value {
         let [nz, ny, nx] = self.sides;
         described(
@@ -366,12 +371,12 @@ fn range(values: &[u8]) -> Option<(f32, f32)> {
     (least <= most).then_some((least, most))
 }
 
-/// Writes a file so that nobody finds a part of it.
+/// Writes a file atomically.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_added_extension("part");
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // What a full disk has of it is of no use.
+        // The part that a full disk holds is of no use.
         let _ = fs::remove_file(&part);
     }
     written
@@ -393,8 +398,8 @@ mod tests {
         let write = |text: &str| fs::write(new.join("zarr.json"), text).unwrap();
         for (text, said) in [
             (r#"{"zarr_format":3,"node_type":"group"}"#, "a Zarr group"),
-            (r#"{"zarr_format":3,"node_type":"array","shape":[2,3]}"#, "no recording"),
-            (r#"{"shape":[3,4,4,4],"attributes":{"steps":[1,2]}}"#, "no recording"),
+            (r#"{"zarr_format":3,"node_type":"array","shape":[2,3]}"#, "not a recording"),
+            (r#"{"shape":[3,4,4,4],"attributes":{"steps":[1,2]}}"#, "not a recording"),
             ("{", "damaged"),
         ] {
             write(text);

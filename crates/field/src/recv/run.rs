@@ -1,4 +1,4 @@
-//! A run: what follows one proven hello until another session or another shape takes over.
+//! A run: everything between one authenticated hello and the next session or shape.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::packet::{PAPER_DATAGRAM, Packing, VALUE};
 use crate::parity::{Layout, Rate};
 use crate::shm::now;
 
-/// How long what is late may still come when a later step has begun, and after a sender's farewell.
+/// How long late packets are accepted after a later step has begun, and after a sender's farewell.
 pub(super) const GRACE: u64 = 50_000_000;
 /// After so much silence a stream is not waited for.
 const SILENCE: u64 = 2_000_000_000;
@@ -26,7 +26,7 @@ const OPEN: usize = 2;
 /// Steps whose parity may still come when they are closed.
 const PAST: usize = 4;
 
-/// What a session says of itself; another word of it is another run.
+/// The description of a session; another description is another run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Terms {
     pub(super) shape: Shape,
@@ -41,7 +41,7 @@ pub(super) struct Terms {
     first_step: u64,
     steps: u64,
     parity: Option<Rate>,
-    /// Of a sender that says no hello.
+    /// Of a sender without hellos.
     pub(super) foreign: bool,
 }
 
@@ -63,7 +63,7 @@ impl Terms {
         }
     }
 
-    /// Of a sender of the paper's packets that says nothing of itself: each value is a unit.
+    /// Of a sender of the paper's packets, which sends no description: each value is a unit.
     pub(super) fn foreign(shape: Shape, streams: u32) -> Self {
         let (packing, order) = (Packing::Xyz, Order::Zslab);
         let (first_step, steps) = (0, 1 << 32);
@@ -110,9 +110,9 @@ pub(super) struct Open {
 struct Board {
     /// By batch.
     open: Vec<Open>,
-    /// Volumes that nobody reads or writes.
+    /// Volumes that are neither read nor written.
     spare: Vec<usize>,
-    /// Of steps closed last: the batch, and what had come of its blocks.
+    /// Of the steps closed last: the batch, and the received packets of its blocks.
     past: VecDeque<(u32, Arc<Blocks>)>,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Run {
     pub(super) id: u64,
     pub(super) session: u64,
     pub(super) terms: Terms,
-    /// Name of what is sent.
+    /// Name of the field.
     pub(super) title: String,
     pub(super) area: Arc<Area>,
     pub(super) ranks: Vec<Ranks>,
@@ -136,7 +136,7 @@ pub(super) struct Run {
     pub(super) closing: Mutex<()>,
     began: u64,
     silence: u64,
-    /// When the sender has said farewell; 0: not yet.
+    /// The time of the sender's farewell; 0: not yet.
     pub(super) farewell: AtomicU64,
     /// When a step was closed last, ns; 0: none yet.
     ended: AtomicU64,
@@ -171,7 +171,7 @@ impl Run {
             *slot.lock() = Slot::new(id, *units, live);
         }
         if live {
-            // What an earlier session has left there is of no step of this one.
+            // Values that an earlier session has left there belong to no step of this one.
             area.shared.map_all(0, false);
         }
         // Where packets come seldom, silence is longer.
@@ -214,7 +214,8 @@ impl Run {
         (rank, self.terms.unit.min(values.saturating_sub(rank)))
     }
 
-    /// Writes values in their order, from a rank on. The caller holds the slab's lock, or nobody else writes into this volume.
+    /// Writes values in their order, from a rank on. The caller holds the slab's lock, or is the only writer
+    /// of this volume.
     #[inline]
     pub(super) fn place(&self, index: usize, volume: usize, rank: u32, values: &[u8]) {
         let Some(ranks) = self.ranks.get(index) else { return };
@@ -226,7 +227,7 @@ impl Run {
         });
     }
 
-    /// Says of units whether they are of the step that a volume has.
+    /// Marks units as being of the step that a volume has, or not.
     pub(super) fn map(&self, index: usize, volume: usize, (first, count): (u32, u32), of_step: bool) {
         let Some(ranks) = self.ranks.get(index) else { return };
         let offset = ranks.slab().offset() as usize;
@@ -237,7 +238,8 @@ impl Run {
         });
     }
 
-    /// Whether a later step has a unit already, in the slab that is held: then there is no place for it. Else it counts as come.
+    /// Whether a later step has a unit already, in the slab that is held: then there is no place for it. Else
+    /// it counts as received.
     pub(super) fn is_covered(&self, slot: &mut Slot, index: usize, batch: u32, unit: u32) -> bool {
         if self.policy.volumes != Volumes::Live {
             return false;
@@ -267,7 +269,8 @@ impl Run {
         units.div_ceil(each).into()
     }
 
-    /// The step of this batch, begun if it is new; waits a while for a place. `None`: it is closed, or there is no place.
+    /// The step of this batch, begun if it is new; waits a while for a place. `None`: it is closed, or there
+    /// is no place.
     pub(super) fn enter(&self, batch: u32, kick: &crossbeam_channel::Sender<()>) -> Option<Open> {
         let mut board = self.board.lock();
         for _ in 0..20 {
@@ -360,7 +363,7 @@ impl Run {
         past.zip(self.fec.as_ref()).is_some_and(|((_, blocks), fec)| fec.is_spare(blocks, shard))
     }
 
-    /// Gives back a volume that nobody is to read any more.
+    /// Returns a volume that is no longer to be read.
     pub(super) fn give_back(&self, volume: usize) {
         let mut board = self.board.lock();
         if self.policy.volumes == Volumes::Steps && !board.spare.contains(&volume) {
@@ -369,7 +372,8 @@ impl Run {
         self.room.notify_all();
     }
 
-    /// Whether nobody is waited for any more: each stream has all of it, is well in a later step, or is silent.
+    /// Whether no stream is waited for any longer: each has all of it, is well into a later step, or is
+    /// silent.
     pub(super) fn is_over(&self, open: &Open, last: impl Fn(usize) -> (u64, u64)) -> bool {
         let now = now();
         let farewell = self.farewell.load(Ordering::Relaxed);
@@ -407,7 +411,7 @@ impl Run {
         }
     }
 
-    /// Whether what is missing becomes NaN.
+    /// Whether missing values become NaN.
     pub(super) fn shows_holes(&self) -> bool {
         self.policy.missing == Missing::Nan
     }
@@ -439,7 +443,7 @@ mod tests {
             run.give_back(front);
             assert_eq!(next.join().unwrap(), Some(front));
         });
-        // What is never given back is not waited for without end.
+        // A volume that is never returned is not waited for without end.
         run.seal(1);
         assert!(run.enter(3, &kick).is_none() && run.enter(1, &kick).is_none());
         run.area.shared.retire(true);

@@ -1,4 +1,5 @@
-//! One stream's slab: which packets of the steps under way have come. Whoever writes values into the slab holds its lock.
+//! One stream's slab: which packets of the open steps have arrived. A thread that writes values into the slab
+//! holds its lock.
 
 use std::sync::Arc;
 
@@ -23,20 +24,21 @@ impl Area {
     }
 }
 
-/// The steps of one slab that are under way: two at most, for what comes of the last one while the next has begun.
+/// The open steps of one slab: at most two, for packets of the last one that arrive after the next has begun.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The run whose packets may be written.
     pub(super) run: u64,
     pub(super) parts: Vec<Part>,
-    /// The newest batch of which something has come, and since when (ns).
+    /// The newest batch with a received packet, and since when (ns).
     pub(super) newest: Option<(u32, u64)>,
-    /// With one volume: a bit for each unit that the map says is not of the step closed last, nor of a later one.
+    /// With one volume: a bit for each unit that the map marks as not of the step closed last, nor of a later
+    /// one.
     stale: Vec<u64>,
 }
 
 impl Slot {
-    /// For the packets of a run, of which nothing has come; `live`: where there is one volume.
+    /// For the packets of a run, none of which is received yet; `live`: where there is one volume.
     pub(super) fn new(run: u64, units: u32, live: bool) -> Self {
         let words = if live { units.div_ceil(64) as usize } else { 0 };
         Self { run, stale: vec![u64::MAX; words], ..Self::default() }
@@ -49,7 +51,7 @@ impl Slot {
         }
     }
 
-    /// Notes that a unit has come; true if the map says that it is an old one.
+    /// Marks a unit as received; true if the map has it as an old one.
     #[inline]
     pub(super) fn renew(&mut self, unit: u32) -> bool {
         let Some(word) = self.stale.get_mut(unit as usize / 64) else { return false };
@@ -74,7 +76,8 @@ impl Slot {
     }
 }
 
-/// What has come of one step of one slab. Units are packets; of a foreign sender, whose packets are not known beforehand, values.
+/// The received units of one step of one slab. Units are packets; of a foreign sender, whose packets are not
+/// known beforehand, values.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) batch: u32,
@@ -83,7 +86,7 @@ pub(super) struct Part {
     have: Vec<u64>,
     /// Units that are there.
     pub(super) filled: u32,
-    /// The highest unit so far, to see what is out of order.
+    /// The highest unit so far, to detect packets out of order.
     pub(super) highest: u32,
     /// Packets with something new.
     pub(super) received: u64,

@@ -12,7 +12,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BUFFERS: usize = 8;
 /// Bytes of a buffer: all that the system puts together.
 const BUFFER: usize = 1 << 16;
-/// What the kernel may keep of a stream while its thread is away, if it allows it: 50 ms at 10 Gbit/s.
+/// The socket buffer of a stream, if the kernel allows it: 50 ms at 10 Gbit/s, for the time that its thread
+/// is not running.
 const KEPT: usize = 64 << 20;
 
 /// Datagrams come in here.
@@ -31,7 +32,8 @@ impl Inlet {
         if address.ip() == Ipv6Addr::UNSPECIFIED {
             socket.set_only_v6(false)?;
         }
-        // Beyond what the system allows to all only root gets; what it gives is enough or counted as loss.
+        // Only root gets more than the system's limit; a smaller buffer is enough or its overflow counts as
+        // loss.
         if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, KEPT).is_err() {
             let _ = socket.set_recv_buffer_size(KEPT);
         }
@@ -51,7 +53,7 @@ impl Inlet {
         self.socket.local_addr()
     }
 
-    /// Waits for datagrams, at most so long. What came before is forgotten.
+    /// Waits for datagrams, at most so long. The earlier ones are dropped.
     pub(super) fn fill(&mut self, patience: Duration) -> io::Result<()> {
         self.filled = 0;
         match self.take() {
@@ -79,7 +81,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// What has come: from whom, the datagrams one behind the other, and the bytes of each but the last. Beside it where to answer.
+    /// The received datagrams: their sender, the datagrams one after the other, and the bytes of each but the
+    /// last. Beside them the socket for answers.
     pub(super) fn filled(&mut self) -> (&UdpSocket, impl Iterator<Item = (SocketAddr, &mut [u8], usize)>) {
         let buffers = self.buffers.chunks_exact_mut(BUFFER).zip(&self.metas).take(self.filled);
         let filled = buffers.map(|(buffer, meta)| {

@@ -1,4 +1,5 @@
-//! The thread of one stream: takes datagrams from its socket, believes those with the right tag, and puts values where they belong.
+//! The thread of one stream: reads datagrams from its socket, accepts those with a valid tag, and stores
+//! their values.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::shm::now;
 /// How long a thread waits for a datagram before it looks whether all is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a datagram with a tag says that it is: nothing is done with it before the tag was found to be right.
+/// The claimed contents of a datagram with a tag: nothing is done with it before the tag has been verified.
 enum Claim {
     Values { unit: u32, place: u64 },
     Parity { number: u32 },
 }
 
-/// What becomes of a datagram of values or parity.
+/// The fate of a datagram of values or parity.
 enum Fate {
     Taken,
     Duplicate,
@@ -39,7 +40,7 @@ pub(super) struct Stream {
     run: Option<Arc<Run>>,
     version: u64,
     key: Option<StreamKey>,
-    /// What the next hello of a new session must return.
+    /// The challenge that the next hello of a new session must return.
     challenge: u64,
     /// Where the session's hellos come from: without tags, values must come from there too.
     peer: Option<SocketAddr>,
@@ -187,7 +188,7 @@ impl Stream {
         })
     }
 
-    /// Counts a datagram of values or parity that is what it says.
+    /// Counts a datagram of values or parity that has been verified.
     fn believed(&mut self, batch: u32, bytes: usize) {
         self.highest = self.highest.max(batch);
         if let Some(counts) = self.hub.counts.get(self.index) {
@@ -211,7 +212,7 @@ impl Stream {
             return Err(Fate::Rejected);
         }
         if slot.part(batch).is_none() {
-            // What waits for a place must not hold the slab.
+            // While it waits for a place it must not hold the slab.
             drop(slot);
             if run.is_closed(batch) {
                 return Err(Fate::Stale);
@@ -223,7 +224,7 @@ impl Stream {
             }
         }
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
-        // The part, apart from the others, which say what is newer.
+        // Taken out of the slot, so that the other parts can be consulted.
         let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
         let done = work(&mut part, late, &mut |unit| run.is_covered(&mut slot, self.index, batch, unit));
         slot.parts.push(part);
@@ -298,7 +299,7 @@ impl Stream {
         }
     }
 
-    /// Puts each quad where it says; `unit` has made sure that all are in this slab.
+    /// Stores each quad at its position; `unit` has made sure that all are in this slab.
     fn scatter(&self, run: &Run, volume: usize, body: &[u8]) {
         let Some(ranks) = run.ranks.get(self.index) else { return };
         let (slab, offset) = (ranks.slab(), ranks.slab().offset() as usize);
@@ -309,7 +310,7 @@ impl Stream {
         }
     }
 
-    /// The paper's packets, of a sender that says no hello: any quads of this slab, in any order.
+    /// The paper's packets, of a sender without hellos: any quads of this slab, in any order.
     fn foreign(&mut self, run: &Arc<Run>, batch: u32, count: u32, body: &[u8], bytes: usize) -> Fate {
         let Some(slab) = run.ranks.get(self.index).map(|ranks| *ranks.slab()) else { return Fate::Rejected };
         let whole = |mut quads: Box<dyn Iterator<Item = Quad> + '_>| {
@@ -361,7 +362,7 @@ impl Stream {
             Begun::Refused => Accepted::Refused,
             Begun::Present => Accepted::Yes,
             Begun::New => {
-                // It has served: what was recorded of this session opens nothing any more.
+                // It is used up: a recorded hello of this session opens nothing any more.
                 self.challenge = rand::random();
                 Accepted::Yes
             }
@@ -393,7 +394,7 @@ impl Stream {
 
     fn bye(&mut self, session: u64) {
         if let Some(run) = self.run.as_ref().filter(|run| run.session == session) {
-            // The first one counts: each stream says it.
+            // The first one counts: each stream sends it.
             let _ = run.farewell.compare_exchange(0, now(), Ordering::Relaxed, Ordering::Relaxed);
             let _ = self.hub.kick.try_send(());
         }

@@ -1,23 +1,23 @@
-//! The rate that finds itself: it rises while what is sent arrives, and falls when it does not. Pure.
+//! Automatic rate control: the rate rises while packets arrive, and falls when they are lost. Pure.
 
 /// Bits a second to begin with.
 const START: u64 = 200_000_000;
 /// Never below, nor above.
 const BOUNDS: (f64, f64) = (1e6, 400e9);
-/// Loss that is nobody's fault.
+/// The loss rate that counts as normal.
 const LOSS: f64 = 0.01;
 
-/// What went on since the last look.
+/// The measurements since the last call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Packets sent, and of those lost, as receivers say.
+    /// Packets sent, and of those lost, as receivers report.
     pub(super) sent: u64,
     pub(super) lost: u64,
     /// Bits a second that were sent.
     pub(super) rate: f64,
 }
 
-/// Doubles until something is lost, then goes by small steps around what arrives.
+/// Doubles until packets are lost, then varies in small steps around the rate that arrives.
 #[derive(Debug)]
 pub(super) struct Auto {
     rate: f64,
@@ -41,11 +41,11 @@ impl Auto {
     pub(super) fn look(&mut self, look: &Look) -> u64 {
         let loss = look.lost as f64 / look.sent.max(1) as f64;
         if loss > self.borne {
-            // What has arrived, and a little less, for queues must empty.
+            // The rate that arrived, and a little less, so that queues empty.
             self.rate = (look.rate.min(self.rate) * (1.0 - loss) * 0.95).max(self.rate / 4.0);
             self.climbing = false;
         } else if look.sent > 0 && look.rate > self.rate * 0.8 {
-            // Who does not use the rate that he has need not have more.
+            // A sender that does not use its rate need not have more.
             self.rate *= if self.climbing { 2.0 } else { 1.03 };
         }
         self.rate = self.rate.clamp(BOUNDS.0, BOUNDS.1);

@@ -1,6 +1,7 @@
-//! Datagrams that a path swallows for their size: a link on it has a smaller MTU than this host's, and the ICMP message that would say so is
-//! dropped (a black hole, RFC 2923). As in RFC 8899 what arrives is the judge: a receiver that answers small hellos and has none of
-//! many packets is tried with smaller ones. Pure.
+//! Detection of paths that drop datagrams because of their size: a link on the path has a smaller MTU than
+//! this host's, and the ICMP message about it is dropped (a black hole, RFC 2923). As in RFC 8899, arrival is
+//! the criterion: if a receiver answers small hellos and receives none of many packets, smaller ones are
+//! tried. Pure.
 
 use std::net::SocketAddr;
 
@@ -25,7 +26,7 @@ pub struct BlackHole {
 }
 
 impl BlackHole {
-    /// The bytes of a datagram to try next; `None`: there are none that would be of use.
+    /// The datagram size to try next; `None`: no other size would help.
     #[must_use]
     pub fn smaller(&self) -> Option<usize> {
         let head = if self.to.is_ipv4() { 28 } else { 48 };
@@ -41,7 +42,7 @@ pub(super) fn swallows(streams: &[Heard]) -> bool {
     (silent && all >= PACKETS.0) || streams.iter().filter(dry).any(|heard| heard.dry_packets() >= PACKETS.1)
 }
 
-/// Whether a receiver that takes what is sent has had none of it, when all is over.
+/// Whether a receiver that accepts the session has received none of it at the end.
 pub(super) fn swallowed(streams: &[Heard]) -> bool {
     let sent = streams.iter().filter(|heard| heard.is_accepted()).map(Heard::dry_packets).sum::<u64>();
     sent > 0 && streams.iter().all(|heard| heard.came() == 0)

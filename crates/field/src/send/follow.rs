@@ -1,4 +1,4 @@
-//! A sending from its start to its end: what is told of it, and what it comes to that receivers do not take it.
+//! A sending from start to end: the events that it reports, and the result when receivers do not accept it.
 
 use tidecast_event::field::send::{News, Progress as Now, Sent, Started};
 use tidecast_text::count;
@@ -8,7 +8,7 @@ use super::{BlackHole, Error, Fate, Options, Progress, Receiver, run};
 use crate::packet::Packing;
 use crate::update::Update;
 
-/// Sends a source as [`run`] does, until it is over or `stay` says no; `tell` hears what happens.
+/// Sends a source as [`run`] does, until it is over or `stay` returns false; `tell` is called with events.
 ///
 /// # Errors
 /// As [`run`]; it was stopped before the last step ([`Error::Stopped`]), or receivers have not taken it ([`Error::Missed`]).
@@ -36,7 +36,7 @@ pub fn follow(
     let end = options.count.map(|count| options.first.saturating_add(count));
     if let Some((all, end)) = steps.zip(end).filter(|(all, end)| end > all) {
         let (all, first) = (count(all, "step"), options.first);
-        tell(Update::Warning(format!("{name} has {all}: --steps {first}:{end} ends there")));
+        tell(Update::Warning(format!("{name} has only {all}; --steps {first}:{end} ends there")));
     }
     let mut watch = Watch::default();
     let last = run(source, options, stay, &mut |now| {
@@ -47,9 +47,9 @@ pub fn follow(
     let sent = sent(&last, options.rate);
     if steps.is_none() && stay() && goes_on && options.count.is_some_and(|asked| last.steps < asked) {
         let steps = count(last.steps, "step");
-        tell(Update::Warning(format!("{name} has ended after {steps}, before --steps does")));
+        tell(Update::Warning(format!("{name} ended after {steps}, before the end of --steps")));
     }
-    // What has no end is ended so, and what has one is cut off.
+    // An endless source is ended so; one with an end is interrupted.
     if !stay() && goes_on && steps.is_some() {
         return Err(Error::Stopped(Box::new(sent)));
     }
@@ -76,29 +76,29 @@ fn sent(last: &Progress, asked: Option<u64>) -> Sent {
     }
 }
 
-/// What receivers have not taken, and whether one has refused it.
+/// Data that receivers did not accept, and whether one has refused it.
 fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
-    // The paper's own receivers say nothing.
+    // The paper's own receivers send no reports.
     let silent = options.key.is_none() && options.packing == Packing::Xyz;
     let missed = |one: &&Receiver| one.fate != Fate::Taken && !(silent && one.fate == Fate::Silent);
     let missed: Vec<_> = receivers.iter().filter(missed).collect();
     let worst = missed.iter().map(|one| one.fate).max()?;
     let how = match options.key {
-        Some(_) => "it does not run, cannot be reached, or has another key (or --plain)",
-        None => "it does not run, cannot be reached, or wants a key",
+        Some(_) => "the receiver is not running, is unreachable, or uses another key or --plain",
+        None => "the receiver is not running, is unreachable, or requires a key",
     };
     let say = |Receiver { at, fate, streams }: &Receiver| match fate {
         Fate::Refused => format!(
-            "the receiver at {at} refuses what is sent, and says why: it may have fewer --streams, no room for the volume, or another sender"
+            "the receiver at {at} refused the stream and logged the reason; it may have fewer --streams, no memory for the volume, or another sender"
         ),
-        Fate::Gone => format!("the receiver at {at} has gone before the end"),
-        _ => format!("no receiver has answered at {at} ({}): {how}", count(*streams as u64, "stream")),
+        Fate::Gone => format!("the receiver at {at} disconnected before the end"),
+        _ => format!("no receiver answered at {at} ({}): {how}", count(*streams as u64, "stream")),
     };
     let all: Vec<_> = missed.into_iter().map(say).collect();
     Some((all.join("; "), worst == Fate::Refused))
 }
 
-/// What has been told so far.
+/// State of the reports so far.
 #[derive(Default)]
 struct Watch {
     /// Reports since receivers were asked.
@@ -110,7 +110,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// What is new of what is wrong.
+    /// New warnings.
     fn warnings(&mut self, now: &Progress) -> Vec<String> {
         let mut warnings: Vec<String> = self.swallowed(now).into_iter().collect();
         self.reports += 1;
@@ -118,13 +118,12 @@ impl Watch {
         // In the first second receivers are just being asked.
         if self.reports > 4 && now.seconds > 0.0 && lacks && !std::mem::replace(&mut self.absent, true) {
             let here = if now.accepted == 0 { "none".into() } else { now.accepted.to_string() };
-            warnings
-                .push(format!("{here} of {} streams have a receiver: it is sent all the same", now.streams));
+            warnings.push(format!("{here} of {} streams have a receiver; sending continues", now.streams));
         }
         self.absent &= lacks;
         if now.refused > 0 && !std::mem::replace(&mut self.refused, true) {
             warnings.push(
-                "a receiver refuses this session: its volume may be of another size, or another sender busy with it"
+                "a receiver refused this session; its volume may have another size, or another sender may be using it"
                     .into(),
             );
         }
@@ -139,8 +138,8 @@ impl Watch {
         self.reports = 0;
         let (size, to, smaller) = (hole.size, hole.to, hole.smaller()?);
         Some(format!(
-            "datagrams of {size} bytes do not arrive at {to}, small ones do: a link on the path has a smaller MTU than this host's and drops \
-             the ICMP messages that say so; sending at most {smaller} bytes"
+            "datagrams of {size} bytes do not arrive at {to}, smaller ones do: a link on the path has a smaller MTU than this host and drops \
+             the ICMP messages about it; sending at most {smaller} bytes"
         ))
     }
 

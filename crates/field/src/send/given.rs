@@ -1,4 +1,4 @@
-//! What a user gives on a command line: receivers, steps, a rate, a share of parity.
+//! Command-line values: receivers, steps, a rate, a share of parity.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
@@ -10,18 +10,18 @@ use tidecast_text::Rate;
 #[non_exhaustive]
 pub enum NoAddress {
     /// Not `HOST:PORT`, or an unknown host.
-    #[error("cannot find {name} (HOST:PORT is meant): {error}")]
+    #[error("cannot resolve {name} (expected HOST:PORT): {error}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A host without one.
     #[error("{0} has no address")]
     None(String),
     /// Port 0.
-    #[error("{0}: nobody can be reached at port 0; name the port that the other side has printed")]
+    #[error("{0}: port 0 is not valid; use the port that the receiver or controller printed")]
     Port(String),
 }
 
@@ -44,7 +44,7 @@ pub fn addresses(names: &[String]) -> Result<Vec<SocketAddr>, NoAddress> {
 pub struct Steps {
     /// The first step.
     pub begin: u64,
-    /// The one behind the last; None: all that there are.
+    /// The step after the last; None: all.
     pub end: Option<u64>,
 }
 
@@ -52,10 +52,12 @@ impl Steps {
     /// How many they are.
     ///
     /// # Errors
-    /// They are none.
+    /// The range is empty.
     pub fn count(self) -> Result<Option<u64>, String> {
         match self.end.map(|end| end.saturating_sub(self.begin)) {
-            Some(0) => Err(format!("--steps {}:{} are none", self.begin, self.end.unwrap_or_default())),
+            Some(0) => {
+                Err(format!("--steps {}:{} is an empty range", self.begin, self.end.unwrap_or_default()))
+            }
             count => Ok(count),
         }
     }
@@ -65,7 +67,8 @@ impl FromStr for Steps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a range of steps: write A:B, which ends before B");
+        let bad =
+            || format!("invalid range of steps {text:?}; write A:B (from A up to, but not including, B)");
         let (begin, end) = text.split_once(':').ok_or_else(bad)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
         let begin = if begin.is_empty() { 0 } else { number(begin)? };
@@ -85,7 +88,7 @@ impl FromStr for Pace {
         match text {
             "auto" => Ok(Self(None)),
             _ => match text.parse()? {
-                Rate(0) => Err("nothing is sent at that rate".into()),
+                Rate(0) => Err("the rate must be above 0".into()),
                 Rate(rate) => Ok(Self(Some(rate))),
             },
         }
@@ -95,13 +98,13 @@ impl FromStr for Pace {
 /// A share of one: `5%`, `0`.
 ///
 /// # Errors
-/// It is none.
+/// It is not a valid share.
 pub fn share(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) && (text.ends_with('%') || percent == 0.0) => {
             Ok(percent / 100.0)
         }
-        _ => Err(format!("{text:?} is not a share: write 5%, or 0 for none")),
+        _ => Err(format!("invalid share {text:?}; write for example 5%, or 0 for none")),
     }
 }
 

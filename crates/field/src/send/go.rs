@@ -9,7 +9,7 @@ use rustix::net::RecvFlags;
 use crate::control::{Go, Message};
 use crate::key::{ControlKey, Secret};
 
-/// A go is said so often, for UDP may lose it.
+/// A go is repeated so often, because UDP may lose it.
 const TIMES: usize = 3;
 /// And so long apart.
 const APART: Duration = Duration::from_millis(5);
@@ -27,10 +27,11 @@ impl Ear {
         Ok(Self { socket: UdpSocket::bind(at)?, key, last: None })
     }
 
-    /// The newest batch that was asked for, if any was since the last look. What is older than another go that was heard is passed over.
+    /// The newest requested batch, if any was requested since the last call. A request older than another one
+    /// that was received is ignored.
     pub(super) fn hear(&mut self) -> Option<u32> {
         let (mut bytes, mut found) = ([0; 2048], None);
-        // Whoever floods it does not keep the caller here.
+        // A flood of packets must not keep the caller here.
         for _ in 0..64 {
             let Ok((length, _)) = rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) else {
                 break;
@@ -51,7 +52,7 @@ impl Ear {
     }
 }
 
-/// Says "go" to senders.
+/// Sends "go" to senders.
 #[derive(Debug)]
 pub struct Controller {
     socket: UdpSocket,
@@ -64,10 +65,10 @@ impl Controller {
     /// Of the senders that listen at `to`; without a secret, plain.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// No socket can be opened.
     pub fn new(to: Vec<SocketAddr>, secret: Option<&Secret>) -> io::Result<Self> {
         let any = if to.iter().all(SocketAddr::is_ipv4) { "0.0.0.0:0" } else { "[::]:0" };
-        // Rises from controller to controller, so that what an earlier one has said is heeded no more.
+        // Rises from controller to controller, so that messages of an earlier one are ignored.
         let token = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         Ok(Self { socket: UdpSocket::bind(any)?, to, key: secret.map(Secret::control), token })
     }
@@ -93,7 +94,8 @@ impl Controller {
         error.filter(|_| said == 0).map_or(Ok(()), Err)
     }
 
-    /// Says go to `batches`, one `every` so long by the clock, while `stay` says so; `tell` hears of each.
+    /// Sends a go for `batches`, one `every` so long by the clock, while `stay` returns true; `tell` is
+    /// called for each.
     ///
     /// # Errors
     /// As [`Controller::go`].

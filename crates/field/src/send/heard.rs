@@ -1,7 +1,7 @@
-//! What the receiver of one stream has said of it.
+//! The reports of the receiver of one stream.
 //!
-//! A report answers a hello, and comes by the same way as the packets before it. So what had been sent when the hello went, less what had
-//! come when it was answered, is what was lost: no step need be over for that to be known.
+//! A report answers a hello, which follows the packets before it on the same path. So the packets sent before
+//! the hello, less the packets received when it was answered, are lost; this is known before a step is over.
 
 use super::Fate;
 use crate::control::{Accepted, Report};
@@ -9,7 +9,7 @@ use crate::control::{Accepted, Report};
 /// Hellos without an answer after which a receiver counts as gone.
 const SILENCE: u32 = 12;
 
-/// What is known of a stream's receiver.
+/// The state of a stream's receiver.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Heard {
     /// To be returned in hellos.
@@ -18,14 +18,14 @@ pub(super) struct Heard {
     pub(super) accepted: Option<Accepted>,
     /// Whether it has ever taken this session.
     taken: bool,
-    /// The newest step that it had closed when it said that it ends.
+    /// The newest step that it had closed when it reported its end.
     ended: Option<u32>,
     /// Packets sent when the last hello went.
     asked: u64,
     /// Bytes of a full packet, and of a slab's last one, which passes where others do not; 0: not known.
     lengths: (u64, u64),
-    /// Full packets that had come when a report last told of more, how many packets had been sent by then, and the reports since that told of none
-    /// although packets had been sent.
+    /// Full packets received when a report last showed more, packets sent by then, and the reports since that
+    /// showed none although packets had been sent.
     came: u64,
     known: u64,
     dry: u32,
@@ -35,13 +35,13 @@ pub(super) struct Heard {
     unanswered: u32,
     /// Packets that receivers before this one have lost and received.
     past: (u64, u64),
-    /// Packets that were sent before the session was accepted: nobody can blame the way for them.
+    /// Packets that were sent before the session was accepted: their loss does not count.
     before: Option<u64>,
     /// Packets lost, of those that were sent to a receiver that took them.
     pub(super) lost: u64,
     /// Packets received.
     pub(super) received: u64,
-    /// Reports that have come.
+    /// Reports received.
     pub(super) reports: u64,
 }
 
@@ -60,14 +60,14 @@ impl Heard {
         }
     }
 
-    /// The receiver is gone, or another is in its place: what comes next is counted from there on.
+    /// The receiver has ended, or another is in its place: counting starts again.
     pub(super) fn part(&mut self) {
         self.accepted = None;
         self.before = None;
         self.past = (self.lost, self.received);
     }
 
-    /// A report has come; true if it has a challenge to which a hello should be said at once.
+    /// A report has arrived; true if it has a challenge to which a hello should be sent at once.
     pub(super) fn hear(&mut self, report: &Report) -> bool {
         let new = report.challenge != self.challenge;
         self.challenge = report.challenge;
@@ -91,7 +91,7 @@ impl Heard {
             } else if self.asked > self.known {
                 self.dry += 1;
             }
-            // A receiver that says it has more is wrong.
+            // A receiver that claims more is wrong.
             let received = report.received.min(self.asked);
             let missing = self.asked - received;
             let before = *self.before.get_or_insert(missing);
@@ -102,7 +102,7 @@ impl Heard {
         new && report.accepted == Accepted::NotYet
     }
 
-    /// Full packets that have come: those and last ones together have the bytes that the receiver tells of.
+    /// Full packets received: together with the last ones they have the bytes that the receiver reports.
     fn full(&self, report: &Report) -> u64 {
         let (full, last) = self.lengths;
         if last >= full || report.bytes == 0 {
@@ -111,7 +111,7 @@ impl Heard {
         report.bytes.saturating_sub(report.received.saturating_mul(last)) / (full - last)
     }
 
-    /// Full packets that have come of this session.
+    /// Full packets of this session that were received.
     pub(super) fn came(&self) -> u64 {
         self.came
     }
@@ -126,12 +126,12 @@ impl Heard {
         self.dry
     }
 
-    /// Packets that were sent since, and of which none had come when their hello was answered.
+    /// Packets that were sent since, and of which none had been received when their hello was answered.
     pub(super) fn dry_packets(&self) -> u64 {
         if self.dry > 0 { self.asked - self.known } else { 0 }
     }
 
-    /// Packets of which it is known whether they have come.
+    /// Packets of which it is known whether they were received.
     pub(super) fn sent(&self) -> u64 {
         self.lost + self.received
     }
@@ -140,7 +140,7 @@ impl Heard {
         self.accepted == Some(Accepted::Yes)
     }
 
-    /// What has become of it, when the first batch that was not sent to its end is `batch`.
+    /// The receiver's fate, when the first batch that was not sent completely is `batch`.
     pub(super) fn fate(&self, batch: u32) -> Fate {
         match self.accepted {
             Some(Accepted::Yes) => Fate::Taken,
@@ -173,7 +173,7 @@ mod tests {
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1010));
         assert_eq!((heard.lost, heard.sent()), (10, 1020));
-        // What was late has come.
+        // Late packets have arrived.
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1020));
         assert_eq!(heard.lost, 0);

@@ -1,4 +1,4 @@
-//! One stream's packets: of the slab under way, in order, each block's parity behind it.
+//! One stream's packets: those of the current slab, in order, each block followed by its parity.
 
 use std::sync::Arc;
 
@@ -82,7 +82,8 @@ impl Lane {
         self.now.is_some()
     }
 
-    /// Puts datagrams one behind the other, at most `most` bytes but at least one, of `size` each but the last; true when the slab is done.
+    /// Appends datagrams one after the other, at most `most` bytes but at least one, of `size` each but the
+    /// last; true when the slab is done.
     pub(super) fn fill(&mut self, most: usize, size: usize, into: &mut Vec<u8>) -> (Made, bool) {
         let (mut made, mut done) = (Made::default(), false);
         into.clear();

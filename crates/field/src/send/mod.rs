@@ -52,28 +52,28 @@ pub enum Error {
     Socket {
         /// Where.
         to: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The socket for goes.
-    #[error("cannot listen for a controller at {at}: {error}")]
+    #[error("cannot listen for a controller on {at}: {error}")]
     Sync {
         /// Where.
         at: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// Ports beyond the last.
-    #[error("{0} has no room for {1} streams: each takes one port, from this one on")]
+    #[error("{0} is too high for {1} streams: each stream uses one port, starting at this one")]
     Ports(SocketAddr, u32),
     /// The ports of two receivers overlap.
     #[error(
-        "two streams would go to {0}: each receiver has a port for each of its streams, from the one that is named on"
+        "two streams have the same destination {0}: each receiver uses one port per stream, starting at the named one"
     )]
     Overlap(SocketAddr),
     /// More receivers than streams.
     #[error(
-        "{receivers} receivers share {streams} streams (--streams, or the planes of the field): each needs one at least"
+        "{receivers} receivers share {streams} streams (--streams, or the planes of the field); each needs at least one"
     )]
     Receivers {
         /// Receivers.
@@ -82,12 +82,12 @@ pub enum Error {
         streams: u32,
     },
     /// Datagrams that hold nothing.
-    #[error("the way to the receiver lets only {0} bytes through at once")]
+    #[error("the path to the receiver allows datagrams of only {0} bytes")]
     Way(usize),
-    /// Nothing arrives, of whatever size.
+    /// No datagrams arrive, of whatever size.
     #[error(
-        "nothing arrives at {to} of datagrams of {size} bytes, although it answers small ones: a link on the path has a smaller MTU than this \
-         host's and the ICMP messages that say so are dropped, or a firewall drops larger datagrams; set the MTU of the route (ip route change \
+        "datagrams of {size} bytes do not arrive at {to}, although it answers smaller ones: a link on the path has a smaller MTU than this \
+         host and the ICMP messages about it are dropped, or a firewall drops larger datagrams; set the MTU of the route (ip route change \
          DEST via GATEWAY mtu N), or let both pass"
     )]
     BlackHole {
@@ -97,14 +97,14 @@ pub enum Error {
         size: usize,
     },
     /// Parity that cannot be.
-    #[error("there cannot be so much parity: 5% to 20% are usual")]
+    #[error("too much parity; 5% to 20% are usual")]
     Parity,
     /// Steps that the source does not have.
-    #[error("{name} has {steps}, and --steps begins at {first}")]
+    #[error("{name} has {steps}, but --steps starts at {first}")]
     First {
         /// The source.
         name: String,
-        /// What it has.
+        /// Its contents.
         steps: String,
         /// The first that is asked for.
         first: u64,
@@ -112,22 +112,23 @@ pub enum Error {
     /// It was stopped.
     #[error("stopped before the last step")]
     Stopped(Box<Sent>),
-    /// Receivers have not taken what was sent.
+    /// Receivers did not accept the data sent.
     #[error("{what}")]
     Missed {
         /// Which, and why.
         what: String,
         /// Whether one has refused it.
         refused: bool,
-        /// What was sent.
+        /// The data sent.
         sent: Box<Sent>,
     },
 }
 
-/// What is sent, where to and how. By default all steps, plain, as fast as they arrive, and to nobody.
+/// The options of sending: source, receivers, and rate. By default all steps, plain, as fast as they arrive,
+/// and without receivers.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The receivers; each one's streams go to this port and those behind it.
+    /// The receivers; each one's streams use this port and those after it.
     pub to: Vec<SocketAddr>,
     /// Streams, and so slabs, at most: see [`Options::streams_for`].
     pub streams: u32,
@@ -153,7 +154,7 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Bytes staged ahead at most (but at least one step); None: 1 GiB or two steps, whichever is less.
     pub memory: Option<u64>,
-    /// How long receivers are waited for before the first step. A live or endless source waits for nobody.
+    /// How long to wait for receivers before the first step. A live or endless source does not wait.
     pub wait: Duration,
 }
 
@@ -186,14 +187,14 @@ impl Options {
     }
 }
 
-/// What has become of a receiver, or of one of its streams. What is worse is greater.
+/// The fate of a receiver, or of one of its streams. A worse one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It takes what is sent, or has taken all and ended.
+    /// It accepts the data, or has accepted everything and ended.
     Taken,
     /// It has never taken this session, nor refused it.
     Silent,
-    /// It took it, and is gone.
+    /// It accepted the data, and has disconnected.
     Gone,
     /// It refuses it.
     Refused,
@@ -243,14 +244,16 @@ pub struct Progress {
     pub datagram: usize,
     /// The size of datagrams that did not arrive, so that smaller ones are sent.
     pub black_hole: Option<BlackHole>,
-    /// What is known of each receiver; of the last words too, when it is over.
+    /// The state of each receiver; when it is over, including the final reports.
     pub receivers: Vec<Receiver>,
 }
 
-/// Sends a source until it is over or `stay` says no; `tell` hears how far it is, four times a second.
+/// Sends a source until it is over or `stay` returns false; `tell` is called with the progress, four times a
+/// second.
 ///
 /// # Errors
-/// When the source, the sockets or the options are at fault. Receivers that are not there are none: see [`Progress::receivers`].
+/// An error of the source, the sockets or the options. Missing receivers are no error: see
+/// [`Progress::receivers`].
 pub fn run(
     source: &mut dyn Source,
     options: &Options,
@@ -271,7 +274,7 @@ pub fn run(
         before = before.and(&last);
         match end {
             End::Done => return before.arrived(),
-            // Smaller by what the system has learned of the way, and by something in any case.
+            // Smaller by the path MTU that the system has learned, and by something in any case.
             End::TooLarge(batch, size) => (begin, most) = (batch, size - size / 16),
             End::Swallowed(batch, hole) => {
                 let Some(smaller) = hole.smaller() else {
@@ -286,13 +289,13 @@ pub fn run(
 }
 
 impl Progress {
-    /// What was lost of what was sent to who takes it, from 0 to 1.
+    /// The share lost of the data sent to accepting receivers, from 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.lost as f64 / (self.lost + self.received).max(1) as f64
     }
 
-    /// What was done, unless all of it was swallowed.
+    /// The result, unless no datagram arrived at all.
     fn arrived(self) -> Result<Self, Error> {
         match self.black_hole {
             Some(BlackHole { to, size, .. }) if self.received == 0 => Err(Error::BlackHole { to, size }),
@@ -300,7 +303,7 @@ impl Progress {
         }
     }
 
-    /// With what an earlier session did.
+    /// With the counters of an earlier session.
     fn and(&self, now: &Self) -> Self {
         Self {
             steps: self.steps + now.steps,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Sending that could not be done in time is made up for, but for what is older than this.
+/// Delayed sending is made up for, except delays older than this.
 const DEBT: Duration = Duration::from_millis(100);
-/// Who wakes up late, as threads do, sends at once what was due meanwhile, up to twice as long as this.
+/// A thread that wakes up late sends the overdue data at once, up to twice as long as this.
 const LATE: Duration = Duration::from_millis(2);
 
 /// Absolute deadlines: however late each burst is, their sum is not.
@@ -16,7 +16,7 @@ pub struct Pacer {
     next: Duration,
     /// The same at twice the rate, without a debt: no faster is lost time made up for.
     earliest: Duration,
-    /// What is left of divisions: nanoseconds times the rate.
+    /// The remainder of divisions: nanoseconds times the rate.
     rest: u128,
 }
 
@@ -34,7 +34,8 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may go at once: what a millisecond brings, but not less than `least` nor more than `most`.
+    /// Bytes that may be sent at once: those of a millisecond, but not less than `least` nor more than
+    /// `most`.
     #[must_use]
     pub fn burst(&self, least: usize, most: usize) -> usize {
         usize::try_from(self.rate / 8000).unwrap_or(most).clamp(least.min(most), most)
@@ -67,7 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends for so long, each burst late by what `late` says (microseconds); answers bytes, and the most within a millisecond or a burst.
+    /// Sends for so long, each burst late by the microseconds that `late` returns; returns bytes, and the
+    /// most within a millisecond or a burst.
     fn run(rate: u64, least: usize, length: Duration, late: &[u64]) -> (u64, u64) {
         let (mut pacer, mut now, mut sum, mut peak) =
             (Pacer::new(rate, Duration::ZERO), Duration::ZERO, 0u64, 0);
@@ -105,7 +107,8 @@ mod tests {
             // Too few or many are at most the bursts of 3 ms, by which the last may be late.
             let slack = expected * 0.001 + rate as f64 / 8.0 * 0.008 + least as f64 * 2.0;
             prop_assert!((sum as f64 - expected).abs() < slack, "{sum} of {expected}");
-            // In a millisecond goes twice what it brings, the same for being late by two, and the bursts at both its ends.
+            // A millisecond allows twice its data, because a burst may be late by two, plus the bursts at
+            // both its ends.
             let most = (rate / 8000).max(least as u64).min(64_000);
             prop_assert!(peak <= 3 * (rate / 4000) + 2 * most, "{peak} in a millisecond at {rate}");
         }

@@ -29,7 +29,7 @@ struct Coder {
 /// The parity of one step.
 #[derive(Debug)]
 pub struct Parity {
-    /// One behind the other.
+    /// One after the other.
     shards: Vec<u8>,
     bytes: usize,
 }
@@ -46,7 +46,7 @@ impl Parity {
 /// Which parity packets a stream sends behind which of its data packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// Behind the data packet of this number.
+    /// After the data packet of this number.
     pub behind: u32,
     /// The parity packet of this number within the step.
     pub number: u32,
@@ -105,7 +105,7 @@ impl Team {
         .collect()
     }
 
-    /// Makes the parity of these slabs; none if there is to be none.
+    /// Makes the parity of these slabs; none if parity is off.
     #[must_use]
     pub fn encode(&self, slabs: &[Arc<Values>]) -> Option<Parity> {
         let coder = self.coder.as_ref()?;

@@ -42,13 +42,14 @@ const AHEAD: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// From this batch on, datagrams must be smaller than so many bytes: the system says so.
+    /// From this batch on, datagrams must be smaller than so many bytes, as the system reported.
     TooLarge(u32, usize),
     /// From this batch on, they must be smaller: nothing arrives.
     Swallowed(u32, BlackHole),
 }
 
-/// A stream's socket, and what went through it. The lock is held while it is sent by, so that counts and datagrams keep one order.
+/// A stream's socket, and its counters. The lock is held while sending, so that counts and datagrams keep one
+/// order.
 struct Line {
     out: Out,
     count: Mutex<Count>,
@@ -259,7 +260,7 @@ impl<'a> Session<'a> {
                     .find(|n| lanes[*n].is_ready(&self.stage, batches.clone()))
             });
             let Some(n) = ready else {
-                // What waits for streams of other threads is made up for.
+                // Time spent on streams of other threads is made up for.
                 let waits = lanes.iter().all(|lane| lane.from() > self.stage.batch());
                 self.stage.wait(NOTHING);
                 if !waits {
@@ -351,7 +352,7 @@ impl<'a> Session<'a> {
             std::thread::sleep(NOTHING / 10);
         }
         self.settle(&mut heard);
-        // What was stopped need not have come.
+        // A stopped stream need not have arrived.
         if stay() {
             self.judge(&heard, black_hole::swallowed);
         }
@@ -405,7 +406,7 @@ impl<'a> Session<'a> {
         for (line, heard) in self.lines.iter().zip(&*heard) {
             let bye = Message::Bye(Bye { session: self.id, challenge: heard.challenge })
                 .write(self.control.as_ref());
-            // Twice, for one may be lost; a receiver that hears neither finds out by the silence.
+            // Twice, because one may be lost; a receiver that gets neither notices the silence.
             let _ = (line.out.send(&bye, bye.len()), line.out.send(&bye, bye.len()));
         }
     }
@@ -446,7 +447,7 @@ impl<'a> Session<'a> {
         let _ = line.out.send(&hello, hello.len());
     }
 
-    /// Takes what comes, until `until` at most.
+    /// Receives datagrams, until `until` at most.
     fn listen(&self, ear: Option<&Ear>, until: Instant, heard: &mut [Heard]) {
         let wait = until.saturating_duration_since(Instant::now()).min(NOTHING);
         let mut fds: Vec<_> =
@@ -458,7 +459,7 @@ impl<'a> Session<'a> {
         let mut bytes = [0; 2048];
         for (n, heard) in heard.iter_mut().enumerate() {
             let mut answer = false;
-            // Whoever floods a socket does not keep the others waiting.
+            // A flood on one socket must not delay the others.
             for _ in 0..16 {
                 let Some(bytes) = self.lines[n].out.receive(&mut bytes) else { break };
                 if let Ok(Message::Report(report)) = Message::read(bytes, self.control.as_ref())
@@ -536,7 +537,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the directing thread keeps.
+/// The state of the directing thread.
 struct Clock {
     /// When the next hellos go.
     hello: Instant,

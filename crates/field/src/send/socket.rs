@@ -12,23 +12,23 @@ use rustix::net::sockopt::{
 
 /// UDP payload in a frame of 9,000 bytes: no larger datagram is made, on whatever network.
 const JUMBO: usize = 8_972;
-/// The same of 1,500: where the kernel does not say what fits.
+/// The same of 1,500: where the kernel does not report the MTU.
 const ETHERNET: usize = 1_472;
 /// Bytes and datagrams of one call at most.
 const CALL: (usize, usize) = (65_000, 64);
-/// What the kernel is asked to hold.
+/// The requested size of the kernel's buffer.
 const BUFFER: usize = 4 << 20;
 /// A call that waits for room longer than this has failed.
 const ROOM: Duration = Duration::from_secs(1);
 
-/// What became of datagrams.
+/// The fate of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// They are gone.
+    /// They are sent.
     Gone,
-    /// Nobody listens there, or there is no way, now: they are lost.
+    /// There is no listener, or no route, now: they are lost.
     Lost,
-    /// They are larger than the way allows: see [`Out::room`].
+    /// They are larger than the path MTU: see [`Out::room`].
     TooLarge,
 }
 
@@ -76,7 +76,8 @@ impl Out {
         mtu.map_or(ETHERNET - (head - 28), |mtu| mtu.saturating_sub(head).min(JUMBO))
     }
 
-    /// Has the kernel cut what is given to it into datagrams of `size`, if it can; answers how many bytes of them one call may have.
+    /// Has the kernel cut the given data into datagrams of `size`, if it can; returns how many bytes of them
+    /// one call may have.
     pub(super) fn segment(&self, size: usize) -> usize {
         let can = i32::try_from(size)
             .is_ok_and(|size| setsockopt(&self.socket, sockopt::UdpGsoSegment, &size).is_ok());
@@ -89,7 +90,7 @@ impl Out {
         use std::sync::atomic::Ordering::Relaxed;
         if datagrams.len() <= size || self.segment.load(Relaxed) == size {
             match self.once(datagrams) {
-                // A card that cannot (no checksums of its own) says so only now.
+                // A card that cannot (no checksums of its own) reports it only now.
                 Err(error) if datagrams.len() > size && error.raw_os_error() == Some(libc_eio()) => {
                     let _ = setsockopt(&self.socket, sockopt::UdpGsoSegment, &0);
                     self.segment.store(0, Relaxed);
@@ -113,7 +114,7 @@ impl Out {
             Ok(_) => Ok(Sent::Gone),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::MSGSIZE) => Ok(Sent::TooLarge),
-                // What was said of an earlier one; this one has not gone.
+                // The error of an earlier datagram; this one was not sent.
                 Some(
                     Errno::CONNREFUSED
                     | Errno::HOSTUNREACH
@@ -124,23 +125,23 @@ impl Out {
                     | Errno::AGAIN
                     | Errno::INTR,
                 ) => Ok(Sent::Lost),
-                // With UDP_SEGMENT, older kernels say this of datagrams that are too large.
+                // With UDP_SEGMENT, older kernels return this for datagrams that are too large.
                 Some(Errno::INVAL) if bytes.len() > self.room() => Ok(Sent::TooLarge),
                 _ => Err(error),
             },
         }
     }
 
-    /// A datagram that has come back, if there is one.
+    /// A received datagram, if there is one.
     pub(super) fn receive<'a>(&self, into: &'a mut [u8]) -> Option<&'a [u8]> {
         match rustix::net::recv(&self.socket, &mut *into, RecvFlags::DONTWAIT) {
             Ok((length, _)) => into.get(..length),
-            // Errors are of what was sent earlier: hellos go on.
+            // Errors of datagrams sent earlier: hellos continue.
             Err(_) => None,
         }
     }
 
-    /// To wait for what comes back.
+    /// To wait for answers.
     pub(super) fn poll(&self) -> rustix::event::PollFd<'_> {
         rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)
     }
@@ -191,7 +192,7 @@ mod tests {
             .unwrap();
         assert_eq!(out.receive(&mut into), Some(&b"report"[..]));
         drop(receiver);
-        // The first one is told of by the second.
+        // The error of the first one is reported by the second.
         let _ = out.send(b"x", 1).unwrap();
         assert_eq!(out.send(b"x", 1).unwrap(), Sent::Lost);
     }

@@ -1,8 +1,9 @@
 //! Staging: steps are read ahead of sending, by threads of their own, into buffers that go round. How much is ahead is bounded by the
 //! number of buffers; a buffer has one slab of one step.
 //!
-//! A *frame* is a step on its way: opened by one thread, its slabs read by several, its parity made when the last slab of a receiver is
-//! there. Who sends takes slab after slab, and what is dropped is free again.
+//! A *frame* is a step in progress: opened by one thread, its slabs read by several, its parity made when the
+//! last slab of a receiver is read. The sending threads take slab after slab, and a dropped frame is free
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub struct Staged {
     pub parity: Option<Arc<Parity>>,
 }
 
-/// What staging has for a stream.
+/// The staged data of a stream.
 #[derive(Debug)]
 pub enum Next {
     /// A slab.
@@ -70,7 +71,7 @@ pub struct Plan {
     pub count: Option<u64>,
     /// Begin again when they are over.
     pub again: bool,
-    /// The first batch: not 0 for who goes on in a new session.
+    /// The first batch: not 0 when it continues in a new session.
     pub begin: u32,
 }
 
@@ -84,10 +85,10 @@ struct Frame {
 #[derive(Default)]
 struct State {
     frames: VecDeque<Frame>,
-    /// The first batch that each stream is not yet through with. It is kept under the lock: two streams that end a step at the same
-    /// moment must not both miss the other's end, or the step stays in front for ever.
+    /// The first batch that each stream has not finished yet. It is kept under the lock: two streams that end
+    /// a step at the same moment must not both miss the other's end, or the step stays in front for ever.
     at: Vec<u32>,
-    /// Frames before this batch are given up: the least of `at`, or what [`Stage::skip_to`] says.
+    /// Frames before this batch are given up: the least of `at`, or the one of [`Stage::skip_to`].
     wanted: u32,
     /// No frame will come behind those that are there.
     over: bool,
@@ -95,7 +96,7 @@ struct State {
     stop: bool,
 }
 
-/// Steps on their way from a source to those who send.
+/// Steps in transit from a source to the sending threads.
 pub struct Stage {
     slabs: Vec<Slab>,
     teams: Vec<Team>,
@@ -157,10 +158,10 @@ impl Stage {
             let step = plan.first + place;
             let Some(open) = source.open(step, &|| !self.is_stopped())? else {
                 if batch == 0 && plan.first > 0 && !source.is_live() {
-                    let what = format!("it ends before step {step}, where --steps begins");
+                    let what = format!("the source ends before step {step}, the start of --steps");
                     return Err(SourceError::wrong(source.name(), what));
                 }
-                // A source whose end nobody knew: the steps before were all, and come round if they should.
+                // A source of unknown length has ended: these were all steps; they repeat if requested.
                 if !plan.again || place == 0 || count.is_some() {
                     return Ok(());
                 }
@@ -237,7 +238,7 @@ impl Stage {
             let parity = team.encode(&slabs).map(Arc::new);
             let mut state = self.state.lock();
             if parity.is_none() && team.has_parity() {
-                state.error.get_or_insert(SourceError::wrong("parity", "it cannot be made for these slabs"));
+                state.error.get_or_insert(SourceError::wrong("parity", "cannot be computed for these slabs"));
                 state.stop = true;
             }
             let frame = state.frames.iter_mut().find(|frame| frame.batch == batch);
@@ -248,8 +249,9 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// What stream `slab` may send, of batches `from` to `until`. It is taken: who holds it last frees it. No stream begins a
-    /// step before all are through with the last, or parity across slabs would come when its step has gone.
+    /// The slab that stream `slab` may send, of batches `from` to `until`. It is leased: the last holder
+    /// frees it. No stream begins a step before all have finished the last, or parity across slabs would come
+    /// too late.
     #[must_use]
     pub fn next(&self, slab: usize, from: u32, until: u32) -> Next {
         let mut state = self.state.lock();
@@ -272,7 +274,8 @@ impl Stage {
         Next::Ready(Staged { batch: frame.batch, step: frame.step, values, parity })
     }
 
-    /// Stream `slab` is through with all batches before `batch`. Frames that no stream needs any more are gone.
+    /// Stream `slab` has finished all batches before `batch`. Frames that no stream needs any longer are
+    /// dropped.
     pub fn done(&self, slab: usize, batch: u32) {
         let mut state = self.state.lock();
         if let Some(at) = state.at.get_mut(slab) {
@@ -308,7 +311,7 @@ impl Stage {
         self.changed.wait_until(&mut self.state.lock(), until);
     }
 
-    /// No more is staged, and nothing more is given out.
+    /// Nothing more is staged or handed out.
     pub fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -318,7 +321,7 @@ impl Stage {
         self.state.lock().stop
     }
 
-    /// What went wrong, if anything did.
+    /// The error, if any.
     #[must_use]
     pub fn error(&self) -> Option<SourceError> {
         self.state.lock().error.take().filter(|error| !matches!(error, SourceError::Stopped))
@@ -399,7 +402,7 @@ mod tests {
         Stage::new(slabs, vec![Team::plain(0..3)], memory, 0)
     }
 
-    /// What stream `slab` is given, until it is over or `most` have come.
+    /// The batches given to stream `slab`, until it is over or `most` have come.
     fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < most {
@@ -449,7 +452,7 @@ mod tests {
                 stage.done(slab, 1);
                 assert_eq!(stage.batch(), u32::from(n == 2));
             }
-            // A go may be ahead of all, and who is late changes nothing.
+            // A go may be ahead of all, and a late stream changes nothing.
             stage.skip_to(7);
             order.iter().for_each(|slab| stage.done(*slab, 2));
             assert_eq!(stage.batch(), 7);
@@ -460,7 +463,7 @@ mod tests {
     fn streams_that_end_a_step_at_the_same_moment_do_not_miss_each_other() {
         const ROUNDS: u32 = 20_000;
         let (stage, arrived) = (&stage(0), &AtomicU32::new(0));
-        // Spins, so that both are as close as can be; a busy machine goes on all the same.
+        // Spins, so that both are as close as can be; works on a busy machine all the same.
         let gate = |all: u32| {
             arrived.fetch_add(1, Ordering::SeqCst);
             for spin in 0.. {
@@ -555,7 +558,7 @@ mod tests {
                         _ => stage.wait(Duration::from_millis(100)),
                     }
                 };
-                // All values of step 0 are 0, so the parity is too; there is as much as the layout says.
+                // All values of step 0 are 0, so the parity is too; its length is that of the layout.
                 let parity = staged.parity.unwrap();
                 let packets: u32 = if slab < 2 { 4 + 4 } else { 6 };
                 let blocks = packets.div_ceil(5);

@@ -12,7 +12,7 @@ pub(super) const LANES: usize = 8;
 /// One 32-bit word of every lane.
 type Word = __m256i;
 
-/// Whether this CPU has what this file needs.
+/// Whether this CPU has the instructions that this file needs.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx2")
 }

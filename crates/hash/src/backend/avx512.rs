@@ -13,7 +13,7 @@ pub(super) const LANES: usize = 16;
 /// One 32-bit word of every lane.
 pub(super) type Word = __m512i;
 
-/// Whether this CPU has what this file needs.
+/// Whether this CPU has the instructions that this file needs.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }

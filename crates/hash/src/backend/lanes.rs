@@ -1,9 +1,9 @@
 //! SHA-256 over lanes: the text of the algorithm, once, for every width of vector.
 //!
-//! A backend that says `lanes!` has in scope: the type `Word` (one 32-bit word of every lane) and the functions
-//! `splat`, `add`, `rotr::<RIGHT, LEFT>`, `shr::<N>`, `xor3`, `choose` and `majority` on it. It gets `block` and
-//! `closing`, which carry the attributes given: `target_feature` must be on the code itself for the intrinsics
-//! to become single instructions, and a macro is how one text gets several.
+//! A backend that invokes `lanes!` has in scope: the type `Word` (one 32-bit word of every lane) and the
+//! functions `splat`, `add`, `rotr::<RIGHT, LEFT>`, `shr::<N>`, `xor3`, `choose` and `majority` on it. It
+//! gets `block` and `closing`, which carry the given attributes: `target_feature` must be on the code itself
+//! for the intrinsics to become single instructions, and a macro is the way to give one text several.
 
 macro_rules! lanes {
     ($(#[$attribute:meta])*) => {
@@ -19,8 +19,8 @@ macro_rules! lanes {
             *h = add(t1, add(s0, majority(a, b, c)));
         }
 
-        /// Eight rounds, after which every word is back under its own name. Round `i` takes what `kw(i)` makes, right
-        /// then: few values are alive at a time, so that they stay in registers.
+        /// Eight rounds, after which every word is back under its own name. Round `i` calls `kw(i)` at that
+        /// moment: few values are alive at a time, so that they stay in registers.
         $(#[$attribute])*
         #[inline]
         fn eight(state: &mut [Word; 8], mut kw: impl FnMut(usize) -> Word) {

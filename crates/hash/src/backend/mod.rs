@@ -1,4 +1,4 @@
-//! Which code hashes a group of messages, and what becomes of the lanes that a group leaves empty.
+//! Selects the code that hashes a group of messages, and handles unused lanes of a group.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,7 +26,7 @@ pub enum Backend {
     /// Eight messages at once with AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// One message at a time with the `sha2` crate, which finds Arm's SHA instructions and others by itself.
+    /// One message at a time with the `sha2` crate, which detects Arm's SHA instructions and others.
     Single,
     /// One message at a time in plain Rust.
     Portable,
@@ -111,8 +111,8 @@ fn each(messages: &[&[u8]], out: &mut [Digest]) {
     }
 }
 
-/// Hashes `LANES` at a time with `hash`. What is left over goes there too if there are at least `pays` (the lanes
-/// without a message get the last one again), else to `rest`.
+/// Hashes `LANES` at a time with `hash`. The rest goes there too if it has at least `pays` messages (the
+/// lanes without a message get the last one again), else to `rest`.
 fn wide<const LANES: usize>(
     messages: &[&[u8]],
     out: &mut [Digest],

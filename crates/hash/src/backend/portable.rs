@@ -1,5 +1,5 @@
-//! SHA-256 in plain Rust: the text that all lanes share, with one lane, for any CPU. It is what a reader and a
-//! debugger follow, and it holds that text to the tests where the CPU has no vectors.
+//! SHA-256 in plain Rust: the code shared by all lane widths, with one lane, for any CPU. It is the version
+//! to read and debug, and it tests that code on CPUs without vectors.
 
 use super::lanes::lanes;
 use crate::{BLOCK, Digest, constants::START};

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use super::avx512::{LANES, Word, add, choose, majority, rotr, splat, stored, transposed, xor3};
 use crate::{BLOCK, constants::SHA1_START};
 
-/// Whether this CPU has what this file needs.
+/// Whether this CPU has the instructions that this file needs.
 pub(crate) fn available() -> bool {
     super::avx512::available()
 }

@@ -15,7 +15,7 @@ pub(super) const LANES: usize = 2;
 /// The eight words of one message's state, in the order of the instructions: `abef` and `cdgh`.
 type State = [__m128i; 2];
 
-/// Whether this CPU has what this file needs.
+/// Whether this CPU has the instructions that this file needs.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("sha") && is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1")
 }

@@ -161,7 +161,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a string and says where it lies in the input.
+    /// Reads a string and returns its range in the input.
     pub fn range(&mut self) -> Result<Range<usize>, Error> {
         let len = self.bytes()?.len();
         Ok(self.pos - len..self.pos)
@@ -187,12 +187,12 @@ impl<'a> Cursor<'a> {
         self.enter(Kind::List)
     }
 
-    /// The next key of the dictionary, or `None` at its end (which is then behind the cursor).
+    /// The next key of the dictionary, or `None` at its end (the cursor is then after it).
     pub fn next_key(&mut self) -> Result<Option<&'a [u8]>, Error> {
         if self.next_item()? { self.bytes().map(Some) } else { Ok(None) }
     }
 
-    /// True if the list has one more item; false at its end (which is then behind the cursor).
+    /// True if the list has one more item; false at its end (the cursor is then after it).
     pub fn next_item(&mut self) -> Result<bool, Error> {
         if self.byte()? != b'e' {
             return Ok(true);
@@ -247,7 +247,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What a container that is being skipped holds next.
+/// The next item of a container that is being skipped.
 #[derive(Clone, Copy)]
 enum Level {
     Item,

@@ -4,11 +4,11 @@
 //! million-file manifest at the size of the manifest; [`Value`] is a small tree for messages and
 //! tracker answers; [`Writer`] produces canonical bytes.
 //!
-//! Strictness. Integers must be canonical (no leading zero, no `-0`, 64-bit signed) and so must
-//! string lengths; a string longer than what is left of the input is refused before anything is
-//! allocated; nesting is bounded. Dictionary keys out of order are *tolerated* on reading, because
-//! real torrents have them and the info-hash is taken over the bytes as they are; keys that occur
-//! twice are refused by whoever interprets the dictionary ([`Value`] does so itself).
+//! Strictness. Integers must be canonical (no leading zero, no `-0`, 64-bit signed) and so must string
+//! lengths; a string longer than the rest of the input is rejected before anything is allocated; nesting is
+//! bounded. Dictionary keys out of order are *tolerated* on reading, because real torrents have them and the
+//! info-hash is taken over the bytes as they are; duplicate keys are rejected by the code that interprets the
+//! dictionary ([`Value`] does so itself).
 
 mod cursor;
 mod value;
@@ -27,7 +27,7 @@ pub const MAX_DEPTH: usize = 300;
 pub struct Error {
     /// Offset of the first byte that is wrong.
     pub at: usize,
-    /// What is wrong there.
+    /// The defect there.
     pub what: Fault,
 }
 
@@ -35,7 +35,7 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The input stops in the middle of a value.
-    #[error("the input ends too early (truncated file?)")]
+    #[error("the input ends too early; the file may be truncated")]
     Truncated,
     /// A byte that starts no value.
     #[error("unexpected byte 0x{0:02x}")]
@@ -43,18 +43,18 @@ pub enum Fault {
     /// A value of another type than the one that belongs here.
     #[error("expected {expected}, found {found}")]
     Type {
-        /// What belongs here.
+        /// The expected type.
         expected: Kind,
-        /// What stands here.
+        /// The type found.
         found: Kind,
     },
     /// An integer that is empty, not canonical, or beyond 64 bits.
     #[error("malformed integer")]
     Integer,
     /// A string length that is not canonical or longer than the rest of the input.
-    #[error("a string claims {0} bytes, more than the input has")]
+    #[error("string length of {0} bytes exceeds the input")]
     Length(u64),
-    /// A string length that is no number.
+    /// A string length that is not a number.
     #[error("malformed string length")]
     LengthSyntax,
     /// Lists and dictionaries nested deeper than [`MAX_DEPTH`].
@@ -64,9 +64,9 @@ pub enum Fault {
     #[error("more than {0} values")]
     Count(usize),
     /// A dictionary key that occurs twice.
-    #[error("the same dictionary key twice")]
+    #[error("duplicate dictionary key")]
     DuplicateKey,
     /// Bytes after the end of the value.
-    #[error("more bytes after the end of the value")]
+    #[error("extra bytes after the end of the value")]
     Trailing,
 }

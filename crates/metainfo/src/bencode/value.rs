@@ -1,10 +1,10 @@
 //! A small borrowed tree of bencoded values, for messages and tracker answers.
 //!
-//! Promise: no more than `Limits::values` nodes are ever built, whatever the input says.
+//! Promise: no more than `Limits::values` nodes are ever built, whatever the input contains.
 
 use super::{Cursor, Error, Fault, Kind};
 
-/// What [`Value::decode`] accepts.
+/// The bounds of [`Value::decode`].
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Most values (of all kinds, keys not counted) in the whole tree.
@@ -40,8 +40,8 @@ impl<'a> Value<'a> {
         if used == input.len() { Ok(value) } else { Err(Error { at: used, what: Fault::Trailing }) }
     }
 
-    /// Decodes the value at the start of `input` and says how many bytes it took; what follows
-    /// (the payload of a BEP 9 message, say) is the caller's.
+    /// Decodes the value at the start of `input` and returns how many bytes it took; the rest (the payload of
+    /// a BEP 9 message, say) is left to the caller.
     pub fn decode_prefix(input: &'a [u8], limits: Limits) -> Result<(Self, usize), Error> {
         let mut cursor = Cursor::new(input);
         let mut left = limits.values;

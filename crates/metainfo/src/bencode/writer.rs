@@ -27,7 +27,7 @@ impl Writer {
         Self::default()
     }
 
-    /// What has been written.
+    /// The bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }

@@ -47,7 +47,7 @@ impl<'a> Numbers<'a> {
             let bits = u64::from(byte & 0x7f);
             let shift = 7 * i as u32;
             if bits.checked_shl(shift).map(|v| v >> shift) != Some(bits) {
-                return self.fail("a number is beyond 64 bits");
+                return self.fail("a number exceeds 64 bits");
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
@@ -55,7 +55,7 @@ impl<'a> Numbers<'a> {
                 return Ok(value);
             }
         }
-        self.fail("a number is cut off or too long")
+        self.fail("a number is truncated or too long")
     }
 
     /// A number that must be at most `max`.

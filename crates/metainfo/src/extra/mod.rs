@@ -1,9 +1,9 @@
-//! Tidecast's own key of the info dictionary: what BitTorrent has no word for.
+//! Tidecast's own key of the info dictionary: metadata for which BitTorrent has no field.
 //!
-//! The format is described in `docs/manifest-format.md`. Columns (mode, nanoseconds, attributes)
-//! run over all entries: files in manifest order, then directories. Promise: memory stays within
-//! a small multiple of the key's size plus 8 bytes an entry; nothing is believed that does not
-//! fit the tree; a version not known here is passed over.
+//! The format is described in `docs/manifest-format.md`. Columns (mode, nanoseconds, attributes) run over all
+//! entries: files in manifest order, then directories. Promise: memory stays within a small multiple of the
+//! key's size plus 8 bytes an entry; values that do not fit the tree are rejected; an unknown version is
+//! ignored.
 
 mod column;
 mod read;
@@ -41,7 +41,7 @@ pub(crate) struct Extra {
     xattrs: Runs,
     /// Offset of each set's dictionary in the info dictionary.
     sets: Vec<u32>,
-    /// (link, what it is a link to), ascending.
+    /// (link, its target), ascending.
     links: Vec<(u32, u32)>,
     /// (symbolic link, place of its exact text), ascending.
     symlinks: Vec<(u32, Range<u32>)>,

@@ -71,7 +71,7 @@ impl Raw {
         self.version.filter(|v| *v != VERSION)
     }
 
-    /// True if the key says that the root is a directory.
+    /// True if the key marks the root as a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.root
     }
@@ -162,7 +162,7 @@ impl<'a> Decoder<'a> {
         let range = Cursor::at(self.info, at).range()?;
         let bytes = self.info.get(range.clone()).unwrap_or_default();
         if !bytes.starts_with(b"/") || bytes.contains(&0) || bytes.len() > MAX_PREFIX {
-            return Err(Error::Extra("`prefix` is no absolute path".into()));
+            return Err(Error::Extra("`prefix` is not an absolute path".into()));
         }
         Ok(Some(range))
     }
@@ -179,7 +179,7 @@ impl<'a> Decoder<'a> {
             return n.fail("a file occurs twice");
         }
         if file >= u64::from(self.tree.file_count()) {
-            return n.fail(&format!("there is no file {file}"));
+            return n.fail(&format!("unknown file {file}"));
         }
         Ok(file as u32)
     }
@@ -198,17 +198,17 @@ impl<'a> Decoder<'a> {
                 || self.tree.pieces_root(self.info, file) == self.tree.pieces_root(self.info, target);
             let chained = links.binary_search_by_key(&target, |l| l.0).is_ok();
             let why = if target >= file || chained {
-                "it must point to an earlier file that is no link itself"
+                "it must point to an earlier file that is not a link itself"
             } else if self.is_symlink(file) || self.is_symlink(target) {
-                "a symbolic link is one end"
+                "one of its names is a symbolic link"
             } else if !same_len || !same_root {
-                "its content is not that of its target"
+                "its content differs from its target"
             } else {
                 links.push((file, target));
                 continue;
             };
             let path = self.tree.describe_file(self.info, file);
-            return n.fail(&format!("the hard link `{path}` is wrong: {why}"));
+            return n.fail(&format!("invalid hard link `{path}`: {why}"));
         }
         Ok(links)
     }
@@ -226,7 +226,7 @@ impl<'a> Decoder<'a> {
             let known = u32::try_from(file).ok().filter(|f| self.is_symlink(*f));
             let ascending = |f: &u32| all.last().is_none_or(|l| l.0 < *f);
             let Some(file) = known.filter(ascending) else {
-                let why = format!("in `symlinks`, {file} is no symbolic link or out of order");
+                let why = format!("in `symlinks`, {file} is not a symbolic link or is out of order");
                 return Err(Error::Extra(why));
             };
             all.push((file, text.start as u32..text.end as u32));
@@ -252,7 +252,7 @@ impl<'a> Decoder<'a> {
                     && !name.contains(&0)
                     && value.len() <= MAX_XATTR_VALUE;
                 if !good {
-                    let why = "an extended attribute has a bad name, or more than 64 KiB";
+                    let why = "an extended attribute has an invalid name, or more than 64 KiB";
                     return Err(Error::Extra(why.into()));
                 }
                 last = name;
@@ -271,7 +271,7 @@ impl<'a> Decoder<'a> {
             for i in 0..count {
                 let start = end + n.up_to(len - end)?;
                 if i > 0 && start == end {
-                    return n.fail("two holes touch");
+                    return n.fail("two holes are adjacent");
                 }
                 end = start + n.up_to(len - start)?;
                 if end == start {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Names and values of extended attributes, sorted.
 type AttributeSet<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// What the key is made of.
+/// The inputs of the key.
 pub(crate) struct Columns<'a> {
     /// Files in manifest order.
     pub(crate) files: &'a [Entry],
@@ -23,7 +23,7 @@ pub(crate) struct Columns<'a> {
     /// (symbolic link, exact text), ascending, where the text cannot be computed.
     pub(crate) texts: Vec<(u32, &'a [u8])>,
     pub(crate) prefix: Option<&'a [u8]>,
-    /// True if the root must be said to be a directory.
+    /// True if the root must be marked as a directory.
     pub(crate) root: bool,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The dictionary for the key `tidecast`, or `None` if there is nothing to say.
+/// The dictionary for the key `tidecast`, or `None` if it would be empty.
 pub(crate) fn write(columns: &Columns<'_>) -> Option<Vec<u8>> {
     let (modes, holes, links) = (columns.modes(), columns.holes(), columns.links());
     let (mtimes, nanos) = columns.mtimes();

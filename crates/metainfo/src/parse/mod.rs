@@ -1,4 +1,4 @@
-//! Reading metainfo: the outer dictionary, the info dictionary, and what v1 and v2 share.
+//! Reads metainfo: the outer dictionary, the info dictionary, and the parts that v1 and v2 share.
 //!
 //! The input is walked with a [`Cursor`], each part once after the dictionary that holds it has
 //! been skimmed for its keys. Promise: everything is checked here, so that no other module has
@@ -31,8 +31,8 @@ const MAX_TEXT: usize = 64 << 10;
 /// Longest certificate.
 const MAX_CERT: usize = 256 << 10;
 
-/// Reads a dictionary and says where the value of each of `keys` lies. Other keys are skipped; a
-/// key of `keys` that occurs twice is an error.
+/// Reads a dictionary and returns where the value of each of `keys` lies. Other keys are skipped; a key of
+/// `keys` that occurs twice is an error.
 pub(crate) fn fields<const N: usize>(
     c: &mut Cursor<'_>,
     place: &'static str,
@@ -115,13 +115,13 @@ impl Manifest {
         read_info(info, Outer { trackers, ..Outer::default() }, drafts)
     }
 
-    /// BEP 52 `piece layers`: each is checked against the root that it stands under. Layers of
-    /// files that the manifest has not are passed over.
+    /// BEP 52 `piece layers`: each is checked against the root under which it is stored. Layers of files that
+    /// the manifest does not have are ignored.
     fn read_layers(&mut self, c: &mut Cursor<'_>) -> Result<(), Error> {
         c.enter_dict()?;
         while let Some(key) = c.next_key()? {
             let Ok(root) = Digest::try_from(key) else {
-                return Err(Error::value("piece layers", "a key is no 32-byte hash"));
+                return Err(Error::value("piece layers", "a key is not a 32-byte hash"));
             };
             let bytes = c.bytes()?;
             let Some(file) = self.tree.find_root(&self.info, &root) else {
@@ -133,7 +133,7 @@ impl Manifest {
             }
             let (layer, rest) = bytes.as_chunks::<32>();
             if !rest.is_empty() {
-                let why = "its length is no multiple of 32";
+                let why = "its length is not a multiple of 32";
                 let path = self.tree.describe_file(&self.info, file);
                 return Err(Error::Layer { path, why });
             }
@@ -150,8 +150,8 @@ fn check_len(input: &[u8]) -> Result<(), Error> {
     Err(Error::TooBig { len: input.len() as u64, max: MAX_LEN as u64 })
 }
 
-/// BEP 12: the tiers, or the plain tracker. What is no usable URL is left out: a bad tracker is
-/// no reason to refuse the data.
+/// BEP 12: the tiers, or the plain tracker. Unusable URLs are left out: a bad tracker is no reason to reject
+/// the data.
 fn trackers(input: &[u8], announce: Option<usize>, list: Option<usize>) -> Vec<Vec<String>> {
     let url = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).ok()?.trim();
@@ -247,7 +247,7 @@ impl Fields {
             return Err(missing("files"));
         }
         if version.has_v1() && files.is_some() && length.is_some() {
-            return Err(Error::value("length", "it stands beside `files`; one must go"));
+            return Err(Error::value("length", "`length` and `files` cannot both be present"));
         }
         Ok(Fields {
             file_tree,
@@ -326,7 +326,7 @@ fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error>
     Ok(manifest)
 }
 
-/// As [`read_info`], but for the hashes and what stands outside of the info dictionary.
+/// As [`read_info`], but for the hashes and the fields outside of the info dictionary.
 fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
     read_keys(info, Fields::read(info)?, drafts)
 }
@@ -358,7 +358,7 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
     match (draft, drafts, version) {
         (false, ..) | (true, true, Version::V2) => {}
         (true, false, _) => return Err(Error::Draft("it has no hashes")),
-        (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
+        (true, true, _) => return Err(Error::Draft("only a v2 manifest can be a draft")),
     }
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
     let prefix = extra.prefix.clone().and_then(|r| info.get(r));
@@ -396,7 +396,7 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
     })
 }
 
-/// BEP 47 `attr`: one letter a flag; unknown ones are passed over.
+/// BEP 47 `attr`: one letter a flag; unknown ones are ignored.
 fn attributes(letters: &[u8]) -> u8 {
     letters.iter().fold(0, |flags, letter| {
         flags
@@ -434,11 +434,11 @@ fn file_props(
     let refuse = |why| Err(Error::Symlink { path: path(), target: String::new(), why });
     let symlink_at = match symlink.filter(|_| is_link) {
         Some(at) if Cursor::at(info, at).peek()? == Kind::List => at as u32,
-        _ if is_link => return refuse("it has no `symlink path`"),
+        _ if is_link => return refuse("missing `symlink path`"),
         _ => 0,
     };
     if is_link && len != 0 {
-        return refuse("a link has no content of its own, but this one has a length");
+        return refuse("a link must not have a length");
     }
     Ok(Props { len, flags, root_at: 0, symlink_at })
 }

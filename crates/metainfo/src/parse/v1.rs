@@ -109,7 +109,7 @@ pub(super) fn pieces(info: &[u8], keys: &Fields, layout: &Layout) -> Result<Rang
     let at = keys.pieces.ok_or(Error::Missing { key: "pieces", place: "info dictionary" })?;
     let range = Cursor::at(info, at).range()?;
     if range.len() % 20 != 0 {
-        return Err(Error::value("pieces", "its length is no multiple of 20"));
+        return Err(Error::value("pieces", "its length is not a multiple of 20"));
     }
     let found = range.len() as u64 / 20;
     let expected = u64::from(layout.piece_count());
@@ -119,9 +119,9 @@ pub(super) fn pieces(info: &[u8], keys: &Fields, layout: &Layout) -> Result<Rang
     Ok(range)
 }
 
-/// Checks that the v1 half lists the files of the v2 half, in the same order, each at the start
-/// of the same piece; takes over the padding behind the last file, if there is any. False if they list the same files in
-/// different orders: libtorrent has written such, sorting `a b` before `a/` in one half only.
+/// Checks that the v1 half lists the files of the v2 half, in the same order, each at the start of the same
+/// piece; takes over the padding after the last file, if there is any. False if they list the same files in
+/// different orders: libtorrent has written such manifests, sorting `a b` before `a/` in one half only.
 pub(super) fn compare(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout) -> Result<bool, Error> {
     match compare_in_order(info, keys, tree, layout) {
         Err(Error::Hybrid(_)) if differs_in_order(info, keys, tree, layout)? => Ok(false),
@@ -185,7 +185,7 @@ fn compare_in_order(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout
             return fail(format!("`{path}` has {len} bytes in v1 and {other} in v2"));
         }
         if len > 0 && layout.file_start(file) != start {
-            return fail(format!("`{path}` is not padded to the start of a piece in v1"));
+            return fail(format!("`{path}` does not start at a piece boundary in v1"));
         }
         if !same_link(info, tree, file, &item)? {
             return fail(format!("`{path}` is not the same symbolic link in v1 and v2"));

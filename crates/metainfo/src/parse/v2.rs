@@ -81,20 +81,20 @@ fn walk(
     Ok(())
 }
 
-/// The properties of a file: what stands under the empty key.
+/// The properties of a file: the dictionary under the empty key.
 fn file(info: &[u8], c: &mut Cursor<'_>, path: impl Fn() -> String) -> Result<Props, Error> {
     let keys = ["attr", "length", "pieces root", "symlink path"];
     let [attr, length, root, symlink] = fields(c, "description of a file", keys)?;
     let mut props = file_props(info, [length, attr, symlink], &path)?;
     if props.flags & tree::PAD != 0 {
-        let why = format!("`{}` is a pad file, which v2 has not", path());
+        let why = format!("`{}` is a pad file, which v2 does not allow", path());
         return Err(Error::value("attr", why));
     }
     if props.len > 0 {
         let at = root.ok_or(Error::Missing { key: "pieces root", place: "description of a file" })?;
         let range = Cursor::at(info, at).range()?;
         if range.len() != 32 {
-            let why = format!("`{}` has one of {} bytes, not 32", path(), range.len());
+            let why = format!("`{}` has a root of {} bytes instead of 32", path(), range.len());
             return Err(Error::value("pieces root", why));
         }
         props.root_at = range.start as u32;

@@ -25,9 +25,10 @@ const PROVES_FIRST: &[u8] = b"tidecast-copy/2";
 pub(crate) const OPENING: Duration = Duration::from_secs(10);
 /// A side from which something must come every second is taken for lost after so long a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
-/// A round trip that is longer is no local network's.
+/// A longer round trip is not that of a local network.
 pub(crate) const FAR: Duration = Duration::from_millis(5);
-/// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
+/// Most bytes that the kernel may queue of a stream beyond those in flight: more would wait behind a stream
+/// that has become slow.
 const UNSENT: u32 = 1 << 20;
 
 /// How connections are protected.
@@ -39,17 +40,17 @@ pub enum Guard {
     Plain,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// Carries blocks; of each number there is one.
     Stream(u32),
-    /// Carries what the receiver says.
+    /// Carries the receiver's messages.
     Return,
     /// A question to a server: messages both ways, in turns.
     Request,
-    /// Shows that the way is free, and ends.
+    /// Tests that the address can be reached, and ends.
     Probe,
 }
 
@@ -65,12 +66,12 @@ pub fn congestion(name: &str) -> Result<(), Error> {
         let all = all.unwrap_or_default();
         match error.kind() {
             io::ErrorKind::NotFound => {
-                Error::Usage(format!("this host has no congestion control {name}; it has {}", all.trim()))
+                Error::Usage(format!("congestion control {name} is not available on this host; available: {}", all.trim()))
             }
             io::ErrorKind::PermissionDenied => {
-                Error::Usage(format!("this host does not let everybody use the congestion control {name}"))
+                Error::Usage(format!("congestion control {name} needs privileges on this host; allow it in net.ipv4.tcp_allowed_congestion_control"))
             }
-            _ => Error::Usage(format!("the congestion control {name}: {error}")),
+            _ => Error::Usage(format!("cannot use congestion control {name}: {error}")),
         }
     })
 }
@@ -79,7 +80,7 @@ pub fn congestion(name: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub(crate) struct Connection {
     transport: Transport,
-    /// Who is there, if TLS says so.
+    /// The peer's node, if TLS has authenticated it.
     pub(crate) peer: Option<NodeId>,
     /// How long it took to be connected: a round trip. Zero where that is not known.
     pub(crate) round_trip: Duration,
@@ -87,14 +88,14 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum Transport {
-    /// With what the peer may cost before it has proved who it is.
+    /// With the limit for a peer that is not authenticated yet.
     Tcp(TcpStream, Option<Limit>),
     Tls(Box<Stream>),
     Pipe(Pipe),
 }
 
 impl Connection {
-    /// Dials, and proves who is who. `node`: who must be there.
+    /// Connects and authenticates. `node`: the node that must answer.
     pub(crate) fn dial(
         to: SocketAddr,
         from: Option<SocketAddr>,
@@ -107,7 +108,7 @@ impl Connection {
 
     /// Connects, and proves nothing yet.
     pub(crate) fn connect(to: SocketAddr, from: Option<SocketAddr>, wait: Duration) -> Result<Self, Error> {
-        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot connect to {to}"), error };
         let began = Instant::now();
         let tcp = connect(to, from, wait).map_err(failed)?;
         let round_trip = began.elapsed();
@@ -115,14 +116,15 @@ impl Connection {
         Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip })
     }
 
-    /// Shakes hands on a connection to `to` if `guard` says so. `node`: who must be there.
+    /// Does the TLS handshake on a connection to `to` if `guard` requires it. `node`: the node that must
+    /// answer.
     pub(crate) fn secure(self, to: SocketAddr, guard: &Guard, node: Option<NodeId>) -> Result<Self, Error> {
         let round_trip = self.round_trip;
         let (tls, tcp) = match (guard, self.transport) {
             (Guard::Tls(tls), Transport::Tcp(tcp, _)) => (tls, tcp),
             (_, transport) => return Ok(Self { transport, peer: self.peer, round_trip }),
         };
-        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot connect to {to}"), error };
         let mut config = tls.client_speaking(PROVES_FIRST, node)?;
         Arc::make_mut(&mut config).alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         let session =
@@ -139,7 +141,8 @@ impl Connection {
         guard: &Guard,
         limit: Limit,
     ) -> Result<Self, Error> {
-        let failed = |error| Error::Network { doing: format!("a connection from {from}"), error };
+        let failed =
+            |error| Error::Network { doing: format!("cannot accept the connection from {from}"), error };
         opening(&tcp).map_err(failed)?;
         let Guard::Tls(tls) = guard else {
             return Ok(Self {
@@ -155,13 +158,13 @@ impl Connection {
         Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
-    /// What another program writes, or reads.
+    /// A connection to another program by pipes.
     pub(crate) fn pipe(pipe: Pipe) -> Self {
         Self { transport: Transport::Pipe(pipe), peer: None, round_trip: Duration::ZERO }
     }
 
-    /// What a proof is bound to that comes with the first message; None where a challenge asks for one: without TLS, and where the peer
-    /// knows of no other way.
+    /// The binding of a proof that comes with the first message; None where a challenge asks for the proof:
+    /// without TLS, and where the peer supports no other way.
     pub(crate) fn binding(&self) -> Option<[u8; 32]> {
         let Transport::Tls(stream) = &self.transport else { return None };
         stream.binding(PROVES_FIRST)
@@ -191,12 +194,13 @@ impl Connection {
         tcp.set_write_timeout(patience)
     }
 
-    /// Lets this algorithm say how fast to send; where the system does not have it, or not for everybody, its own stays.
+    /// Selects this congestion control; where the system does not have it, or does not permit it, the default
+    /// stays.
     pub(crate) fn congestion(&self, name: &str) {
         if let Some(tcp) = self.tcp()
             && let Err(e) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
         {
-            tracing::debug!("congestion control {name}: {e}");
+            tracing::debug!("cannot use congestion control {name}: {e}");
         }
     }
 
@@ -205,7 +209,7 @@ impl Connection {
         if let Some(tcp) = self.tcp()
             && let Err(e) = tidecast_pace::pace(tcp, Some(rate))
         {
-            tracing::debug!("pacing: {e}");
+            tracing::debug!("cannot pace the connection: {e}");
         }
     }
 
@@ -214,7 +218,7 @@ impl Connection {
         self.round_trip > FAR
     }
 
-    /// Ends the connection for whoever waits on it, from another thread.
+    /// A handle that ends the connection from another thread, and with it every wait on it.
     pub(crate) fn handle(&self) -> Option<Handle> {
         match &self.transport {
             Transport::Pipe(pipe) => Some(Handle::Pipe(pipe.cutter())),
@@ -231,9 +235,9 @@ impl Connection {
         }
     }
 
-    /// Says goodbye, so that the other side can tell an end from a break.
+    /// Closes the connection with a notice, so that the peer can tell an end from a failure.
     pub(crate) fn close(mut self) {
-        // Whoever has gone already needs no goodbye.
+        // A peer that has disconnected already needs no goodbye.
         let _ = match &mut self.transport {
             Transport::Tls(stream) => stream.close(),
             _ => Ok(()),
@@ -250,7 +254,7 @@ pub(crate) enum Handle {
 }
 
 impl Handle {
-    /// At once: what was not sent is lost.
+    /// At once: data that was not sent is lost.
     pub(crate) fn cut(&self) {
         match self {
             Self::Tcp(tcp) => drop(tcp.shutdown(Shutdown::Both)),
@@ -313,11 +317,11 @@ fn opening(tcp: &TcpStream) -> io::Result<()> {
 }
 
 fn handshake(with: SocketAddr, error: io::Error) -> Error {
-    // Why a key is not believed is ours to say, and rustls would show it as Rust does.
+    // The reason for rejecting a key is our own text, which rustls would show in Debug form.
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) = inner {
         return Error::Network {
-            doing: format!("{with} is not who it should be, by its key"),
+            doing: format!("certificate of {with} was rejected"),
             error: io::Error::other(why.to_string()),
         };
     }
@@ -325,7 +329,7 @@ fn handshake(with: SocketAddr, error: io::Error) -> Error {
         return Error::Network { doing: format!("no answer from {with}"), error };
     }
     let doing = format!(
-        "TLS with {with} failed (one side --plain and the other not, or not the key that was expected?)"
+        "TLS handshake with {with} failed (use --plain on both sides or on neither, and check the key)"
     );
     Error::Network { doing, error }
 }

@@ -1,4 +1,5 @@
-//! The controller: sees which side starves, says so, and changes the number of threads, streams and blocks while it runs.
+//! The controller: determines which side is idle, reports it, and changes the number of threads, streams and
+//! blocks while it runs.
 //!
 //! It climbs: where an end is the limit it gets one thread (or twice the streams) more, and keeps them if more bytes came through. It
 //! tries with less as well, and keeps that if as many did.
@@ -8,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::meter::Tick;
 use crate::part::BLOCK;
 
-/// What holds a copy up.
+/// The limit of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The walk and the readers: the streams have nothing to send.
     DiskIn,
-    /// The way between: the streams are busy, and the receiver has room.
+    /// The network: the streams are busy, and the receiver has space.
     Network,
     /// The writers: the receiver's pool is full.
     DiskOut,
@@ -22,7 +23,7 @@ pub enum Limit {
     Rate,
 }
 
-/// Seconds by what was the limit.
+/// Seconds by limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// See [`Limit::DiskIn`].
@@ -46,7 +47,7 @@ impl Limits {
     }
 }
 
-/// What happened between two ticks.
+/// The measurements between two ticks.
 fn since(now: &Tick, before: &Tick) -> Tick {
     Tick {
         front: now.front - before.front,
@@ -59,8 +60,8 @@ fn since(now: &Tick, before: &Tick) -> Tick {
     }
 }
 
-/// What held it up, from what both ends did meanwhile. Streams may be idle because there are more of them than blocks: then readers
-/// wait for blocks, and are not what holds it up.
+/// The limit, from the measurements of both ends. Streams may be idle because there are more of them than
+/// blocks: then readers wait for blocks, and are not the limit.
 fn limit(sender: &Tick, receiver: &Tick) -> Limit {
     if sender.stream_idle > sender.network && sender.front + sender.front_idle > sender.pool {
         Limit::DiskIn
@@ -79,7 +80,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// What was the limit since the last time.
+    /// The limits since the last call.
     pub(crate) fn judge(&mut self, sender: Tick, receiver: Tick) -> Limit {
         let (s, r) = (since(&sender, &self.sender), since(&receiver, &self.receiver));
         (self.sender, self.receiver) = (sender, receiver);
@@ -94,11 +95,11 @@ const STREAM_STEP: u32 = 6;
 /// More is kept if it brings that much more, less if it costs no more than that.
 const GAIN: f64 = 1.05;
 const COST: f64 = 1.03;
-/// Rates that differ by no more than that are one: a trial says nothing while the rate changes by itself.
+/// Rates that differ by no more than that are equal: a trial proves nothing while the rate changes anyway.
 const STEADY: f64 = 1.1;
 /// A way whose rate has changed so much is another way.
 const OTHER: f64 = 1.5;
-/// Ticks of rest after a trial that was no use.
+/// Ticks of rest after an unsuccessful trial.
 const REST: u32 = 20;
 
 /// Finds the best number of something by trying.
@@ -148,7 +149,8 @@ impl Climber {
         }
     }
 
-    /// One tick later: `bytes` came through, and whether this is what holds it up. How many there should be.
+    /// One tick later: `bytes` came through; `holds_up` tells whether this is the limit. Returns the number
+    /// that there should be.
     pub(crate) fn tick(&mut self, bytes: u64, starves: bool) -> usize {
         self.bytes += bytes;
         self.ticks += 1;
@@ -198,10 +200,11 @@ impl Climber {
     }
 }
 
-/// Blocks in memory at most, unless said otherwise: 64 MiB.
+/// Blocks in memory at most, unless set otherwise: 64 MiB.
 const POOL: usize = 16;
-/// On long ways there may be more, one for each thread: a stream that a round trip holds up has its block for long, and one that has none
-/// sends nothing. At most a sixteenth of the memory that this host has to spare when the session begins, and 512 MiB.
+/// On long paths there may be more, one for each thread: a stream with a long round trip keeps its block for
+/// long, and a stream without a block sends nothing. At most a sixteenth of the memory that is free on this
+/// host when the session begins, and 512 MiB.
 const FAR_POOL: usize = 128;
 const FAR_SHARE: u64 = 16;
 /// Blocks beyond one for each thread, to begin with.
@@ -209,11 +212,11 @@ const SPARE: usize = 2;
 /// Seconds of a tick for which some must wait for blocks while others wait for work, so that more blocks may help.
 const BOTH_WAIT: f64 = 0.05;
 
-/// Finds how many blocks an end should have: one for each of its threads, and no more to spare than pays, as few stay in the
-/// processors' caches.
+/// Finds the number of blocks of an end: one for each of its threads, and few spare ones, because few stay in
+/// the processors' caches.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// None: what was said holds.
+    /// None: the number is fixed.
     spare: Option<Climber>,
     now: usize,
     /// How many there may be on a long way.
@@ -222,7 +225,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// So many if it was said, else as many as these threads want.
+    /// The given number, else as many as these threads need.
     pub(crate) fn new(said: Option<usize>, threads: usize) -> Self {
         let spare = said.is_none().then(|| Climber::new(SPARE, SPARE, POOL, true, STEP));
         let now = said.unwrap_or((threads + SPARE).min(POOL));
@@ -234,8 +237,8 @@ impl Room {
         self.now
     }
 
-    /// One tick later, after which `bytes` more came through; `idle` says of what happened meanwhile for how long those waited who
-    /// take full blocks.
+    /// One tick later, after which `bytes` more came through; `idle` is the time that consumers of full
+    /// blocks waited meanwhile.
     pub(crate) fn tick(
         &mut self,
         tick: Tick,
@@ -266,7 +269,8 @@ fn far_pool() -> usize {
 mod tests {
     use super::*;
 
-    /// Runs a climber against a model: so many bytes a tick with so many. What it holds to in the end, trials aside.
+    /// Runs a climber against a model: a number of bytes per tick for each count. Returns the count that it
+    /// settles on, trials aside.
     fn climb(climber: &mut Climber, ticks: u32, model: impl Fn(usize) -> u64) -> usize {
         let mut now = climber.now;
         for _ in 0..ticks {
@@ -280,7 +284,7 @@ mod tests {
         // Each brings 100 until 8 are there.
         let mut climber = Climber::streams(1, 64);
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(8) as u64), 8);
-        // The way has become wider, and narrower than ever.
+        // The path has become wider, and narrower than ever.
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(32) as u64), 32);
         assert_eq!(climb(&mut climber, 400, |_| 100), 1);
     }
@@ -316,7 +320,7 @@ mod tests {
                 room.tick(*tick, rate(room.blocks()), false, |t| t.stream_idle);
             }
         };
-        // Whoever waits for blocks only because those are slow who take them gets no more.
+        // If threads wait for blocks only because their consumers are slow, the number is not raised.
         pass(&mut room, &mut tick, false, |_| 1000);
         assert_eq!(room.blocks(), 6);
         pass(&mut room, &mut tick, true, |n| 100 * n.min(12) as u64);

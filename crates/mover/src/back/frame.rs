@@ -22,11 +22,11 @@ use crate::part::{BLOCK, Part, Parts};
 pub(crate) const MAX_TABLE: usize = 128 << 20;
 /// Longest message.
 pub(crate) const MAX_MESSAGE: usize = 64 << 20;
-/// Longest message of a peer that has proved nothing yet.
+/// Longest message of an unauthenticated peer.
 pub(crate) const MAX_UNPROVEN: usize = 4 << 10;
 const HEADER: usize = 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     /// A block.
@@ -66,10 +66,10 @@ impl Header {
         let (kind, most) = match kind {
             1 => (FrameKind::Block, MAX_TABLE),
             2 => (FrameKind::Message, MAX_MESSAGE),
-            _ => return Err(damaged("a frame of an unknown kind")),
+            _ => return Err(damaged("unknown kind of frame")),
         };
         if table > most || payload > BLOCK || (kind == FrameKind::Message && payload > 0) {
-            return Err(damaged("a frame that is too long"));
+            return Err(damaged("frame too long"));
         }
         Ok(Self { kind, table, payload, number })
     }
@@ -77,7 +77,7 @@ impl Header {
     /// The next header.
     ///
     /// # Errors
-    /// What the connection says; [`Error::Damaged`].
+    /// Errors of the connection; [`Error::Damaged`].
     pub(crate) fn read(from: &mut impl Read) -> Result<Self, Error> {
         let mut bytes = [0; HEADER];
         from.read_exact(&mut bytes).map_err(lost)?;
@@ -94,7 +94,7 @@ pub(crate) fn read_block(from: &mut impl Read, header: &Header, block: &mut Bloc
     let mut table = std::mem::take(&mut block.table);
     read_table(from, header.table, &mut table)?;
     let room = &mut block.room()[..header.payload];
-    // What is hashed while the core has it in its cache is not fetched from memory once more.
+    // Hashing while the data is in the core's cache saves fetching it from memory again.
     block.digest = if is_one_part(&table, header.payload) {
         Some(digest::read(room, |step, _| from.read_exact(step).map_err(lost))?)
     } else {
@@ -132,14 +132,14 @@ fn read_table(from: &mut impl Read, len: usize, table: &mut Vec<u8>) -> Result<(
     if table.len() == len && sha256(table) == digest {
         Ok(())
     } else {
-        Err(damaged("a table and its digest differ"))
+        Err(damaged("digest mismatch in a table of parts"))
     }
 }
 
 /// Sends a block.
 ///
 /// # Errors
-/// What the connection says.
+/// Errors of the connection.
 pub(crate) fn write_block(to: &mut impl Write, block: &Block) -> io::Result<()> {
     let header =
         Header { kind: FrameKind::Block, table: block.table.len(), payload: block.len, number: block.number };
@@ -150,7 +150,7 @@ pub(crate) fn write_block(to: &mut impl Write, block: &Block) -> io::Result<()> 
 /// Sends a message.
 ///
 /// # Errors
-/// What the connection says.
+/// Errors of the connection.
 pub(crate) fn write_message(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let header = Header { kind: FrameKind::Message, table: json.len(), payload: 0, number: 0 };
@@ -180,8 +180,7 @@ fn write_all(to: &mut impl Write, parts: [&[u8]; 4]) -> io::Result<()> {
 pub(crate) fn read_message<T: DeserializeOwned>(from: &mut impl Read, header: &Header) -> Result<T, Error> {
     let mut json = Vec::new();
     read_table(from, header.table, &mut json)?;
-    serde_json::from_slice(&json)
-        .map_err(|e| Error::Damaged(format!("a message that is not understood: {e}")))
+    serde_json::from_slice(&json).map_err(|e| Error::Damaged(format!("cannot parse a message: {e}")))
 }
 
 /// The next frame, which must be a message.
@@ -202,10 +201,10 @@ pub(crate) fn expect_message_within<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let header = Header::read(from)?;
     if header.kind != FrameKind::Message {
-        return Err(damaged("a block where a message belongs"));
+        return Err(damaged("expected a message, received a block"));
     }
     if header.table > most {
-        return Err(damaged("a message that is too long"));
+        return Err(damaged("message too long"));
     }
     read_message(from, &header)
 }
@@ -215,23 +214,25 @@ fn damaged(what: &str) -> Error {
 }
 
 fn lost(error: io::Error) -> Error {
-    Error::Network { doing: "the connection broke".into(), error }
+    Error::Network { doing: "connection lost".into(), error }
 }
 
-/// What the sender says on its streams, beside blocks.
+/// The sender's messages on its streams, beside blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Forward {
     /// It is there.
     Alive,
-    /// All blocks are written; this is what was found. Said again until it is answered.
+    /// All blocks are written; these are the results of the walk. Repeated until it is answered.
     End(Walked),
-    /// This was found, and that many blocks that do not ask are all: when they are written it is the end. Said once, to receivers that
-    /// know of it, while blocks are under way.
+    /// The results of the walk, and the number of all blocks without questions: when they are written it is
+    /// the end. Sent once, while blocks are in flight, to receivers that support it.
     Last(Walked, u64),
-    /// Before a block that goes again after [`Forward::Last`]: that does not hold any more, as what is read again may differ.
+    /// Precedes a block that is sent again after [`Forward::Last`] and revokes it, because data that is read
+    /// again may differ.
     NotLast,
-    /// It knows that all is finished, and has done what was to follow; this is what was found in the end.
+    /// The sender knows that everything is finished, and has done the work after it; these are the final
+    /// results.
     Bye(Walked),
     /// It gives up.
     Failed(String),
@@ -242,11 +243,12 @@ pub(crate) enum Forward {
     Unknown,
 }
 
-/// What the receiver says on the return connection.
+/// The receiver's messages on the return connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Return {
-    /// First on every return connection: what is done, as messages of an earlier connection may be lost.
+    /// First on every return connection: the blocks that are done, as messages of an earlier connection may
+    /// be lost.
     Ready {
         /// Nothing is there yet.
         fresh: bool,

@@ -1,4 +1,4 @@
-//! What is read of a peer that has proved nothing yet: so many bytes, within one time for all of them.
+//! The limit for peers that are not authenticated yet: a number of bytes, and one deadline for all of them.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidecast_admission::{DEADLINE, MAX_READ};
 
-/// The rest of what may be read.
+/// The number of bytes that may still be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     until: Instant,
@@ -27,7 +27,7 @@ impl Limit {
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
         if self.left == 0 {
-            let why = format!("more than {MAX_READ} bytes came before the handshake was over");
+            let why = format!("the peer sent more than {MAX_READ} bytes before the handshake completed");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let most = buf.len().min(self.left);

@@ -1,7 +1,8 @@
-//! How the two ends of a session come to their connections: one dials, the other listens on one port.
+//! How the two ends of a session get their connections: one dials, the other listens on one port.
 //!
-//! Either way an end hears of connections by [`Link::next`]. A dialer keeps up as many streams as are wanted and the return connection, each
-//! opened anew when it breaks; a listener's connections come as the dialer opens them.
+//! Either way an end receives its connections from [`Link::next`]. A dialer keeps the wanted number of
+//! streams and the return connection open and reopens each that breaks; a listener gets connections as the
+//! dialer opens them.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -29,17 +30,17 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub const MAX_STREAMS: usize = 64;
 /// Most sessions that a listener keeps.
 const MAX_SESSIONS: usize = 1024;
-/// Most connections that have proved nothing yet: each has a thread.
+/// Most unauthenticated connections: each has a thread.
 const MAX_OPENING: usize = 1024;
-/// Of these so many are closed when there are no descriptors for more.
+/// Connections to close when there are no descriptors for more.
 const SHED: usize = 16;
 
-/// A connection that has come.
+/// A new connection.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) connection: Connection,
     pub(crate) purpose: Purpose,
-    /// Dropped when the connection is of no more use: then a dialer opens another.
+    /// Dropped when the connection is no longer needed: then a dialer opens another.
     pub(crate) _use: Use,
 }
 
@@ -77,7 +78,7 @@ enum LinkKind {
 #[derive(Debug)]
 struct Shared {
     arrivals: Queue<Arrival>,
-    /// What is open, to be cut; by purpose.
+    /// The open connections by purpose, to be cut.
     open: Mutex<HashMap<Purpose, (usize, Option<Handle>)>>,
     serial: AtomicUsize,
     /// Streams that a dialer keeps up.
@@ -87,7 +88,7 @@ struct Shared {
     broken: AtomicBool,
     /// The last reason for which dialing failed.
     trouble: Mutex<Option<Error>>,
-    /// What the receiver has said of its destination before it says so on the return connection.
+    /// The receiver's early message about its destination, which precedes the return connection.
     fresh: OnceLock<bool>,
 }
 
@@ -105,7 +106,7 @@ impl Shared {
         })
     }
 
-    /// A connection has come; one for the same purpose that was there before is of no more use.
+    /// A connection has arrived; an earlier one for the same purpose is no longer needed.
     fn arrive(self: &Arc<Self>, connection: Connection, purpose: Purpose) {
         let serial = self.serial.fetch_add(1, SeqCst);
         let before = self.open.lock().insert(purpose, (serial, connection.handle()));
@@ -122,7 +123,7 @@ impl Shared {
 }
 
 impl Link {
-    /// What the kernel knows of the streams that are open, by their serial numbers.
+    /// Kernel statistics of the open streams, by their serial numbers.
     pub(crate) fn wires(&self) -> Vec<(usize, Wire)> {
         let open = self.shared.open.lock();
         let streams = open.iter().filter_map(|(purpose, (serial, handle))| match (purpose, handle) {
@@ -162,7 +163,8 @@ impl Link {
         Self { shared, kind: LinkKind::Pipes }
     }
 
-    /// The receiver has said whether it has nothing yet, and with that, that it knows of [`Forward::Last`](super::frame::Forward::Last).
+    /// The receiver has reported whether its destination is empty, and thereby that it supports
+    /// [`Forward::Last`](super::frame::Forward::Last).
     #[must_use]
     pub fn told_fresh(self, fresh: Option<bool>) -> Self {
         if let Some(fresh) = fresh {
@@ -189,7 +191,7 @@ impl Link {
         self.shared.arrivals.wake();
     }
 
-    /// A connection broke. Of pipes there are no others.
+    /// A connection broke. Pipes are not replaced.
     pub(crate) fn lost(&self) {
         if matches!(self.kind, LinkKind::Pipes) {
             self.shared.broken.store(true, SeqCst);
@@ -199,13 +201,13 @@ impl Link {
     /// An error when no connection can come any more.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.shared.broken.load(SeqCst) {
-            Err(Error::Silent("the other end has gone".into()))
+            Err(Error::Silent("the other end has disconnected".into()))
         } else {
             Ok(())
         }
     }
 
-    /// Nothing is heard: if a fresh connection finds its way, the old ones are cut, and come again.
+    /// No data arrives: if a fresh connection can be opened, the old ones are cut, and reopened.
     pub(crate) fn revive(&self) {
         let LinkKind::Dials(dialer) = &self.kind else { return };
         if !dialer.probing.swap(true, SeqCst) {
@@ -214,7 +216,7 @@ impl Link {
         }
     }
 
-    /// So many streams are wanted. Only who dials can do something about it.
+    /// The wanted number of streams. Only a dialer can change it.
     pub(crate) fn want(&self, streams: usize) {
         self.shared.wanted.store(streams.clamp(1, MAX_STREAMS), SeqCst);
     }
@@ -240,7 +242,7 @@ impl Link {
         self.shared.cut();
     }
 
-    /// Ends all of it; for a moment those who use the connections may say a last word.
+    /// Ends all connections; for a moment their users may send a last message.
     pub(crate) fn finish(&self) {
         self.shared.closed.store(true, SeqCst);
         self.shared.arrivals.abandon();
@@ -271,7 +273,7 @@ struct Dialer {
 }
 
 impl Dialer {
-    /// Looks for what is missing and opens each in a thread of its own, as they take round trips.
+    /// Opens each missing connection in a thread of its own, as they take round trips.
     fn run(self: Arc<Self>) {
         let mut trying: HashMap<Purpose, Instant> = HashMap::new();
         let finished: Arc<Queue<Purpose>> = Arc::new(Queue::new(2 * MAX_STREAMS));
@@ -328,14 +330,14 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// What a listener does with a request, and the proof that may come with it. The pass is to be dropped when the peer has proved that it
-/// may ask.
+/// The listener's handler of a request, and of the proof that may come with it. The pass is to be dropped
+/// when the peer has proved that it may ask.
 type Asked = Box<dyn Fn(Connection, Option<Proof>, SocketAddr, Pass) + Send + Sync>;
 
 struct Sessions {
     guard: Guard,
     by_id: Mutex<HashMap<SessionId, Expected>>,
-    /// Connections whose peer has proved nothing yet.
+    /// Connections of unauthenticated peers.
     gate: Gate,
     closed: AtomicBool,
     asked: Option<Asked>,
@@ -351,7 +353,7 @@ impl std::fmt::Debug for Sessions {
 #[derive(Debug)]
 struct Expected {
     link: Arc<Shared>,
-    /// Who may open them; None without TLS.
+    /// The node that may open them; None without TLS.
     node: Option<NodeId>,
 }
 
@@ -398,7 +400,7 @@ impl Listener {
         let mut by_id = self.shared.by_id.lock();
         by_id.retain(|_, expected| !expected.link.closed.load(SeqCst));
         if by_id.len() >= MAX_SESSIONS {
-            return Err(Error::Refused(format!("{MAX_SESSIONS} copies are under way: try again later")));
+            return Err(Error::Refused(format!("{MAX_SESSIONS} copies are in progress; try again later")));
         }
         let link = Shared::new(1);
         by_id.insert(session, Expected { link: link.clone(), node });
@@ -409,12 +411,12 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.closed.store(true, SeqCst);
-        // The thread that accepts looks up when somebody comes.
+        // Wakes the accepting thread, which checks for the end after each connection.
         let _ = std::net::TcpStream::connect_timeout(&reachable(self.address), Duration::from_secs(1));
     }
 }
 
-/// An address at which this host reaches what listens at `address`.
+/// An address at which this host reaches a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut to = address;
     if to.ip().is_unspecified() {
@@ -439,7 +441,9 @@ impl Sessions {
                 Err(e) => {
                     // Out of descriptors, most likely.
                     let closed = self.gate.shed(SHED);
-                    tracing::warn!("cannot accept connections: {e}; {closed} unproven ones were closed");
+                    tracing::warn!(
+                        "cannot accept connections: {e}; closed {closed} unauthenticated connections"
+                    );
                     std::thread::sleep(AGAIN / 10);
                     continue;
                 }
@@ -450,7 +454,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a connection in a thread of its own: nobody waits for its peer, and it gives way to later ones of its address.
+    /// Opens a connection in a thread of its own: no other connection waits for its peer, and later ones of
+    /// its address may displace it.
     fn admit(self: Arc<Self>, stream: std::net::TcpStream, from: SocketAddr) -> std::io::Result<()> {
         let cut = stream.try_clone()?;
         let pass = self.gate.admit(Source::from(from.ip()), move || {
@@ -477,7 +482,7 @@ impl Sessions {
         if open.purpose == Purpose::Request {
             return Ok(Some((connection, open.proof)));
         }
-        let unknown = || Error::Refused("no such copy".into());
+        let unknown = || Error::Refused("unknown copy session".into());
         let link = {
             let by_id = self.by_id.lock();
             let expected = open.session.and_then(|id| by_id.get(&id)).ok_or_else(unknown)?;
@@ -494,8 +499,9 @@ impl Sessions {
             connection.congestion(name);
         }
         if open.purpose != Purpose::Probe {
-            let failed = |error| Error::Network { doing: "a connection".into(), error };
-            // Who knows the session is of it.
+            let failed =
+                |error| Error::Network { doing: "cannot set the timeouts of a connection".into(), error };
+            // A peer that knows the session is part of it.
             connection.prove().and_then(|()| connection.opened()).map_err(failed)?;
             link.arrive(connection, open.purpose);
         }

@@ -1,4 +1,4 @@
-//! Where the time goes: what the threads of one end do and wait for, summed up by kind.
+//! Time accounting: how long the threads of one end work and wait, summed up by kind.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// What a thread of an end does.
+/// The activity of a thread of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// A front works: reads or writes files, and hashes.
@@ -23,7 +23,7 @@ pub(crate) enum Doing {
 
 const KINDS: usize = 5;
 
-/// Nanoseconds by what was done.
+/// Nanoseconds by activity.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     spent: [AtomicU64; KINDS],
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     came: AtomicU64,
 }
 
-/// The meter, and what else is worth knowing, at one moment; all counted from the start.
+/// The meter and other counters at one moment; all counted from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
     /// Seconds that fronts worked.
@@ -46,7 +46,8 @@ pub struct Tick {
     pub network: f64,
     /// Bytes of payload through the streams, in whole blocks.
     pub bytes: u64,
-    /// The same of a receiver, with what has come of blocks that are under way: on slow streams a block takes seconds.
+    /// The same of a receiver, with the received bytes of incomplete blocks: on slow streams a block takes
+    /// seconds.
     #[serde(default)]
     pub came: u64,
     /// Threads of the front now.
@@ -75,7 +76,8 @@ impl Meter {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Counts the block that is read from `from` while it comes. What was counted of one that breaks off is taken back.
+    /// Counts the bytes of a block while it is read from `from`. If the block breaks off, they are subtracted
+    /// again.
     pub(crate) fn arriving<'m, R: Read>(&'m self, from: &'m mut R) -> Arriving<'m, R> {
         Arriving { from, meter: self, counted: 0 }
     }
@@ -104,7 +106,8 @@ pub(crate) struct Arriving<'m, R> {
 }
 
 impl<R> Arriving<'_, R> {
-    /// All of it has come: so many bytes of payload. Its table, which was counted too, is none of them.
+    /// The block is complete with so many bytes of payload. Its table, which was counted too, is not part of
+    /// them.
     pub(crate) fn whole(mut self, payload: usize) {
         self.meter.came.fetch_add(payload as u64, Relaxed);
         self.take_back();

@@ -1,5 +1,5 @@
-//! The pipes of another program. Who waits on one can be told to stop, by time or from another thread: a program that stands still keeps
-//! its pipes open, and a plain read or write would wait for it for ever.
+//! The pipes to another program. A wait on one can be ended by a timeout or from another thread: a stopped
+//! program keeps its pipes open, so a plain read or write would block forever.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -11,12 +11,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// What a program reads and writes.
+/// The standard input and output of a program.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What comes.
+    /// Incoming data.
     pub(crate) incoming: Pipe,
-    /// What goes.
+    /// Outgoing data.
     pub(crate) outgoing: Pipe,
 }
 
@@ -24,7 +24,7 @@ impl Pipes {
     /// Both pipes of a program.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// There are no descriptors left.
     pub fn new(incoming: File, outgoing: File) -> io::Result<Self> {
         Ok(Self { incoming: Pipe::new(incoming)?, outgoing: Pipe::new(outgoing)? })
     }
@@ -35,7 +35,7 @@ impl Pipes {
     }
 }
 
-/// One end of a pipe, or of what is used like one.
+/// One end of a pipe, or of a descriptor used like one.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     file: File,
@@ -129,7 +129,7 @@ mod tests {
         write.patience = read.patience;
         assert_eq!(read.read(&mut word).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(write.write_all(&[0; 1 << 21]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        // Two pipes: what is written is not what is waited for.
+        // Two pipes: one is written to, the other is waited on.
         let (mut read, _silent) = pipes();
         let (_deaf, mut write) = pipes();
         let cut = (read.cutter(), write.cutter());

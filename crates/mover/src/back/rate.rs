@@ -1,4 +1,4 @@
-//! A rate that is not to be passed, and whether it is what holds a copy up.
+//! A rate limit, and whether it is the limit that holds a copy up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::part::BLOCK;
 /// Holds the streams together to so many bytes a second.
 pub(super) struct Rate {
     pub(super) bytes: Option<u64>,
-    /// When what was allowed so far is through.
+    /// The time at which the data allowed so far is through.
     next: Mutex<Instant>,
 }
 
@@ -20,7 +20,7 @@ impl Rate {
         Self { bytes, next: Mutex::new(Instant::now()) }
     }
 
-    /// Waits until so many bytes may go, as one of so many senders.
+    /// Waits until so many bytes may be sent, as one of so many senders.
     pub(super) fn wait(&self, len: usize, sharers: u64, stop: impl Fn() -> bool) {
         let Some(rate) = self.bytes.map(|rate| (rate / sharers).max(1)) else { return };
         let until = {
@@ -41,10 +41,10 @@ impl Rate {
 
 /// Ticks over which a rate is looked at.
 const WINDOW: usize = 16;
-/// What comes so near to the rate that was set is held up by it.
+/// A throughput this close to the set rate is limited by it.
 const NEAR: f64 = 0.9;
 
-/// Sees whether what goes comes near to the rate that was set.
+/// Detects a throughput close to the set rate.
 #[derive(Debug, Default)]
 pub(super) struct Allowed {
     bytes: VecDeque<u64>,
@@ -52,8 +52,8 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    /// One tick of so many seconds later: `bytes` went in all. Whether `rate`, in bytes a second, is used up. A block goes at once, whatever
-    /// the rate.
+    /// One tick of so many seconds later, with `bytes` sent in all: whether `rate`, in bytes a second, is
+    /// used up. A block is sent at once, whatever the rate.
     pub(super) fn is_used(&mut self, bytes: u64, rate: u64, tick: f64) -> bool {
         self.bytes.push_back(bytes.saturating_sub(self.before));
         self.before = bytes;

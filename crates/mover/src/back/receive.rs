@@ -1,4 +1,4 @@
-//! The receiving end: streams, writers, and what goes back.
+//! The receiving end: streams, writers, and the return connection.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
@@ -23,13 +23,13 @@ use crate::queue::Queue;
 
 /// Acknowledgements wait so long for others to go with them.
 const GATHER: Duration = Duration::from_millis(2);
-/// The sender has so long to say that it knows of the end.
+/// Time for the sender to confirm that it knows of the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Receives all that the other end of `link` sends, into `sink`.
 ///
 /// # Errors
-/// What ends the copy before its time, at either end; problems of single names are in the outcome.
+/// Errors that end the copy early, at either end; problems of single names are in the outcome.
 pub fn receive<S: Sink>(
     sink: &S,
     link: &Link,
@@ -72,39 +72,41 @@ struct Receiver<'s, S: Sink> {
 #[derive(Default)]
 struct State {
     done: Done,
-    /// Numbers of blocks that have come and are not written: one that comes again, as its stream broke, need not.
+    /// Numbers of blocks that have arrived and are not written: when one is repeated, because its stream
+    /// broke, it need not be.
     held: HashSet<u64>,
-    /// What is to be said next.
+    /// The messages to send next.
     acks: Vec<u64>,
     wants: Vec<(u64, Want)>,
-    /// The sender has said that this is all.
+    /// The sender has announced the end.
     end: Option<Walked>,
     last: Last,
     finished: Option<Written>,
-    /// When that was said.
+    /// The time of that announcement.
     said: Option<Instant>,
     /// The sender knows.
     bye: bool,
-    /// Return connections that have come. Only the newest is written to: what the kernel takes for one that has broken is lost.
+    /// Return connections that have arrived. Only the newest is written to: data buffered in the kernel for a
+    /// broken one is lost.
     returns: u64,
 }
 
 /// Blocks that are written, answers to blocks that ask, and the end.
 type News = (Vec<u64>, Vec<(u64, Want)>, Option<Written>);
 
-/// What the sender has said of the end before all was written.
+/// The sender's results, received before everything was written.
 #[derive(Default)]
 enum Last {
     #[default]
     Unsaid,
     /// This was found, in so many blocks.
     Said(Walked, u64),
-    /// It does not hold any more, whatever else comes late.
+    /// The results are revoked, even if they arrive later.
     Void,
 }
 
 impl State {
-    /// So many blocks are all, says the sender, unless it has said since that this does not hold any more.
+    /// The sender's number of all blocks, unless it has revoked it since.
     fn say_last(&mut self, walked: Walked, blocks: u64) {
         if matches!(self.last, Last::Unsaid) {
             self.last = Last::Said(walked, blocks);
@@ -112,7 +114,7 @@ impl State {
         }
     }
 
-    /// All that was said to be the last is written.
+    /// All blocks of the announced number are written.
     fn reach_last(&mut self) {
         if let Last::Said(walked, blocks) = &self.last
             && self.done.count() == *blocks
@@ -282,7 +284,7 @@ impl<S: Sink> Receiver<'_, S> {
                 self.meter.time(Doing::Network, || read_block(&mut arriving, &header, &mut block))?;
                 arriving.whole(block.len);
                 self.meter.moved(block.len);
-                // It may have come on two streams at once.
+                // It may have arrived on two streams at once.
                 if !self.is_known(block.number) && self.state.lock().held.insert(block.number) {
                     self.full.push(block);
                 }
@@ -290,7 +292,7 @@ impl<S: Sink> Receiver<'_, S> {
         }
     }
 
-    /// Whether a block need not come: it is written, which is said again, or waits for its writer.
+    /// Whether a block need not arrive: it is written, which is acknowledged again, or waits for its writer.
     fn is_known(&self, number: u64) -> bool {
         let state = self.state.lock();
         if !state.done.has(number) {
@@ -301,7 +303,7 @@ impl<S: Sink> Receiver<'_, S> {
         true
     }
 
-    /// True when the sender has no more to say.
+    /// True when the sender has announced the end.
     fn heed(&self, message: Forward) -> bool {
         match message {
             Forward::Alive | Forward::Unknown => {}
@@ -310,7 +312,7 @@ impl<S: Sink> Receiver<'_, S> {
             Forward::End(walked) => {
                 let mut state = self.state.lock();
                 state.end.get_or_insert(walked);
-                // It has heard of the end, and has something to do still.
+                // It knows of the end, and still has work to do.
                 state.said.iter_mut().for_each(|said| *said = Instant::now());
                 drop(state);
                 self.changed.notify_all();
@@ -359,7 +361,8 @@ impl<S: Sink> Receiver<'_, S> {
         self.changed.notify_all();
     }
 
-    /// When the sender has said that this is all, so it is: it says that only when all is acknowledged, or it is all that was the last.
+    /// The announced end is final: the sender announces it only when all blocks are acknowledged, or all
+    /// blocks of the announced number are written.
     fn finish(&self) {
         let mut state = self.state.lock();
         while state.end.is_none() {
@@ -385,10 +388,10 @@ impl<S: Sink> Receiver<'_, S> {
         state.returns
     }
 
-    /// Says on a return connection what there is to say.
+    /// Sends the pending messages on a return connection.
     fn answer(&self, mut arrival: Arrival, serial: u64) {
         if let Err(e) = self.report(&mut arrival, serial) {
-            tracing::debug!("the return connection: {e}");
+            tracing::debug!("return connection failed: {e}");
         }
         if !self.state.lock().bye {
             self.link.lost();
@@ -424,7 +427,7 @@ impl<S: Sink> Receiver<'_, S> {
         }
     }
 
-    /// Acknowledges and answers. What this connection does not take any more is for the one that comes after it.
+    /// Acknowledges and answers. Messages that this connection does not accept are sent on the next one.
     fn answers(&self, to: &mut impl Write, acks: Vec<u64>, wants: Vec<(u64, Want)>) -> std::io::Result<()> {
         let done = (!acks.is_empty()).then_some(Return::Done(acks));
         let wants = wants.into_iter().map(|(number, want)| Return::Want(number, want));
@@ -445,7 +448,7 @@ impl<S: Sink> Receiver<'_, S> {
         Ok(())
     }
 
-    /// What there is to say, at the latest at that time. None when a newer return connection has come.
+    /// The messages to send, at that time at the latest. None when a newer return connection has arrived.
     fn news(&self, serial: u64, until: Instant) -> Option<News> {
         let mut state = self.state.lock();
         let silent = |s: &State| s.acks.is_empty() && s.wants.is_empty() && !s.bye && s.returns == serial;

@@ -1,4 +1,4 @@
-//! The sending end: a walker, readers, streams, and what comes back.
+//! The sending end: a walker, readers, streams, and the return connection.
 //!
 //! A block is known by its number from the moment a reader has filled it until the receiver has written it. Only its job is kept
 //! meanwhile: if the stream breaks on which it went, it is read again and sent with the same number.
@@ -26,23 +26,25 @@ use crate::queue::{Popped, Queue};
 
 /// How often the controller looks.
 pub(super) const TICK: Duration = Duration::from_millis(500);
-/// How often a stream that has nothing to send says that it is there.
+/// The interval of keep-alive messages on an idle stream.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Jobs that wait for readers.
 const JOBS: usize = 32;
 /// Blocks that ask and have no answer yet.
 const ASKED: usize = 64;
-/// What one that asks counts among the open ones of [`Source::most_open`]: all that it asks for may be wanted.
+/// The weight of a question among the open blocks of [`Source::most_open`]: the receiver may want everything
+/// that it asks about.
 const ANSWER: u64 = 4;
 /// Blocks that are sent and not acknowledged, at least: their jobs are in memory.
 const UNDER_WAY: usize = 192;
-/// And for each block of the pool, which grows on long ways: what is in the kernel, on its way, and in the hands of the receiver.
+/// The same for each block of the pool, which grows on long paths: blocks in the kernel, in flight, and in
+/// the receiver's memory.
 const FOR_EACH: usize = 4;
 
 /// Sends all that `source` has, to the end that `link` leads to.
 ///
 /// # Errors
-/// What ends the copy before its time, at either end; problems of single names are in the outcome.
+/// Errors that end the copy early, at either end; problems of single names are in the outcome.
 pub fn send<S: Source>(
     source: &S,
     link: &Link,
@@ -85,7 +87,7 @@ struct Sender<'s, S: Source> {
     tasks: Queue<Task<S::Job>>,
     full: Queue<Leased>,
     state: Mutex<State<S::Job>>,
-    /// The state has changed in a way for which somebody may wait.
+    /// The state has changed; wakes the threads that may wait for it.
     changed: Condvar,
     meter: Meter,
     there: Mutex<Tick>,
@@ -220,7 +222,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Ends all threads; the streams may say a last word.
+    /// Ends all threads; the streams may send a last message.
     fn stop(&self) {
         self.tasks.abandon();
         self.full.abandon();
@@ -281,7 +283,8 @@ impl<S: Source> Sender<'_, S> {
         let asks = self.source.asks(&task.job);
         let mut state = self.state.lock();
         if let Some(rest) = rest {
-            // It has a number only once: what is read again may be cut elsewhere, and the receiver knows parts, not blocks.
+            // It has a number only once: data that is read again may be cut elsewhere, and the receiver knows
+            // parts, not blocks.
             state.open += 1;
             state.asked += usize::from(self.source.asks(&rest));
             self.tasks.push_front(Task { job: Arc::new(rest), number: None });
@@ -305,13 +308,13 @@ impl<S: Source> Sender<'_, S> {
         let again = task.number.is_some();
         state.blocks += u64::from(!asks && !again);
         state.sent.insert(number, Sent { job: task.job, via: None, asks, again, bytes: block.len });
-        // Before it is pushed: the stream that takes it says so right behind it.
+        // Before it is pushed: the stream that takes it sends that message right after it.
         state.is_last();
         drop(state);
         self.full.push(block);
     }
 
-    /// When all is read, sent and acknowledged, the streams hear that it is the end.
+    /// When everything is read, sent and acknowledged, the end is announced on the streams.
     fn settle(&self) {
         let mut state = self.state.lock();
         if state.walked && state.open == 0 {
@@ -338,7 +341,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Sends blocks on a stream until there are no more.
+    /// Sends blocks on a stream until no block is left.
     fn feed(&self, arrival: &mut Arrival, serial: usize) -> std::io::Result<()> {
         let to = &mut arrival.connection;
         // `rate` holds the streams together to it; within a block this does, which else would go at the speed of the network card.
@@ -347,7 +350,7 @@ impl<S: Source> Sender<'_, S> {
         }
         let mut told = self.link.wanted();
         loop {
-            // Of several streams that say the same the receiver hears it several times.
+            // If several streams send the same message the receiver gets it several times.
             let wanted = self.link.wanted();
             if std::mem::replace(&mut told, wanted) != wanted {
                 write_message(to, &Forward::Streams(wanted))?;
@@ -386,7 +389,7 @@ impl<S: Source> Sender<'_, S> {
         !is_open(&state) || state.finished.is_some() || self.failure.is_set()
     }
 
-    /// Says that it is the end until that is answered.
+    /// Announces the end until it is answered.
     fn end(&self, to: &mut super::connection::Connection) -> std::io::Result<()> {
         loop {
             if let Some(text) = self.failure.text() {
@@ -409,7 +412,7 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// Says what the last block is when that is due and all blocks are on their way; whether it did.
+    /// Announces the last block when it is due and all blocks are in flight; whether it did.
     fn say_last(&self, to: &mut super::connection::Connection) -> std::io::Result<bool> {
         let mut state = self.state.lock();
         if state.last != Last::Due || state.again > 0 || !self.full.is_empty() {
@@ -431,7 +434,7 @@ impl<S: Source> Sender<'_, S> {
         Some(is_said && sent.again)
     }
 
-    /// What went by this stream and was not acknowledged is read again.
+    /// Unacknowledged blocks of this stream are read again.
     fn broke(&self, serial: usize) {
         self.repeat(|_, sent| sent.via == Some(serial));
     }
@@ -452,7 +455,7 @@ impl<S: Source> Sender<'_, S> {
         state.again += again;
     }
 
-    /// Hears what the receiver says.
+    /// Reads the receiver's messages.
     fn hear(&self, mut arrival: Arrival) {
         loop {
             match expect_message::<Return>(&mut arrival.connection) {
@@ -461,7 +464,7 @@ impl<S: Source> Sender<'_, S> {
                     self.heed(message);
                 }
                 Err(e) => {
-                    tracing::debug!("the return connection: {e}");
+                    tracing::debug!("return connection failed: {e}");
                     if !self.is_done() {
                         self.link.lost();
                     }
@@ -490,17 +493,18 @@ impl<S: Source> Sender<'_, S> {
                     state.sent.iter().filter(|(n, sent)| !sent.asks && known(n)).map(|(n, _)| *n).collect()
                 };
                 done.into_iter().for_each(|number| self.done(number, None));
-                // Answers may have been lost with the last connection: what asks and went asks again.
+                // Answers may have been lost with the last connection: blocks with questions in flight are
+                // asked again.
                 self.repeat(|_, sent| sent.asks && sent.via.is_some());
             }
             Return::Done(numbers) => numbers.into_iter().for_each(|number| self.done(number, None)),
             Return::Want(number, want) => self.done(number, Some(&want)),
             Return::Tick(tick) => *self.there.lock() = tick,
             Return::Finished(written) => {
-                // Only what was asked for can be answered.
+                // Only questions that were asked can be answered.
                 let is_all = |state: &State<S::Job>| state.walked && state.open == 0;
                 if is_all(&self.state.lock()) {
-                    // Until that is done the streams say that this end is there.
+                    // Until that is done the streams send keep-alives.
                     self.source.finished(&written, &|| self.heard.now());
                     self.state.lock().finished = Some(written);
                 }
@@ -536,7 +540,7 @@ impl<S: Source> Sender<'_, S> {
     }
 }
 
-/// What the controller of this end keeps.
+/// The state of this end's controller.
 struct Control {
     judge: Judge,
     allowed: Allowed,

@@ -1,4 +1,5 @@
-//! What both ends of a session are told and tell: options, progress, the outcome, the wish to stop.
+//! State that both ends of a session share with their callers: options, progress, the outcome, the request to
+//! stop.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use super::wire::Wire;
 use crate::error::Error;
 use crate::job::{Walked, Written};
 
-/// How an end works. All that is None is found out while it runs.
+/// The parameters of an end. Everything that is None is tuned while it runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
@@ -25,7 +26,7 @@ pub struct Options {
     pub pool: Option<usize>,
     /// Bytes a second; of several senders of the same, together.
     pub rate: Option<u64>,
-    /// After so long without a word from the other end it is given up.
+    /// After so long without data from the other end it is given up.
     pub timeout: Duration,
 }
 
@@ -38,7 +39,7 @@ impl Default for Options {
 /// How far a copy is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// What the sender has found.
+    /// The sender's results.
     pub walked: Walked,
     /// Bytes of payload that the receiver has written.
     pub bytes: u64,
@@ -48,25 +49,25 @@ pub struct Progress {
     pub here: Tick,
     /// The other one.
     pub there: Tick,
-    /// What holds it up now.
+    /// The current limit.
     pub limit: Option<super::Limit>,
-    /// All has come, and what must wait for the end is done: links, deletion, syncing.
+    /// Everything has arrived, and the final work is done: links, deletion, syncing.
     pub ending: bool,
     /// The sender's streams, by the kernel.
     #[serde(default)]
     pub wire: Wire,
 }
 
-/// What came of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What the sender found.
+    /// The sender's results.
     pub walked: Walked,
-    /// What the receiver did.
+    /// The receiver's results.
     pub written: Written,
     /// Seconds from the first connection to the end.
     pub seconds: f64,
-    /// What was the limit, and for how long.
+    /// The limits, and for how long each applied.
     pub limits: Limits,
     /// Blocks that had to be sent again.
     pub again: u64,
@@ -126,7 +127,7 @@ impl Monitor {
         *self.progress.lock() = progress;
     }
 
-    /// Takes over what is known of the streams of a sender elsewhere.
+    /// Takes over the stream statistics of a remote sender.
     pub fn show_wire(&self, wire: Wire) {
         self.progress.lock().wire = wire;
     }
@@ -145,15 +146,15 @@ impl Monitor {
     }
 }
 
-/// How long ago the other end was last heard.
+/// The time since the last data from the other end.
 #[derive(Debug)]
 pub(crate) struct Heard {
     last: Mutex<Instant>,
     timeout: Duration,
 }
 
-/// After so long without a word a fresh connection is tried, and if there is a way, all are opened anew: TCP itself may wait
-/// twice as long as a cut has lasted before it tries again.
+/// After so long a silence a fresh connection is tried, and if it succeeds, all are reopened: TCP itself may
+/// wait twice as long as an outage has lasted before it tries again.
 const STALL: Duration = Duration::from_secs(4);
 
 impl Heard {
@@ -165,7 +166,8 @@ impl Heard {
         *self.last.lock() = Instant::now();
     }
 
-    /// Reads from a connection; each byte that comes is a word. A block may take longer than the patience of this end.
+    /// Reads from a connection; each byte counts as a sign of life. A block may take longer than the timeout
+    /// of this end.
     pub(crate) fn reading<'h, R: Read>(&'h self, from: &'h mut R) -> impl Read + 'h {
         Reading { from, heard: self }
     }
@@ -180,9 +182,9 @@ impl Heard {
         if self.last.lock().elapsed() <= self.timeout {
             return Ok(());
         }
-        let again = trouble().map_or(String::new(), |e| format!(" (connecting again: {})", e.why()));
+        let again = trouble().map_or(String::new(), |e| format!(" (reconnecting failed: {})", e.why()));
         Err(Error::Silent(format!(
-            "nothing was heard from the other end for {} s{again}; give the command again to go on",
+            "no data from the other end for {} s{again}; run the same command again to resume",
             self.timeout.as_secs()
         )))
     }

@@ -33,7 +33,7 @@ impl std::fmt::Debug for SessionId {
     }
 }
 
-/// First on every connection, from who dials.
+/// The dialer's first message on every connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Open {
     version: u32,
@@ -51,13 +51,13 @@ pub(super) struct Open {
 pub(crate) type Proof = [u8; 32];
 
 impl Open {
-    /// Reads it from a peer that has proved nothing yet.
+    /// Reads it from an unauthenticated peer.
     pub(super) fn read(from: &mut impl std::io::Read) -> Result<Self, Error> {
         expect_message_within(from, MAX_UNPROVEN)
     }
 }
 
-/// What somebody says first on a connection: whether it is a request, and whether a proof comes with it.
+/// The first message of a connection: whether it is a request, and whether a proof comes with it.
 ///
 /// # Errors
 /// It is not understood.
@@ -74,7 +74,8 @@ const FAR_STREAMS: usize = 8;
 /// Where the other end listens, and how it is known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if `spread` says so.
+    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if
+    /// `spread` is set.
     pub addresses: Vec<SocketAddr>,
     /// Its key; None without TLS.
     pub node: Option<NodeName>,
@@ -83,7 +84,7 @@ pub struct Target {
     /// Streams go to all addresses in turn.
     #[serde(default)]
     pub spread: bool,
-    /// The congestion control of its streams, if it is not to be chosen by itself.
+    /// The congestion control of its streams, if it is not to be chosen automatically.
     #[serde(default)]
     pub congestion: Option<String>,
 }
@@ -115,7 +116,7 @@ impl Target {
     /// Opens a connection for a purpose, at the first address that answers.
     pub(crate) fn open(&self, guard: &Guard, purpose: Purpose) -> Result<Connection, Error> {
         let node = self.node.as_ref().map(NodeName::id).transpose()?;
-        let mut last = Error::Usage("the other end has no address".into());
+        let mut last = Error::Usage("no address of the other end is known".into());
         for address in self.order(purpose) {
             let opened = Connection::dial(address, None, guard, node, OPENING / 2);
             match opened.and_then(|c| self.introduce(c, address, purpose)) {
@@ -153,14 +154,14 @@ impl Target {
             connection.congestion(name);
         }
         let open = Open { version: 1, session: Some(self.session), purpose, congestion, proof: None };
-        let failed = |error| Error::Network { doing: format!("cannot speak to {to}"), error };
+        let failed = |error| Error::Network { doing: format!("cannot open a session with {to}"), error };
         write_message(&mut connection, &open).map_err(failed)?;
         connection.opened().map_err(failed)?;
         Ok(connection)
     }
 }
 
-/// Streams to begin with, by what one connection has shown of the way.
+/// The initial number of streams, by the round trip of one connection.
 fn streams(connection: &Connection) -> usize {
     if connection.is_far() { FAR_STREAMS } else { STREAMS }
 }
@@ -168,9 +169,10 @@ fn streams(connection: &Connection) -> usize {
 /// The thread that opens a connection.
 type Opening = JoinHandle<Result<Connection, Error>>;
 
-/// Connections of a session that are opened while a server prepares its answer to the request for it: the return connection and the
-/// first stream. They are introduced when that has come. Until then they have proved nothing, and take places at the server of which an
-/// address has few: so there are no more of them, and the other streams follow.
+/// Connections of a session that are opened while a server prepares its answer to the request for it: the
+/// return connection and the first stream. They are introduced when the answer has arrived. Until then they
+/// are not authenticated, and the server grants few such connections per address: so only these two are
+/// opened early, and the other streams follow.
 #[derive(Debug)]
 pub struct Early {
     to: SocketAddr,
@@ -185,7 +187,7 @@ impl Early {
         let open = |purpose| {
             let guard = guard.clone();
             let work = move || Connection::dial(to, None, &guard, node, OPENING / 2);
-            // What is not opened now is when it is missed.
+            // Connections that are not opened now are opened when they are missed.
             Some((purpose, std::thread::Builder::new().spawn(work).ok()?))
         };
         let opening = [Purpose::Return, Purpose::Stream(0)].into_iter().filter_map(open).collect();
@@ -214,12 +216,12 @@ impl Early {
     }
 }
 
-/// What is to be opened beside a request.
+/// The connections to open beside a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Beside {
     /// Nothing: others connect, or elsewhere.
     Nothing,
-    /// The first connections of its session, which is to have so many streams, or as many as the way wants.
+    /// The first connections of its session, which is to have so many streams, or the default for the path.
     Streams(Option<usize>),
 }
 
@@ -234,7 +236,7 @@ pub(crate) struct Requesting {
 /// Asks a server that listens: the connection on which to speak with it. `prove` makes a proof that is bound to the connection.
 ///
 /// # Errors
-/// When it cannot be reached, or is not who it should be.
+/// The server cannot be reached, or is another node.
 pub(crate) fn request(
     addresses: &[SocketAddr],
     guard: &Guard,
@@ -242,7 +244,7 @@ pub(crate) fn request(
     beside: Beside,
     prove: &dyn Fn(&[u8; 32]) -> Proof,
 ) -> Result<Requesting, Error> {
-    let mut last = Error::Usage("the server has no address".into());
+    let mut last = Error::Usage("no address of the server is known".into());
     for address in addresses {
         let opened = Connection::connect(*address, None, OPENING).and_then(|connection| {
             let early = match beside {
@@ -255,7 +257,8 @@ pub(crate) fn request(
             let proof = connection.binding().as_ref().map(prove);
             let is_proved = proof.is_some();
             let open = Open { version: 1, session: None, purpose: Purpose::Request, congestion: None, proof };
-            let failed = |error| Error::Network { doing: format!("cannot speak to {address}"), error };
+            let failed =
+                |error| Error::Network { doing: format!("cannot open a session with {address}"), error };
             write_message(&mut connection, &open).map_err(failed)?;
             Ok(Requesting { connection, early, is_proved })
         });

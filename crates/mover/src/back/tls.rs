@@ -11,8 +11,8 @@ use super::limit::Limit;
 
 /// More than a flight of the handshake.
 const FLIGHT: usize = 4 << 10;
-// All buffers of a peer that has proved nothing are within the limit: that for what comes is at most doubled when it is full,
-// and what of it is decrypted waits in another.
+// All buffers of an unauthenticated peer are within the limit: that for incoming data is at most doubled when
+// it is full, and its decrypted data waits in another.
 const _: () = assert!(2 * MAX_READ + MAX_READ + FLIGHT <= MAX_HELD && RECORD <= MAX_READ);
 
 /// A session and its connection.
@@ -20,7 +20,7 @@ const _: () = assert!(2 * MAX_READ + MAX_READ + FLIGHT <= MAX_HELD && RECORD <= 
 pub(crate) struct Stream {
     session: Session,
     pub(crate) tcp: TcpStream,
-    /// What the peer may cost before it has proved who it is.
+    /// The limit for a peer that is not authenticated yet.
     limit: Option<Limit>,
 }
 
@@ -28,7 +28,7 @@ impl Stream {
     /// Shakes hands.
     ///
     /// # Errors
-    /// What the connection says; or what rustls does, within an [`io::Error`].
+    /// Errors of the connection; or rustls's error, within an [`io::Error`].
     pub(crate) fn open(session: Session, tcp: TcpStream, limit: Option<Limit>) -> io::Result<Self> {
         let mut stream = Self { session, tcp, limit };
         loop {
@@ -42,32 +42,32 @@ impl Stream {
         }
     }
 
-    /// The peer has proved who it is: from now on nothing of it is limited.
+    /// The peer is authenticated: from now on nothing of it is limited.
     pub(crate) fn prove(&mut self) {
         self.limit = None;
     }
 
-    /// What the peer has shown of itself.
+    /// The peer's certificates.
     pub(crate) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.session.agreed().peer_certificates()
     }
 
-    /// What binds a proof to this session, if the ends have agreed on that protocol.
+    /// The value that binds a proof to this session, if the ends have agreed on that protocol.
     pub(crate) fn binding(&self, protocol: &[u8]) -> Option<[u8; 32]> {
         let agreed = self.session.agreed().alpn_protocol() == Some(protocol);
         self.session.binding().filter(|_| agreed)
     }
 
-    /// Says goodbye.
+    /// Sends close_notify.
     ///
     /// # Errors
-    /// What the connection says.
+    /// Errors of the connection.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.session.close()?;
         self.send()
     }
 
-    /// Takes from the kernel what there is, or waits for it.
+    /// Reads the available data from the kernel, or waits for it.
     fn receive(&mut self) -> io::Result<()> {
         loop {
             let room = self.session.room()?;
@@ -108,7 +108,7 @@ impl Read for Stream {
                 Ok(tidecast_tls::Read::Plain(_) | tidecast_tls::Read::End) => return Ok(filled),
                 Ok(tidecast_tls::Read::Wanting) => self.receive()?,
                 Err(e) => {
-                    // That nobody takes the alert is not what went wrong.
+                    // A failure to send the alert is not the error to report.
                     let _ = self.send();
                     return Err(e.into());
                 }
@@ -124,7 +124,7 @@ impl Write for Stream {
         Ok(written)
     }
 
-    /// What is short goes together with what follows.
+    /// Short slices are sent together with those that follow.
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let written = self.session.write_vectored(bufs, 0)?;
         self.send()?;
@@ -173,7 +173,7 @@ mod tests {
             let expected = data.clone();
             let sender = thread::spawn(move || {
                 let (head, mut rest) = data.split_at(100);
-                // What is short goes with what follows, and nothing is lost between them.
+                // Short slices are sent together with the following ones, and nothing is lost between them.
                 let mut sent = near
                     .write_vectored(&[IoSlice::new(&[]), IoSlice::new(head), IoSlice::new(rest)])
                     .unwrap();
@@ -203,7 +203,7 @@ mod tests {
             assert!(got == expected);
             assert_eq!(end, (!says_goodbye).then_some(io::ErrorKind::UnexpectedEof));
             if says_goodbye {
-                // The other may still speak, until it has said goodbye too.
+                // The other end may still send, until it has closed, too.
                 far.write_all(b"more").unwrap_or_default();
                 far.close().unwrap_or_default();
                 assert!(far.write(b"more").is_err());

@@ -1,4 +1,4 @@
-//! What a sender knows of blocks that are not acknowledged.
+//! The sender's record of blocks that are not acknowledged yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) struct Task<J> {
 }
 
 pub(super) struct State<J> {
-    /// What the receiver has said about that.
+    /// The receiver's announcement about it.
     pub(super) fresh: Option<bool>,
     /// Number of the next block.
     pub(super) next: u64,
@@ -21,7 +21,7 @@ pub(super) struct State<J> {
     pub(super) open: u64,
     /// The walk is over.
     pub(super) walked: bool,
-    /// What is filled and not acknowledged.
+    /// Blocks that are filled and not acknowledged.
     pub(super) sent: HashMap<u64, Sent<J>>,
     /// Of these, blocks that ask.
     pub(super) asked: usize,
@@ -33,16 +33,17 @@ pub(super) struct State<J> {
     pub(super) acknowledged: u64,
 }
 
-/// Whether the receiver hears of the last block while it is under way, so that the end costs no round trip more.
+/// Whether the receiver is told of the last block while it is in flight, so that the end costs no additional
+/// round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
-    /// It does not know what that means, as far as this end knows.
+    /// As far as this end knows, the receiver does not support it.
     Unknown,
     /// Not yet.
     Open,
-    /// All is read and under way: the next stream that has nothing better to do says so.
+    /// All blocks are read and in flight: the next idle stream announces it.
     Due,
-    /// It was said.
+    /// The announcement was sent.
     Said,
 }
 

@@ -1,4 +1,5 @@
-//! What the kernel knows of the streams that send (TCP_INFO): what they waited for, and how much was acknowledged.
+//! Kernel statistics of the sending streams (TCP_INFO): the time they waited, by reason, and the bytes
+//! acknowledged.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -19,7 +20,7 @@ sockopt_impl!(
     Info, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; LENGTH]
 );
 
-/// What the kernel knows of one stream; None where it does not say.
+/// The kernel's statistics of one stream; None where they are not available.
 pub(crate) fn of(tcp: &TcpStream) -> Option<Wire> {
     if !is_known() {
         return None;
@@ -80,7 +81,7 @@ pub(crate) struct Wires {
 const KEPT: usize = 1024;
 
 impl Wires {
-    /// Takes what is open now, and sums up.
+    /// Reads the open streams, and sums up.
     pub(crate) fn weigh(&mut self, now: impl Iterator<Item = (usize, Wire)>) -> Wire {
         let mut open = (0_u32, 0.0);
         for (serial, wire) in now {

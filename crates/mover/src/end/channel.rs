@@ -27,11 +27,11 @@ pub enum Channel {
 #[derive(Debug)]
 pub struct Net(pub(crate) Connection);
 
-/// The first answer of a program is no longer than this: it says what it is asked for, and where it listens.
+/// Longest first answer of a program: its offer, and where it listens.
 const MAX_FIRST: usize = 1 << 20;
 /// How a message begins.
 const MESSAGE: [u8; 4] = [2, 0, 0, 0];
-/// What is shown of what is no message, at most (bytes), and how long the rest of it is waited for.
+/// Most bytes that are shown of an invalid message, and how long the rest of it is awaited.
 const SHOWN: usize = 160;
 const REST: Duration = Duration::from_millis(300);
 
@@ -40,23 +40,23 @@ impl Channel {
         Self::Connection(Box::new(Net(connection)))
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
-    /// When nobody can hear it.
+    /// The other end cannot be reached.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), Error> {
         let to: &mut dyn Write = match self {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.outgoing,
         };
-        let lost = |error| Error::Network { doing: "the other end has gone".into(), error };
+        let lost = |error| Error::Network { doing: "the other end has disconnected".into(), error };
         write_message(&mut &mut *to, message).map_err(lost)
     }
 
     /// Waits for an answer.
     ///
     /// # Errors
-    /// When there is none, or it is not understood.
+    /// There is no answer, or it cannot be parsed.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         self.hear_within(MAX_MESSAGE)
     }
@@ -64,10 +64,13 @@ impl Channel {
     /// The peer has proved that it may ask.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// The connection has ended.
     pub(crate) fn prove(&mut self) -> Result<(), Error> {
         let Self::Connection(net) = self else { return Ok(()) };
-        net.0.prove().map_err(|error| Error::Network { doing: "a channel".into(), error })
+        net.0.prove().map_err(|error| Error::Network {
+            doing: "cannot set the timeouts of a connection".into(),
+            error,
+        })
     }
 
     /// The same as [`Channel::hear`], of at most so many bytes.
@@ -82,7 +85,7 @@ impl Channel {
         expect_message_within(&mut &mut *from, most).map_err(silent)
     }
 
-    /// The first answer. Of a program it may come after what the shell printed that has started it.
+    /// The first answer. A program's may follow output of the shell that has started it.
     ///
     /// # Errors
     /// As [`Channel::hear`]; [`Error::Noise`].
@@ -108,23 +111,23 @@ impl Channel {
             return Err(Error::Noise(escaped_bytes(line).to_string()));
         }
         let message = message.unwrap_or_default();
-        serde_json::from_value(message)
-            .map_err(|e| Error::Damaged(format!("a message that is not understood: {e}")))
+        serde_json::from_value(message).map_err(|e| Error::Damaged(format!("cannot parse a message: {e}")))
     }
 
     /// How long it may be silent; None: others see to it that the copy itself does not stand still.
     pub(crate) fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Error> {
         match self {
             Self::Pipes(pipes) => pipes.set_patience(patience),
-            Self::Connection(net) => net
-                .0
-                .set_patience(patience)
-                .map_err(|error| Error::Network { doing: "a channel".into(), error })?,
+            Self::Connection(net) => net.0.set_patience(patience).map_err(|error| Error::Network {
+                doing: "cannot set the timeouts of a connection".into(),
+                error,
+            })?,
         }
         Ok(())
     }
 
-    /// Ends it so that what was said last is heard: a connection that is closed before all that came is read takes that along.
+    /// Ends it so that the last message is received: closing a connection before all incoming data is read
+    /// discards sent data.
     pub(crate) fn leave(self) {
         let Self::Connection(mut net) = self else { return };
         let (until, mut unread) = (Instant::now() + OPENING, [0; 4096]);
@@ -148,29 +151,29 @@ impl Channel {
 pub struct Breaker(Vec<Handle>);
 
 impl Breaker {
-    /// Whoever waits on it waits no more.
+    /// Every wait on it ends.
     pub fn cut(&self) {
         self.0.iter().for_each(Handle::cut);
     }
 }
 
-/// The first line that says something, if it is complete.
+/// The first non-empty line, if it is complete.
 fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     let line = bytes.split_inclusive(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty())?;
     line.ends_with(b"\n").then(|| line.trim_ascii())
 }
 
-/// What an error of a channel says of the other end.
+/// The error of a channel in terms of the other end.
 fn silent(error: Error) -> Error {
     match error {
         Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
-            let error = io::Error::other("it has ended, or closed the connection");
-            Error::Network { doing: "the other end has gone".into(), error }
+            let error = io::Error::other("its program ended or closed the connection");
+            Error::Network { doing: "the other end has disconnected".into(), error }
         }
         Error::Network { error, .. }
             if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) =>
         {
-            Error::Silent("the other end does not answer; give the command again to go on".into())
+            Error::Silent("the other end does not answer; run the same command again to resume".into())
         }
         other => other,
     }

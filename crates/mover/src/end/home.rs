@@ -10,7 +10,8 @@ use tidecast_text::escaped;
 
 use crate::error::Error;
 
-/// A path as a shell of this host would read it: `~` and `~/x` are in the home of who runs this, `~user/x` in that of another.
+/// A path as a shell of this host would read it: `~` and `~/x` are in the home of the user of this process,
+/// `~user/x` in that of another user.
 pub(super) fn expand(path: &OsStr) -> Result<OsString, Error> {
     let Some(rest) = path.as_bytes().strip_prefix(b"~") else { return Ok(path.to_owned()) };
     let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
@@ -25,14 +26,14 @@ fn of(name: &[u8]) -> Result<PathBuf, Error> {
     if name.is_empty() {
         let own = || User::from_uid(Uid::current()).ok().flatten().map(|user| user.dir);
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).or_else(own);
-        return home.ok_or_else(|| Error::Usage("~: who runs this has no home".into()));
+        return home.ok_or_else(|| Error::Usage("cannot expand ~: this user has no home directory".into()));
     }
     // A directory service that does not answer is not one that has no such user.
     let unknown = |e| Error::Usage(format!("cannot look up the user {}: {e}", escaped(&*name)));
     let user = User::from_name(&name).map_err(unknown)?;
     let none = || {
         let name = escaped(&*name);
-        Error::Usage(format!("there is no user {name} whose home ~{name} would be; of a file say ./~{name}"))
+        Error::Usage(format!("cannot expand ~{name}: unknown user; for a file of that name write ./~{name}"))
     };
     user.map(|user| user.dir).ok_or_else(none)
 }

@@ -25,10 +25,10 @@ enum Whence {
 }
 
 impl Sending {
-    /// Finds what is to be sent; of a server, below its root.
+    /// Finds the sources; of a server, below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, or it would be written over itself.
+    /// No source exists, or one would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
             let offer = Offer { identity: "noise".into(), ..Offer::default() };
@@ -38,7 +38,7 @@ impl Sending {
         Ok(Self { offer: tree.offer().clone(), source: Whence::Tree(Box::new(tree)) })
     }
 
-    /// What the receiver must know of it.
+    /// The sender's offer, which the receiver needs.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
@@ -132,7 +132,8 @@ impl Receiving {
             To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
             To::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
             To::InOrder(stream) => {
-                // A writer and a buffer for each block that may wait; what comes twice, as a stream broke, has a buffer for a moment.
+                // A writer and a buffer for each block that may wait; blocks that arrive twice, because a
+                // stream broke, have a buffer for a moment.
                 let options = Options { fronts: Some(WINDOW), pool: Some(2 * WINDOW), ..options.clone() };
                 receive(stream.as_ref(), link, &options, monitor)
             }

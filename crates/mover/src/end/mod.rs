@@ -1,6 +1,7 @@
 //! The two ends of a copy wherever they run: in this process, on a host where ssh has started them, in a server.
 //!
-//! Who runs the command asks each end that is elsewhere on a *channel* (ssh's pipes, or a connection to a server), in this order:
+//! The host that runs the command asks each remote end over a *channel* (the pipes of ssh, or a connection to
+//! a server), in this order:
 //!
 //! ```text
 //! asks     Request: what to do, with whom          is answered  Ready (or Refused): what it offers, where it listens

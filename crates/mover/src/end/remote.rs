@@ -1,4 +1,4 @@
-//! What is said on a channel, and both sides of it.
+//! The messages of a channel, and both of its ends.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -21,12 +21,12 @@ use crate::error::Error;
 use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
-/// An end that a program has started waits so long to be told what to do: the user may have to let the other one in first.
+/// A started end waits this long for its instructions: the user may have to log in at the other end first.
 const ASKED: Duration = Duration::from_secs(600);
 /// Between two words of progress.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// What an end is to do.
+/// The role of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -50,7 +50,7 @@ impl Role {
     }
 }
 
-/// How an end comes to its connections.
+/// How an end gets its connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -58,7 +58,7 @@ pub enum Way {
     Listen {
         /// The port.
         port: u16,
-        /// Who will dial.
+        /// The node that will dial.
         node: Option<NodeName>,
     },
     /// It will be told where to dial.
@@ -70,19 +70,19 @@ pub enum Way {
     Channel,
 }
 
-/// What ends say to each other, and how they check what comes. Others are not understood.
+/// The version of the protocol and of the block format. Other versions are rejected.
 pub const VERSION: u32 = 6;
 
-/// What is asked of an end.
+/// The request to an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What to do.
+    /// The role.
     pub role: Role,
     /// How.
     pub options: Options,
-    /// With what connections.
+    /// The kind of connections.
     pub way: Way,
 }
 
@@ -90,25 +90,26 @@ pub struct Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
-    /// Dial there. To one that receives this says what is sent.
+    /// Dial this target. A receiver gets the offer with it.
     Go(Target, Offer),
     /// The answer to [`Answer::Claim`].
     Claimed(Claimed),
 }
 
-/// What an end answers.
+/// The answers of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     /// It can begin.
     Ready {
-        /// Of a sender: what it sends.
+        /// A sender's offer.
         offer: Offer,
         /// Of one that listens: where.
         target: Option<Target>,
         /// Its own key.
         node: NodeName,
-        /// Of one that receives: whether it has nothing yet. One that says so knows that a sender may say early what the last block is.
+        /// Of a receiver: whether its destination is empty. A receiver that sends this supports the early
+        /// announcement of the last block.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fresh: Option<bool>,
     },
@@ -116,7 +117,7 @@ pub(super) enum Answer {
     Refused(String),
     /// How far it is.
     Progress(Box<Progress>),
-    /// Of one that sends with others: may it have this batch, who knows so many that are taken?
+    /// Of one of several senders: a request for this batch; it knows so many taken batches.
     Claim(u64, usize),
     /// It is done.
     Done(Box<Outcome>),
@@ -128,20 +129,20 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub struct Remote {
     channel: Channel,
-    /// What it offers, if it sends.
+    /// The offer of a sender.
     pub offer: Offer,
     /// Where it listens, if it does.
     pub target: Option<Target>,
     /// Its key.
     pub node: NodeName,
-    /// Whether it has nothing yet, if it receives and says so.
+    /// Whether its destination is empty, if it receives and has reported it.
     pub fresh: Option<bool>,
 }
 
-/// What came of waiting for an end that is elsewhere.
+/// The result of waiting for a remote end.
 #[derive(Debug)]
 pub enum Progressed {
-    /// It goes on.
+    /// It continues.
     Progress(Box<Progress>),
     /// It asks for a batch, and knows so many that are taken.
     Claim(u64, usize),
@@ -150,18 +151,18 @@ pub enum Progressed {
 }
 
 impl Remote {
-    /// Asks an end to get ready. For its answers, the first and those while it is at work, `start` is added to the timeout: it may have
-    /// to be let in, and to find out where it can connect.
+    /// Asks an end to get ready. For its answers, the first and those while it is at work, `start` is added
+    /// to the timeout: the user may have to log in, and the end has to find out where it can connect.
     ///
     /// # Errors
-    /// When it refuses, is not understood, or has gone.
+    /// The end refuses, cannot be understood, or has disconnected.
     pub fn ask(mut channel: Channel, request: &Request, start: Duration) -> Result<Self, Error> {
         let patience = request.options.timeout.saturating_add(start);
         if matches!(channel, Channel::Pipes(_)) {
             channel.set_patience(Some(patience))?;
         }
         let said = channel.say(request);
-        // A shell that starts no program prints why, and hears nothing.
+        // A shell that starts no program prints the reason, and reads nothing.
         let answer = match (channel.hear_first::<Answer>(), said) {
             (Err(noise @ Error::Noise(_)), _) | (_, Err(noise)) => return Err(noise),
             (answer, Ok(())) => answer?,
@@ -174,15 +175,15 @@ impl Remote {
             Answer::Refused(why) => Err(Error::Refused(why)),
             Answer::Failed(why) => Err(Error::There(why)),
             Answer::Progress(_) | Answer::Claim(..) | Answer::Done(_) => {
-                Err(Error::Damaged("an answer before its question".into()))
+                Err(Error::Damaged("received an answer before its question".into()))
             }
         }
     }
 
-    /// Tells it where to dial, and if it receives, what is sent.
+    /// Tells it where to dial, and if it receives, the offer.
     ///
     /// # Errors
-    /// When it has gone.
+    /// The end has disconnected.
     pub fn go(&mut self, target: Target, offer: Offer) -> Result<(), Error> {
         self.channel.say(&Ask::Go(target, offer))
     }
@@ -190,12 +191,12 @@ impl Remote {
     /// Answers [`Progressed::Claim`].
     ///
     /// # Errors
-    /// When it has gone.
+    /// The end has disconnected.
     pub fn claimed(&mut self, claimed: Claimed) -> Result<(), Error> {
         self.channel.say(&Ask::Claimed(claimed))
     }
 
-    /// What ends the wait of another thread in [`Remote::hear`].
+    /// Ends the wait of another thread in [`Remote::hear`].
     #[must_use]
     pub fn breaker(&self) -> Breaker {
         self.channel.breaker()
@@ -210,17 +211,17 @@ impl Remote {
         }
     }
 
-    /// What it says next.
+    /// Its next message.
     ///
     /// # Errors
-    /// Its own, and when it has gone.
+    /// Its own errors, or a disconnection.
     pub fn hear(&mut self) -> Result<Progressed, Error> {
         match self.channel.hear::<Answer>()? {
             Answer::Progress(progress) => Ok(Progressed::Progress(progress)),
             Answer::Claim(batch, known) => Ok(Progressed::Claim(batch, known)),
             Answer::Done(outcome) => Ok(Progressed::Done(outcome)),
             Answer::Failed(why) | Answer::Refused(why) => Err(Error::There(why)),
-            Answer::Ready { .. } => Err(Error::Damaged("an answer without a question".into())),
+            Answer::Ready { .. } => Err(Error::Damaged("received an answer without a question".into())),
         }
     }
 }
@@ -259,10 +260,11 @@ impl End {
     }
 }
 
-/// Is an end for whoever is at the other side of the pipes (`tidecast copy-end`, which ssh starts). Why it fails is said there.
+/// Runs an end for the peer at the other side of the pipes (`tidecast copy-end`, which ssh starts). Errors
+/// are reported over the pipes.
 ///
 /// # Errors
-/// When the channel breaks before that can be said.
+/// The channel broke before an error could be reported.
 pub fn answer(pipes: Pipes) -> Result<(), Error> {
     let mut channel = Channel::Pipes(pipes);
     channel.set_patience(Some(ASKED))?;
@@ -283,12 +285,12 @@ impl Request {
         }
         let (theirs, ours) = (self.version, VERSION);
         Err(Error::Refused(format!(
-            "one end speaks version {theirs} of the protocol and the other {ours}: both need the same release of tidecast"
+            "protocol mismatch: one end has version {theirs} and the other {ours}; install the same release of tidecast on both"
         )))
     }
 }
 
-/// What is asked, as far as it can be made before the first answer.
+/// The requested end, as far as it can be made before the first answer.
 enum Begun {
     Listens {
         end: End,
@@ -297,7 +299,7 @@ enum Begun {
         node: NodeName,
         _listener: Listener,
     },
-    /// One that receives learns only with its target what it is to receive.
+    /// A receiver that gets its offer only with its target.
     Dials {
         end: Option<End>,
         tls: Arc<Tls>,
@@ -358,7 +360,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
         Begun::Channel { end, node } => {
             channel.say(&ready(Some(&end), None, node))?;
             let Channel::Pipes(pipes) = channel else {
-                return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
+                return Err(Error::Usage("only an ssh channel can carry blocks".into()));
             };
             let link = Link::pipes(pipes, end.sends());
             drop(end.run(&link, &request.options, &Monitor::default()));
@@ -389,11 +391,11 @@ fn dial(
     Ok((end, link(target, guard, &request.options)?))
 }
 
-/// Where an end that has said that it is ready is to dial, and what is sent.
+/// The target of an end that has reported that it is ready, and the offer.
 pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
     match channel.hear()? {
         Ask::Go(target, offer) => Ok((target, offer)),
-        Ask::Claimed(_) => Err(Error::Damaged("an answer before its question".into())),
+        Ask::Claimed(_) => Err(Error::Damaged("received an answer before its question".into())),
     }
 }
 
@@ -415,7 +417,7 @@ fn addresses(port: u16) -> Vec<SocketAddr> {
     });
     let mut all: Vec<IpAddr> = Vec::new();
     for ip in came.into_iter().chain(interfaces) {
-        // A link-local address says nothing without its interface.
+        // A link-local address is not usable without its interface.
         let local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         if !local && !all.contains(&ip) && all.len() < MAX_ADDRESSES {
             all.push(ip);
@@ -427,21 +429,21 @@ fn addresses(port: u16) -> Vec<SocketAddr> {
     all.into_iter().map(|ip| (ip, port).into()).collect()
 }
 
-/// Most addresses that are told.
+/// Most addresses in an offer.
 const MAX_ADDRESSES: usize = 16;
 
 fn any(port: u16) -> SocketAddr {
     (std::net::Ipv6Addr::UNSPECIFIED, port).into()
 }
 
-/// Runs an end and says on the channel how it goes. When nobody is there any more to hear it, it ends.
+/// Runs an end and reports its progress on the channel. When the channel has broken, it ends.
 pub(super) fn report(
     mut channel: Channel,
     end: &End,
     link: &Link,
     options: &Options,
 ) -> Result<Outcome, Error> {
-    // Who asks may stand still, and the copy may go on all the same: that is for the link to judge.
+    // The asking process may be stopped while the copy continues: the link detects failures of the copy.
     channel.set_patience(Some(options.timeout))?;
     let channel = Arc::new(Mutex::new(channel));
     if let End::Send(sending) = end {
@@ -467,7 +469,7 @@ pub(super) fn report(
                 }
                 match channel.lock().say(&progress) {
                     Ok(()) => {}
-                    // What was said in part can not be followed by anything else.
+                    // A partial message cannot be followed by another one.
                     Err(Error::Network { error, .. }) if is_timeout(&error) => return false,
                     Err(_) => {
                         monitor.cancel();
@@ -484,7 +486,7 @@ pub(super) fn report(
             Ok(outcome) => Answer::Done(Box::new(outcome.clone())),
             Err(e) => Answer::Failed(e.why()),
         };
-        // If nobody hears it there is nobody to tell.
+        // If the message cannot be sent, there is no other way to report it.
         if saying.join().unwrap_or(false) {
             let _ = channel.lock().say(&last);
         }
@@ -513,7 +515,7 @@ mod tests {
         for other in [0, VERSION - 1, VERSION + 1] {
             request.version = other;
             let said = request.understood().err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(said.contains(&format!("version {other} of the protocol")), "{said}");
+            assert!(said.contains(&format!("has version {other} and")), "{said}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server: any number of copies below one directory, on one port, for whoever has its key.
+//! A server: any number of copies below one directory, on one port, for every client that has its key.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,12 +23,13 @@ use crate::back::{Beside, Early, Guard, Listener, NodeName, Options, SessionId, 
 use crate::error::Error;
 use crate::spec::Accept;
 
-/// What lets a user in, and proves the server to the user: the server's node and a secret.
+/// The key of a server: it admits a user, and proves the server to the user. It consists of the server's node
+/// and a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerKey {
-    /// Who the server is.
+    /// The server's node.
     pub node: NodeId,
-    /// What only those know who may use it.
+    /// The secret, known to authorised users only.
     pub secret: [u8; 16],
 }
 
@@ -51,7 +52,7 @@ impl FromStr for ServerKey {
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = || {
             Error::Usage(
-                "not the key of a copy server: it has 77 letters and digits, as the server prints them"
+                "invalid key of a copy-server: a key has 77 letters and digits, as the server prints it"
                     .into(),
             )
         };
@@ -61,12 +62,12 @@ impl FromStr for ServerKey {
     }
 }
 
-/// To what a proof is bound, so that it proves nothing anywhere else.
+/// The value to which a proof is bound, so that it is not valid elsewhere.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// A question that the server asks once.
     Challenge([u8; 32]),
-    /// A TLS session. No server can ask for such a proof: what it asks with is hashed under another name.
+    /// A TLS session. No server can obtain such a proof by a challenge, which is hashed under another name.
     Session([u8; 32]),
 }
 
@@ -85,14 +86,14 @@ struct Challenge {
     nonce: [u8; 32],
 }
 
-/// And from who asks.
+/// The client's answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Proved {
     proof: Proof,
 }
 
-/// Reads what a stranger may say to a server, from the first byte to the request. For the fuzzer: how many messages it was, none of
-/// which is acted on.
+/// Reads all bytes that an unauthenticated client may send to a server, up to the request. For the fuzzer:
+/// returns the number of messages; none is acted on.
 #[doc(hidden)]
 #[must_use]
 pub fn read_opening(mut bytes: &[u8]) -> usize {
@@ -107,7 +108,7 @@ pub fn read_opening(mut bytes: &[u8]) -> usize {
     }
 }
 
-/// A channel to a server at one of these addresses, and what was opened beside it.
+/// A channel to a server at one of these addresses, and the connections opened beside it.
 ///
 /// # Errors
 /// When it cannot be reached or is not the one whose key that is.
@@ -123,7 +124,7 @@ pub fn ask_server(
     let mut channel = Channel::net(connection);
     if !is_proved {
         let challenge: Challenge = channel.hear().map_err(|e| match guard {
-            Guard::Plain => Error::There("no answer: is it served with --plain?".into()),
+            Guard::Plain => Error::There("no answer; the server may run without --plain".into()),
             Guard::Tls(_) => e,
         })?;
         channel.say(&Proved { proof: proof(&key.secret, &Bound::Challenge(challenge.nonce)) })?;
@@ -131,7 +132,7 @@ pub fn ask_server(
     Ok((channel, early))
 }
 
-/// The secrets of a server: what proves that one may write (and read), and what proves that one may read.
+/// The secrets of a server: one permits writing and reading, the other reading.
 #[derive(Clone)]
 pub struct Secrets {
     /// For both.
@@ -146,7 +147,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What a key allows.
+/// The rights of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
     Read,
@@ -162,7 +163,7 @@ pub struct ServerOptions {
     pub read_only: bool,
     /// Without TLS.
     pub plain: bool,
-    /// What is taken of those who write, beside names and bytes.
+    /// The metadata accepted from writers, beside names and bytes.
     pub accept: Accept,
 }
 
@@ -215,13 +216,13 @@ impl Server {
         self.shared.listener.get().map(Listener::address)
     }
 
-    /// What its users need who may write, and read.
+    /// The key for users that may write and read.
     #[must_use]
     pub fn key(&self) -> &ServerKey {
         &self.shared.key
     }
 
-    /// What its users need who may read.
+    /// The key for users that may read.
     #[must_use]
     pub fn reading_key(&self) -> &ServerKey {
         &self.shared.reading
@@ -266,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// What a client may do that has proved to know a secret.
+    /// The rights of a client that has proved to know a secret.
     fn right(&self, said: &Proof, bound: &Bound) -> Option<Right> {
         // Of digests of a secret that is tried once per connection no timing tells anything.
         let has = |key: &ServerKey| *said == proof(&key.secret, bound);
@@ -279,21 +280,25 @@ impl Shared {
             (Way::Listen { .. }, _) => {}
             (Way::Dial { plain }, Role::Send(_)) if *plain == self.options.plain => {}
             (Way::Dial { .. } | Way::Channel, _) => {
-                return Err(Error::Refused("a server listens, or sends to another that listens".into()));
+                return Err(Error::Refused(
+                    "a copy-server can only listen, or send to an end that listens".into(),
+                ));
             }
         }
         let root = Some(self.options.root.as_path());
         match &request.role {
             Role::Send(spec) if spec.remove && (self.options.read_only || right == Right::Read) => {
-                Err(Error::Refused("its files are for reading only: leave out --remove-source-files".into()))
+                Err(Error::Refused(
+                    "the files of the server are read-only; leave out --remove-source-files".into(),
+                ))
             }
             Role::Send(spec) => Ok(End::Send(Sending::new(spec, root)?)),
             Role::Receive(spec) if self.options.read_only && !spec.null => {
-                Err(Error::Refused("it is read-only".into()))
+                Err(Error::Refused("the server is read-only".into()))
             }
-            Role::Receive(spec) if right == Right::Read && !spec.null => Err(Error::Refused(
-                "its key is for reading only; writing needs the server's other key".into(),
-            )),
+            Role::Receive(spec) if right == Right::Read && !spec.null => {
+                Err(Error::Refused("this key allows reading only; use the writing key of the server".into()))
+            }
             Role::Receive(spec) => Ok(End::Receive(Receiving::accepting(spec, root, self.options.accept)?)),
         }
     }
@@ -307,7 +312,8 @@ impl Shared {
     ) -> Result<(), Error> {
         let listener = self.listener.get().ok_or(Error::Cancelled)?;
         let session = SessionId::random();
-        // Who asks is not who dials when both ends are elsewhere, but has proved that he may say who does.
+        // The client is not the dialer when both ends are elsewhere, but it has proved that it may name the
+        // dialer.
         let dials = match &request.way {
             Way::Listen { node: Some(node), .. } if peer.is_some() => Some(node.id()?),
             _ => peer,
@@ -321,7 +327,7 @@ impl Shared {
         report(channel, end, &link, &bounded(&request.options)).map(drop)
     }
 
-    /// Sends to another server. Where that is says who asks; by its key nobody else is taken for it.
+    /// Sends to another server. The client names its address; by its key no other server can pose as it.
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
         channel.say(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
@@ -330,7 +336,7 @@ impl Shared {
         let link = if self.options.plain || target.node.is_some() {
             link(target, &self.guard, &options)
         } else {
-            Err(Error::Refused("a server sends only to one whose key it is told".into()))
+            Err(Error::Refused("a copy-server sends only to a receiver whose key it knows".into()))
         };
         match link {
             Ok(link) => report(channel, end, &link, &options).map(drop),
@@ -349,7 +355,7 @@ const MAX_FRONTS: usize = 32;
 /// Most patience that it has.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What is asked for, within what a server gives.
+/// The request, within the server's limits.
 fn bounded(options: &Options) -> Options {
     Options {
         pool: options.pool.map(|n| n.min(MAX_POOL)),
@@ -389,7 +395,7 @@ mod tests {
         write_message(connection, &first).unwrap();
     }
 
-    /// Asks for what is refused for its version, if not before.
+    /// Sends a request that is rejected for its version, if not before.
     fn ask(connection: &mut Connection) -> String {
         let request = Request {
             version: VERSION + 1,
@@ -419,7 +425,7 @@ mod tests {
         let wrong = proved(&guess, &[3; 16]);
         open(&mut guess, wrong);
         assert_eq!(ask(&mut guess), "wrong key");
-        // What a challenge could make somebody say is no proof for a session.
+        // An answer to a challenge is not a proof for a session.
         let mut relayed = connection(&server);
         let bound = Bound::Challenge(relayed.binding().unwrap());
         open(&mut relayed, Some(proof(&SECRETS.write, &bound)));

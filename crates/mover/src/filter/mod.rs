@@ -18,18 +18,18 @@ use wild::Wild;
 /// A rule as it travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Names that match are copied, whatever later rules say; else they are left out.
+    /// Matching names are copied, whatever later rules say; else they are left out.
     pub include: bool,
     /// The pattern.
     pub pattern: OsString,
 }
 
 impl Rule {
-    /// Adds the rule that a command line or a line of a file has. `+ ` or `- ` before the pattern says what the rule does,
-    /// whatever `include` says, and `!` alone removes the rules before it.
+    /// Adds the rule given on a command line or a line of a file. `+ ` or `- ` before the pattern overrides
+    /// `include`, and `!` alone removes the rules before it.
     ///
     /// # Errors
-    /// When there is no pattern behind such a prefix, or it is longer than any path.
+    /// There is no pattern after such a prefix, or it is longer than any path.
     pub fn add(rules: &mut Vec<Self>, text: &[u8], include: bool) -> Result<(), Error> {
         let (include, pattern) = match text {
             b"" => return Ok(()),
@@ -42,10 +42,10 @@ impl Rule {
             pattern => (include, pattern),
         };
         if pattern.is_empty() {
-            return Err(Error::Usage("a filter rule has no pattern behind its prefix".into()));
+            return Err(Error::Usage("filter rule has no pattern after its prefix".into()));
         }
         if pattern.len() >= MAX_PATH {
-            return Err(Error::Usage(format!("a filter rule has more than {MAX_PATH} bytes")));
+            return Err(Error::Usage(format!("filter rule has more than {MAX_PATH} bytes")));
         }
         rules.push(Self { include, pattern: OsString::from_vec(pattern.to_vec()) });
         Ok(())
@@ -199,7 +199,7 @@ mod tests {
         rules
     }
 
-    /// Of these names those that are left out; a slash at the end says that it is a directory.
+    /// The names among these that are left out; a slash at the end marks a directory.
     fn left_out(text: &str, names: &[&'static str]) -> Vec<&'static str> {
         let filter = Filter::new(&read(text));
         let is_out = |name: &&&str| match name.strip_suffix('/') {

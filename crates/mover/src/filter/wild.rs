@@ -10,7 +10,7 @@ pub(super) struct Wild {
     pub(super) malformed: bool,
 }
 
-/// What a pattern is made of.
+/// The elements of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum One {
     Byte(u8),
@@ -64,7 +64,7 @@ impl Wild {
                 b'\\' => {
                     let escaped = text.get(at).copied();
                     at += 1;
-                    // Behind the last byte of a path there is none that could match.
+                    // After the last byte of a path no set can match.
                     malformed |= escaped.is_none();
                     One::Byte(escaped.unwrap_or(0))
                 }
@@ -77,7 +77,8 @@ impl Wild {
     /// Whether all of `text` matches, in time bounded by the product of both lengths.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         let (mut part, mut at) = (0, 0);
-        // Where to go on if the rest does not match: behind the last run of each kind, one byte further than before.
+        // Where to continue if the rest does not match: after the last run of each kind, one byte further
+        // than before.
         let (mut star, mut stars) = (None, None);
         if self.malformed {
             return false;
@@ -88,7 +89,7 @@ impl Wild {
                 (Some(One::Run(slashes)), _) => {
                     part += 1;
                     if *slashes {
-                        // Whatever the runs before could still take, this one can.
+                        // This run can take everything that the runs before could.
                         (star, stars) = (None, Some((part, at)));
                     } else {
                         star = Some((part, at));
@@ -118,7 +119,7 @@ impl Wild {
     }
 }
 
-/// The set that begins behind a `[` at `at`, which then is behind its `]`.
+/// The set after a `[` at `at`, which is then moved past its `]`.
 fn set(text: &[u8], at: &mut usize) -> Result<Set, Malformed> {
     let mut set = Set::default();
     let inverted = matches!(text.get(*at), Some(b'!' | b'^'));
@@ -162,14 +163,14 @@ fn set(text: &[u8], at: &mut usize) -> Result<Set, Malformed> {
     Ok(if inverted { Set(set.0.map(|bits| !bits)) } else { set })
 }
 
-/// The byte behind the backslash at `at`, which then is at that byte.
+/// The byte after the backslash at `at`, which is then moved to that byte.
 fn escaped(text: &[u8], at: &mut usize) -> Result<u8, Malformed> {
     *at += 1;
     text.get(*at).copied().ok_or(Malformed)
 }
 
-/// The class whose `:` is at `at`, as in `[:digit:]`; then `at` is behind it. None: it is no class, and its bytes stand for
-/// themselves.
+/// The class whose `:` is at `at`, as in `[:digit:]`; then `at` is moved past it. None: it is not a class,
+/// and its bytes stand for themselves.
 fn class(text: &[u8], at: &mut usize) -> Result<Option<Class>, Malformed> {
     let name = text.get(*at + 1..).unwrap_or_default();
     let end = name.iter().position(|b| *b == b']').ok_or(Malformed)?;

@@ -1,4 +1,4 @@
-//! What flags of rsync mean to a copy: tables for command lines, and what the flags that were given come to together.
+//! The meaning of rsync's flags for a copy: tables for command lines, and the combination of the given flags.
 //!
 //! Every flag of rsync is in [`table`] or in [`foreign`], so that no combination of them is read as something else. They count in the
 //! order in which they are given, so that `-a --no-perms` is all but modes.
@@ -13,24 +13,24 @@ use crate::flags::Keep;
 use crate::session::KeepPaths;
 use crate::spec::{ReceiveSpec, SendSpec};
 
-/// What flags ask for.
+/// The combined flags.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Of the sender; its sources, filter and what others say of it are usual.
+    /// Settings of the sender; its sources, filter and offer are set elsewhere.
     pub send: SendSpec,
     /// Of the receiver, likewise.
     pub receive: ReceiveSpec,
     /// At most so many bytes a second.
     pub limit: Option<u64>,
-    /// Say in rsync's letters what is done.
+    /// Report the changes in rsync's format.
     pub itemize: bool,
-    /// Say how much was done in rsync's words.
+    /// Print statistics in rsync's format.
     pub stats: bool,
-    /// What is left out is deleted at the destination.
+    /// Excluded names are deleted at the destination.
     pub delete_excluded: bool,
     /// Which sources keep their paths, and how lists are read.
     pub paths: KeepPaths,
-    /// What is replaced or deleted keeps a name: this at its end.
+    /// Replaced and deleted files keep a name with this suffix.
     backup: bool,
     suffix: Option<String>,
 }
@@ -49,10 +49,10 @@ pub enum Said<'a> {
 }
 
 impl Flags {
-    /// What flags ask for together, in the order in which they are given.
+    /// Combines flags in the order in which they are given.
     ///
     /// # Errors
-    /// A value is none of its flag.
+    /// A value is not valid for its flag.
     pub fn of(said: &[Said<'_>]) -> Result<Self, String> {
         let mut flags = Self::default();
         let has = |name: &str| {
@@ -75,7 +75,7 @@ impl Flags {
                 Said::Name((.., apply), path) => apply(&mut flags, path),
             }
         }
-        // Who says whose it is to be wants that to count.
+        // An explicit owner is to be applied.
         let alter = &flags.receive.alter;
         flags.receive.keep.owner |= alter.user.is_some();
         flags.receive.keep.group |= alter.group.is_some();
@@ -84,7 +84,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// What `--backup`, its suffix and its directory come to together.
+    /// The combination of `--backup`, its suffix and its directory.
     fn back_up(&mut self) {
         if self.backup {
             self.receive.backup.get_or_insert_default();
@@ -92,7 +92,7 @@ impl Flags {
         let Some(backup) = &mut self.receive.backup else { return };
         let usual = if backup.dir.is_some() { "" } else { "~" };
         backup.suffix = self.suffix.as_deref().unwrap_or(usual).into();
-        // Beside what they were, backups change the times of directories in any case.
+        // Backups beside the originals change the times of directories in any case.
         self.receive.keep.dir_times &= backup.dir.is_some();
     }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::table::{SWITCHES, VALUED};
     use super::*;
 
-    /// What `perms`, `no-perms`, `archive` or `max-delete=5` says.
+    /// Applies `perms`, `no-perms`, `archive` or `max-delete=5`.
     fn said(word: &str) -> Said<'_> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let kept = KEPT.iter().find_map(|kept| match name {

@@ -12,7 +12,7 @@ use tidecast_text::{escaped, quote};
 use crate::end::{Secrets, ServerKey};
 use crate::error::Error;
 
-/// Names of the files. That of the key for writing had no other beside it once.
+/// Names of the files. The writing key has the name that the only key once had.
 const WRITE: &str = "copy-server.key";
 const READ: &str = "copy-server-read.key";
 /// Longest such file.
@@ -20,12 +20,12 @@ const LONGEST: u64 = 1024;
 
 type Secret = [u8; 16];
 
-/// What a server needs to be known, and to know its users.
+/// The keys by which a server authenticates itself and its users.
 #[derive(Debug)]
 pub struct Keys {
-    /// Who it is.
+    /// The server's identity.
     pub node: NodeKey,
-    /// What its users must know.
+    /// The secrets of its users.
     pub secrets: Secrets,
     /// The file that has the key for writing.
     pub write_file: PathBuf,
@@ -58,10 +58,10 @@ fn secret(path: &Path, node: &NodeKey) -> Result<Secret, Error> {
             if create(path, &secret, node, false)? {
                 return Ok(secret);
             }
-            // Another server was quicker.
+            // Another server was faster.
             return read(path)?
                 .map(|(secret, _)| secret)
-                .ok_or_else(|| bad(format!("cannot keep {}", escaped(path))));
+                .ok_or_else(|| bad(format!("cannot create key file {}", escaped(path))));
         }
     };
     create(path, &secret, node, true)?;
@@ -70,7 +70,7 @@ fn secret(path: &Path, node: &NodeKey) -> Result<Secret, Error> {
 
 /// Writes a key file; false if there is one that is not to be replaced.
 fn create(path: &Path, secret: &Secret, node: &NodeKey, replace: bool) -> Result<bool, Error> {
-    let keep = || Error::io("keep the key in", path);
+    let keep = || Error::io("write the key file", path);
     let key = ServerKey { node: node.id(), secret: *secret };
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("."))).map_err(keep())?;
     writeln!(file, "{key}").map_err(keep())?;
@@ -101,7 +101,11 @@ fn read(path: &Path) -> Result<Option<(Secret, Option<ServerKey>)>, Error> {
         return Ok(Some((secret, None)));
     }
     let key = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<ServerKey>().ok());
-    let none = || bad(format!("{shown} holds no key of a copy server; remove it to get a new one"));
+    let none = || {
+        bad(format!(
+            "key file {shown} does not contain the key of a copy-server; remove it to create a new key"
+        ))
+    };
     let key = key.ok_or_else(none)?;
     Ok(Some((key.secret, Some(key))))
 }
@@ -112,22 +116,22 @@ fn bad(why: String) -> Error {
 
 /// Refuses a key file that other users can read or change.
 fn check(file: &File, path: &Path) -> Result<(), Error> {
-    let meta = file.metadata().map_err(Error::io("look at", path))?;
+    let meta = file.metadata().map_err(Error::io("stat", path))?;
     let word = quote(&path.to_string_lossy());
     if !meta.is_file() {
-        return Err(bad(format!("{} is no file", escaped(path))));
+        return Err(bad(format!("key file {} is not a regular file", escaped(path))));
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
         let owner = meta.uid();
         return Err(bad(format!(
-            "key file {} belongs to user {owner}; remove it to get a new key",
+            "key file {} belongs to user {owner}; remove it to create a new key",
             escaped(path)
         )));
     }
     if meta.mode() & 0o077 != 0 {
         return Err(bad(format!(
             "key file {} has mode {:04o}, so others have access to the key; run: chmod 600 {word}, or remove the file to \
-             get a new key",
+             create a new key",
             escaped(path),
             meta.mode() & 0o7777
         )));

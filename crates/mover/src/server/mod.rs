@@ -1,4 +1,4 @@
-//! A server of a directory: its keys, the user as whom it serves, and its URL.
+//! A server of a directory: its keys, its user, and its URL.
 
 mod keys;
 mod user;
@@ -13,7 +13,8 @@ use crate::error::Error;
 pub use keys::Keys;
 pub use user::User;
 
-/// What root must have said before it serves; `ways` are how it says that: as another user, or as root.
+/// Checks that root has chosen the user of a server; `ways` are the flags for it: as another user, or as
+/// root.
 ///
 /// # Errors
 /// [`Error::User`]: it has not.
@@ -21,8 +22,8 @@ pub fn check_user(user: Option<&User>, as_root: bool, ways: [&str; 2]) -> Result
     if rustix::process::geteuid().is_root() && user.is_none() && !as_root {
         let [other, root] = ways;
         return Err(Error::User(format!(
-            "a server that root starts must not serve as root by accident: {other} makes it serve as that user, \
-             {root} as root, whose files whoever has the writing key can then change"
+            "root must choose the user of a server: {other} serves as that user, {root} as root, which lets every holder of \
+             the writing key change files of root"
         )));
     }
     Ok(())
@@ -42,7 +43,7 @@ pub struct Served {
     pub at: SocketAddr,
 }
 
-/// Starts a server of `options.root`, whatever links lead there now.
+/// Starts a server of `options.root`, resolved now through all links.
 ///
 /// # Errors
 /// The directory cannot be read, or the address cannot be had.
@@ -56,7 +57,7 @@ pub fn start(options: ServerOptions, listen: SocketAddr, keys: &Keys) -> Result<
     std::fs::read_dir(&root).map_err(cannot)?;
     let read_only = options.read_only;
     let server = Server::start(listen, &keys.node, &keys.secrets, ServerOptions { root, ..options })?;
-    let at = server.address().ok_or_else(|| Error::User("the server does not listen".into()))?;
+    let at = server.address().ok_or_else(|| Error::User("the server is not listening".into()))?;
     let host = if at.ip().is_unspecified() { hostname() } else { at.ip().to_string() };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let bare = format!("tidecast://{host}:{}/", at.port());

@@ -1,4 +1,4 @@
-//! Another user, whom root becomes.
+//! The user to which a server that root starts changes.
 
 use std::ffi::CString;
 use std::str::FromStr;
@@ -37,16 +37,16 @@ impl FromStr for User {
         };
         let (who, group) = match text.split_once(':') {
             Some((who, group)) => {
-                (who, Some(number(group).ok_or(format!("{group:?} is not the number of a group"))?))
+                (who, Some(number(group).ok_or(format!("{group:?} is not a group number"))?))
             }
             None => (text, None),
         };
         let found = match number(who) {
             Some(uid) => nix::unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten(),
-            None if who.is_empty() => return Err("a user is missing".into()),
+            None if who.is_empty() => return Err("missing user".into()),
             None => {
                 let found = nix::unistd::User::from_name(who).map_err(|e| e.to_string())?;
-                Some(found.ok_or_else(|| format!("there is no user {who:?} on this host"))?)
+                Some(found.ok_or_else(|| format!("user {who:?} does not exist on this host"))?)
             }
         };
         let uid =
@@ -78,7 +78,7 @@ impl User {
         let refused = |why: String| Err(Error::User(why));
         let (now, text) = (Uid::effective(), &self.text);
         if self.is_root() {
-            return refused(format!("--as {text} is root: write --as-root if that is meant"));
+            return refused(format!("--as {text} is root; use --as-root to serve as root"));
         }
         if now == self.uid && Uid::current() == self.uid {
             return Ok(());
@@ -96,11 +96,11 @@ impl User {
             nix::unistd::setresuid(self.uid, self.uid, self.uid)
         };
         become_it().map_err(|e: nix::Error| Error::User(format!("cannot become user {text}: {e}")))?;
-        // What root may do must not come back, by a set-id program either.
+        // The privileges of root must not come back, not even by a set-id program.
         rustix::thread::set_no_new_privs(true)
-            .map_err(|e| Error::User(format!("cannot give up further rights: {e}")))?;
+            .map_err(|e| Error::User(format!("cannot set no_new_privs: {e}")))?;
         if nix::unistd::setuid(Uid::from_raw(0)).is_ok() || Uid::effective() != self.uid {
-            return refused("this process could become root again, so it does not serve".into());
+            return refused("this process could regain root privileges, so it does not serve".into());
         }
         Ok(())
     }

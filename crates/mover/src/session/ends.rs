@@ -27,7 +27,7 @@ pub(super) struct Ends<'a> {
     pub(super) say: mpsc::Sender<Event>,
 }
 
-/// An end that is elsewhere, and what keeps it there.
+/// A remote end, and the program or connection that keeps it running.
 struct There {
     remote: Remote,
     program: Option<Program>,
@@ -50,7 +50,7 @@ impl Ends<'_> {
         self.job.options.clone()
     }
 
-    /// Streams to begin with, unless the user says how many there are to be.
+    /// The initial number of streams, unless the user sets it.
     fn streams(&self, found: usize) -> usize {
         self.job.options.streams.unwrap_or(found)
     }
@@ -75,7 +75,7 @@ impl Ends<'_> {
             let receiver = scope.spawn(|| receiving.run(&accepts, &self.options(), &theirs));
             let sent = sending.run(&dials, &self.options(), self.monitor);
             if sent.is_err() {
-                // It may have ended before it was heard at all.
+                // It may have ended before its first message arrived.
                 theirs.cancel();
             }
             let received = receiver.join().unwrap_or(Err(Error::Cancelled));
@@ -101,7 +101,7 @@ impl Ends<'_> {
             if offer.single.is_none() {
                 let from = &self.job.from;
                 return Err(Error::Usage(format!(
-                    "{from} is a directory, or several files: only one regular file can be written to a pipe or device"
+                    "{from} is not one regular file; only one regular file can be written to a pipe or device"
                 )));
             }
             return Ok(stream.clone().into());
@@ -179,15 +179,17 @@ impl Ends<'_> {
         }
         let there = self.ask(place, role, Way::Channel, &Guard::Plain)?;
         let offer = there.remote.offer.clone();
-        let pipes =
-            there.remote.into_pipes().ok_or_else(|| Error::Usage("--via ssh is for host:path".into()))?;
+        let pipes = there
+            .remote
+            .into_pipes()
+            .ok_or_else(|| Error::Usage("--via ssh needs a remote path of the form host:path".into()))?;
         Ok((Other { offer, remote: None, program: there.program }, Link::pipes(pipes, sends)))
     }
 
     fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
         let request = Request { version: VERSION, role: role.clone(), options: self.options(), way };
         match place {
-            Place::Local(_) => Err(Error::Usage("this end is here".into())),
+            Place::Local(_) => Err(Error::Usage("this end runs in this process".into())),
             Place::Ssh { host, .. } => {
                 let (program, pipes) = Program::start(&self.job.reach, host)?;
                 match Remote::ask(Channel::Pipes(pipes), &request, patience()) {
@@ -204,7 +206,8 @@ impl Ends<'_> {
         }
     }
 
-    /// What is opened beside a request to a server: if this end is the one that dials it, at the address of the request.
+    /// The connections to open beside a request to a server: if this end dials it, at the address of the
+    /// request.
     fn beside(&self, way: &Way) -> Beside {
         let here = self.job.from.is_here() || self.job.to.is_here();
         match way {
@@ -215,7 +218,8 @@ impl Ends<'_> {
         }
     }
 
-    /// Runs this end; what the other one says meanwhile is listened to, so that it need not wait. When it fails, `other` is cut.
+    /// Runs this end, and reads the other end's messages meanwhile, so that it never blocks. When it fails,
+    /// `other` is cut.
     fn finish(
         &self,
         mut there: Other,
@@ -232,13 +236,13 @@ impl Ends<'_> {
             scope.spawn(move || {
                 let why = loop {
                     match remote.hear() {
-                        // What the other end knows and this one does not: how its streams go, if it sends.
+                        // Information that only the other end has: the state of its streams, if it sends.
                         Ok(Progressed::Progress(there)) if there.wire.streams > 0 => {
                             self.monitor.show_wire(there.wire);
                         }
                         Ok(Progressed::Progress(_)) => {}
                         Ok(Progressed::Claim(batch, known)) => {
-                            // If it has gone, that is heard next.
+                            // If it has disconnected, the next read reports it.
                             let _ = remote.claimed(self.claimed(batch, known));
                         }
                         Ok(Progressed::Done(_)) => return,
@@ -246,7 +250,7 @@ impl Ends<'_> {
                         // The copy itself may go on.
                         Err(Error::Silent(_)) => return,
                         // A server's channel may break and its streams come again; a program has ended with its pipes.
-                        Err(_) if is_program => break "it has ended".into(),
+                        Err(_) if is_program => break "its program has ended".into(),
                         Err(_) => return,
                     }
                 };
@@ -254,7 +258,8 @@ impl Ends<'_> {
                 other.inspect(Breaker::cut);
             });
             let outcome = run();
-            // All is said: what the other end still has to say is of no use, and it may have gone without a word.
+            // Everything is done: further messages of the other end are of no use, and it may have ended
+            // without one.
             drop(there);
             breaker.cut();
             outcome
@@ -330,7 +335,7 @@ impl Drop for Other {
 impl There {
     /// Where it listens, seen from here.
     fn target(&mut self, place: &Place, reach: &Reach) -> Result<Target, Error> {
-        let nowhere = || Error::Damaged("an end that should listen does not say where".into());
+        let nowhere = || Error::Damaged("missing address of the end that listens".into());
         let mut target = self.remote.target.take().ok_or_else(nowhere)?;
         target.congestion.clone_from(&reach.congestion);
         if let Place::Server { server, .. } = place {

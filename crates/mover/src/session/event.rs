@@ -1,4 +1,4 @@
-//! What is told of a copy while it runs.
+//! Events of a running copy.
 
 use crate::back::{Progress, Wire};
 use crate::error::Error;
@@ -8,15 +8,15 @@ use crate::part::BLOCK;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The copy goes on, in another way than was asked for.
+    /// The copy continues in another way than requested.
     Warning(Warning),
-    /// How far it is; of several pairs, the sum of what they found and wrote.
+    /// The progress; of several pairs, the sum of their results.
     Progress(Box<Progress>),
     /// Of a copy that is explained: a step has been measured.
     Step(Step),
 }
 
-/// Why a copy goes on in another way.
+/// Reasons to continue in another way.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -24,7 +24,7 @@ pub enum Warning {
     #[error("{0}; all data goes through ssh instead")]
     ThroughSsh(Error),
     /// One of several pairs of hosts has failed.
-    #[error("{pair} broke, the others go on: {why}")]
+    #[error("{pair} failed, the other pairs continue: {why}")]
     PairBroke {
         /// Which.
         pair: String,
@@ -32,16 +32,16 @@ pub enum Warning {
         why: String,
     },
     /// This host does not have the congestion control that the other end is to use.
-    #[error("--congestion: {0}; the other end uses it if it has it")]
+    #[error("--congestion: {0}; the other end uses it if it is available there")]
     Congestion(String),
 }
 
 /// A step from the simplest transfer to the whole one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Step {
-    /// What was transferred.
+    /// The transferred data.
     pub what: &'static str,
-    /// What should be looked at if this step is where the rate falls.
+    /// The part to examine if the rate falls at this step.
     pub(super) limit: &'static str,
     /// How much, in bytes.
     pub bytes: u64,
@@ -57,18 +57,19 @@ impl Step {
     }
 }
 
-/// What the steps have shown.
+/// The results of the steps.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     /// From the simplest on.
     pub steps: Vec<Step>,
-    /// What holds up the whole, for people.
+    /// The limit of the whole copy, as text.
     pub limit: String,
     /// The streams over the network alone, by the kernel.
     pub wire: Wire,
 }
 
-/// Bytes that have come, of so many (0: not known), with those of blocks under way: a slow link takes seconds for each.
+/// Bytes received, of so many (0: unknown), including those of incomplete blocks: a slow link takes seconds
+/// for each.
 #[must_use]
 pub fn moved(progress: &Progress, total: u64) -> u64 {
     let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));

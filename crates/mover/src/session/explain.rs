@@ -16,24 +16,24 @@ use crate::spec::SendSpec;
 
 /// How long a step is watched.
 const STEP: Duration = Duration::from_secs(3);
-/// What noise is sent, at most: more than any link carries while it is watched.
+/// Most generated data: more than any link carries during a step.
 const NOISE: u64 = 1 << 40;
 /// Noise is written as much as the sources hold, but no more than this.
 const WRITTEN: u64 = 1 << 30;
-/// What took less tells no rate: beginning and end are most of it.
+/// A shorter step measures no rate: its beginning and end dominate.
 const TOO_SHORT: f64 = 0.25;
-/// A step that goes at less than this part of the one before is what holds the copy up.
+/// A step with less than this share of the rate before it is the limit.
 const COSTS: f64 = 0.9;
-/// The same, where it is known what holds up the network.
+/// The same, where the limit of the network is known.
 const COSTS_SEEN: f64 = 0.5;
 
-/// What is said of the network where the kernel knows no more of it.
+/// The verdict on the network when the kernel gives no detail.
 const NETWORK: &str = "the network, or encryption";
-/// Streams that wait for so much of the time that they have something to send are held up by what they wait for.
+/// Streams that wait for this share of their busy time are limited by the reason of the wait.
 const WAITS: f64 = 0.5;
 /// Of waits for a window that explains the rate, less will do: the kernel counts only those with nothing on its way.
 const WAITS_EXPLAINED: f64 = 0.25;
-/// A window explains a rate that is at least such a part of what it allows.
+/// A window explains a rate that is at least this share of its allowance.
 const EXPLAINS: f64 = 0.6;
 /// Segments sent again, of all, from which on loss is to blame.
 const LOSS: f64 = 0.005;
@@ -52,7 +52,7 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
     for (number, (what, limit)) in all.into_iter().enumerate() {
         let rate = steps.last().map_or(0.0, Step::rate);
         let job = rung(job, number, &met, rate);
-        // What is written must be removed as well, which only a copy does that ends by itself.
+        // Written data must be removed as well, which only a copy does that ends by itself.
         let most = (number != 3).then_some(STEP);
         let (bytes, seconds, found) = measured(job.copy(most, watch, say)?);
         if number == 1 {
@@ -72,7 +72,7 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
     Ok((outcome, Ladder { steps, limit, wire }))
 }
 
-/// What is copied at one step. `rate`: of the step before, bytes a second.
+/// The job of one step. `rate`: of the step before, bytes a second.
 fn rung(job: &Job, number: usize, met: &Met, rate: f64) -> Job {
     let mut job = job.clone();
     let noise =
@@ -95,7 +95,7 @@ fn rung(job: &Job, number: usize, met: &Met, rate: f64) -> Job {
     job
 }
 
-/// What holds up the whole.
+/// The limit of the whole copy.
 fn judge(steps: &[Step], wire: &Wire, places: [&Place; 2]) -> String {
     let limit = limit(steps);
     let [_, link, reading, writing] = steps else { return limit.to_owned() };
@@ -110,7 +110,7 @@ fn judge(steps: &[Step], wire: &Wire, places: [&Place; 2]) -> String {
     if is_seen || limit == NETWORK { verdict } else { limit.to_owned() }
 }
 
-/// What holds up the streams between two places, by what the kernel knows of them.
+/// The limit of the streams between two places, by the kernel's statistics.
 fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
     let part = |seconds: f64| if wire.busy > 0.0 { seconds / wire.busy } else { 0.0 };
     let (window, buffer) = (part(wire.window_limited), part(wire.buffer_limited));
@@ -130,7 +130,7 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
         return format!("window limited: {product}; raise net.ipv4.tcp_rmem on {}", host(to));
     }
     if window >= buffer && window > WAITS {
-        return format!("the receiver: {} takes no more (its processors, or writing)", host(to));
+        return format!("the receiver: {} cannot keep up (processors or writing)", host(to));
     }
     if buffer > WAITS {
         let bytes = wire.under_way.max(wire.send_buffer / 2);
@@ -140,7 +140,7 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
     if lost > LOSS {
         let percent = lost * 100.0;
         return format!(
-            "loss: {percent:.1}% of the segments were sent again; look for a bad or crowded link, or try --congestion bbr"
+            "loss: {percent:.1}% of the segments were retransmitted; check for a bad or congested link, or try --congestion bbr"
         );
     }
     NETWORK.to_owned()
@@ -159,7 +159,7 @@ fn host(place: &Place) -> String {
     }
 }
 
-/// Bytes, seconds, and what was met.
+/// Bytes, seconds, and the files seen.
 fn measured(ended: Ended) -> (u64, f64, Met) {
     match ended {
         Ended::Whole(outcome) => {
@@ -174,7 +174,7 @@ fn measured(ended: Ended) -> (u64, f64, Met) {
 fn limit(steps: &[Step]) -> &'static str {
     let [host, link, reading, writing] = steps else { return "" };
     if steps.iter().any(|step| step.seconds < TOO_SHORT) {
-        return "not known: the sources are too small to tell";
+        return "unknown: the sources are too small to tell";
     }
     let last = if reading.rate() < writing.rate() { reading } else { writing };
     if last.rate() < link.rate() * COSTS {

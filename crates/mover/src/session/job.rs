@@ -1,4 +1,4 @@
-//! One copy by one pair of ends, and who looks at it.
+//! One copy by one pair of ends, and the state that observers of it read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,7 +16,7 @@ use crate::spec::{ReceiveSpec, SendSpec};
 /// How often the progress is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// What is to be done.
+/// The job.
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) send: SendSpec,
@@ -49,7 +49,7 @@ pub(super) struct Held {
     pub(super) monitor: Arc<Monitor>,
 }
 
-/// Who looks at a copy from outside, and may stop it.
+/// The observer of a copy, which may stop it.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     stopped: AtomicBool,
@@ -71,7 +71,7 @@ impl Watch {
         self.stopped.load(SeqCst)
     }
 
-    /// What runs now.
+    /// The running part.
     pub(super) fn look_at(&self, monitors: Vec<Arc<Monitor>>) {
         *self.now.lock() = monitors;
     }

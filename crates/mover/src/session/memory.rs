@@ -1,4 +1,5 @@
-//! A copy into shared memory: the receiving end is another program, which hears of files and gives them back.
+//! A copy into shared memory: the receiving end is another program, which is notified of files and releases
+//! them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,7 +21,7 @@ use crate::entry::{self, Entry};
 use crate::error::Error;
 use crate::sink::{self, Memory};
 
-/// The most that is taken unless the user says how much, and the share of what is free.
+/// The default budget, and the share of free memory.
 const BUDGET: u64 = 1 << 30;
 const SHARE: u64 = 4;
 /// Events that wait for the consumer to read them.
@@ -84,7 +85,7 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-/// What has come, as the consumer hears of it; files are in `place`.
+/// Arrived files, as the consumer is told of them; they are in `place`.
 fn told(arrived: sink::Arrived, place: &Path) -> Arrived {
     let at = |number: u64| place.join(number.to_string());
     let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
@@ -121,19 +122,19 @@ fn attributes(entry: &Entry) -> Attributes {
     Attributes { mode: entry.attributes.mode, mtime: mtime.seconds as f64 + f64::from(mtime.nanos) * 1e-9 }
 }
 
-/// What is known of the consumer.
+/// The state of the consumer.
 #[derive(Debug, Default)]
 struct State {
     monitor: Arc<Monitor>,
-    /// Why there is nobody any more.
+    /// The reason for its end.
     why: OnceLock<&'static str>,
     quiet: AtomicBool,
-    /// Nothing more is said.
+    /// There are no further messages.
     over: AtomicBool,
 }
 
 impl State {
-    /// Says it, when the consumer has read enough of what was said before; nothing when the copy ends.
+    /// Sends it when the consumer has read enough of the earlier messages; does nothing when the copy ends.
     fn tell(&self, say: &SyncSender<Arrived>, mut what: Arrived) {
         while !self.monitor.is_cancelled() && !self.quiet.load(SeqCst) {
             match say.try_send(what) {
@@ -172,7 +173,7 @@ impl Consumer {
         self.budget
     }
 
-    /// Waits for what is said next; None when that was all.
+    /// Waits for the next message; None after the last.
     #[must_use]
     pub fn hear(&self) -> Option<Arrived> {
         loop {
@@ -193,7 +194,7 @@ impl Consumer {
         self.memory.release(number, offset)
     }
 
-    /// Takes no more, and why: what has not come is not copied.
+    /// Accepts no further files, with the reason: the rest is not copied.
     pub fn leave(&self, why: &'static str) {
         let _ = self.state.why.set(why);
         self.state.quiet.store(true, SeqCst);

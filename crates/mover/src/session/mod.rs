@@ -1,5 +1,5 @@
-//! A copy from end to end, as a caller sees it: what is copied, from where to where, how the ends are reached, how far it is, and what came
-//! of it. It needs neither a terminal nor a runtime.
+//! A copy from end to end, as a caller sees it: sources, destination, how the ends are reached, progress, and
+//! the outcome. It needs neither a terminal nor a runtime.
 //!
 //! ```
 //! use tidecast_mover::session::Copy;
@@ -14,7 +14,8 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Promises: each copy ends, and says why; what is stopped goes on where it was when the same copy is started again.
+//! Promises: each copy ends and reports why; a stopped copy resumes where it was when the same copy is
+//! started again.
 
 mod ends;
 mod event;

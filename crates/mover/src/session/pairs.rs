@@ -1,7 +1,8 @@
 //! One tree by several pairs of hosts: each side's hosts see the same file system.
 //!
-//! First the pairs divide the files ([`crate::share`]), until no pair breaks; then one of them copies as if it were alone. That
-//! finds the files there, and settles directories, links, deletion and whatever was missed.
+//! First the pairs divide the files ([`crate::share`]), until no pair fails; then one of them copies
+//! everything again. It finds the files in place, and settles directories, links, deletion and all that was
+//! missed.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use crate::job::{Change, Written};
 use crate::share::Board;
 
-/// A pair of hosts, and what it has done.
+/// A pair of hosts and its results.
 struct Pair {
     job: Job,
     name: String,
@@ -30,7 +31,7 @@ struct Pair {
     broke: Option<String>,
 }
 
-/// What a pair of hosts has done.
+/// The results of a pair of hosts.
 #[derive(Clone, Debug)]
 pub struct PairDone {
     /// Where it took files from, without paths of more than one source.
@@ -69,7 +70,7 @@ pub(super) fn name(from: &Place, to: &Place) -> String {
     format!("{from} -> {to}")
 }
 
-/// What all pairs have in common.
+/// The state shared by all pairs.
 struct Many<'m> {
     job: &'m Job,
     board: Arc<Board>,
@@ -136,7 +137,7 @@ impl Many<'_> {
             let ended = self.side_by_side(&jobs);
             let (mut left, mut broken) = (0, None);
             for (pair, (outcome, progress, seconds)) in working.iter_mut().zip(ended) {
-                // Progress is told now and then only.
+                // Progress is reported now and then only.
                 pair.bytes += outcome.as_ref().map_or(progress.bytes, |outcome| outcome.written.bytes);
                 pair.seconds += seconds;
                 match outcome {
@@ -166,7 +167,7 @@ impl Many<'_> {
         pair.broke = Some(why);
     }
 
-    /// What is no file or was missed, by one of them.
+    /// The final copy, by one pair: everything that is not a file, and files that were missed.
     fn settle(&self, pairs: &mut [Pair]) -> Result<Outcome, Error> {
         let leftovers: Vec<String> =
             pairs.iter().filter_map(|pair| Some(pair.job.share.as_ref()?.identity.clone())).collect();
@@ -174,7 +175,7 @@ impl Many<'_> {
         for pair in pairs.iter_mut().filter(|pair| pair.broke.is_none()) {
             let mut job = Job { from: pair.job.from.clone(), to: pair.job.to.clone(), ..self.job.clone() };
             job.receive.leftovers.clone_from(&leftovers);
-            // What has just been compared or copied need not be read once more.
+            // Data that has just been compared or copied need not be read once more.
             job.send.checksum &= job.receive.dry_run;
             job.receive.checksum &= job.receive.dry_run;
             let Some((outcome, ..)) = self.side_by_side(&[job]).pop() else { continue };
@@ -190,7 +191,7 @@ impl Many<'_> {
         Err(broken)
     }
 
-    /// Copies at the same time; of each what came of it, how far it was, and its seconds.
+    /// Copies by all pairs at the same time; for each its result, its progress, and its seconds.
     fn side_by_side(&self, jobs: &[Job]) -> Vec<(Result<Outcome, Error>, Progress, f64)> {
         let monitors: Vec<Arc<Monitor>> = jobs.iter().map(|_| Arc::default()).collect();
         self.watch.look_at(monitors.clone());
@@ -229,9 +230,9 @@ fn one(ends: &Ends<'_>) -> (Result<Outcome, Error>, Progress, f64) {
     (outcome, ends.monitor.progress(), began.elapsed().as_secs_f64())
 }
 
-/// Adds what another round, or another pair, has done.
+/// Adds the results of another round or another pair.
 fn add(to: &mut Outcome, other: &Outcome) {
-    // What one has made the others, and the last, find there.
+    // Names that one pair has created are found as existing by the others, and by the last copy.
     let told: HashSet<_> = to.written.planned.iter().map(named).collect();
     let news = other.written.planned.iter().filter(|change| !told.contains(&named(change)));
     let news: Vec<Change> = news.cloned().collect();
@@ -250,12 +251,12 @@ fn add(to: &mut Outcome, other: &Outcome) {
     to.again += other.again;
 }
 
-/// By what a change is known.
+/// The key of a change.
 fn named(change: &Change) -> (String, Option<String>) {
     (change.path.clone(), change.path_base64.clone())
 }
 
-/// What came of all of it: the last copy knows what is there, and what is not.
+/// The total result: the last copy knows which names exist, and which do not.
 fn sum(mut last: Outcome, pairs: &[Pair], took: Duration) -> Outcome {
     let copied: u64 = pairs.iter().map(|pair| pair.done.written.files).sum();
     let settled = Written {
@@ -265,7 +266,8 @@ fn sum(mut last: Outcome, pairs: &[Pair], took: Duration) -> Outcome {
     };
     pairs.iter().for_each(|pair| add(&mut last, &pair.done));
     add(&mut last, &Outcome { written: settled, ..Outcome::default() });
-    // What one that broke had finished others have found there; but for what it had itself found there it was copied.
+    // Files finished by a failed pair were found as existing by others; apart from those that it had found
+    // itself, they were copied.
     let (found, kept) = (last.walked.redone, pairs.iter().map(|pair| pair.kept).sum::<u64>());
     let finished = found.saturating_sub(kept);
     last.written.files += finished;

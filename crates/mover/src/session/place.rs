@@ -16,10 +16,11 @@ const SCHEME: &[u8] = b"tidecast://";
 pub const PORT: u16 = 6870;
 
 impl ServerKey {
-    /// The key that a word stands for: `@FILE` has it, so has standard input for `-`, else it is the word itself.
+    /// The key given by a word: the contents of FILE for `@FILE`, standard input for `-`, else the word
+    /// itself.
     ///
     /// # Errors
-    /// There is no key, or it is none.
+    /// There is no key, or it is not valid.
     pub fn given(word: &str) -> Result<Self, Error> {
         COPY_KEY.resolve(word).map_err(|e| usage(with_causes(&e)))?.parse()
     }
@@ -67,7 +68,7 @@ impl ServerAt {
         let variable = COPY_KEY.variable;
         let text = COPY_KEY.given(None).map_err(|e| usage(with_causes(&e)))?.ok_or_else(|| {
             usage(format!(
-                "no key of tidecast://{} given; name a file that has it with --key @FILE, or set {variable}",
+                "no key given for tidecast://{}; name a file that contains it with --key @FILE, or set {variable}",
                 self.at
             ))
         })?;
@@ -77,7 +78,7 @@ impl ServerAt {
     /// Where it listens.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
         let found = self.at.to_string().to_socket_addrs();
-        let all: Vec<_> = found.map_err(|e| usage(format!("cannot find {}: {e}", self.at)))?.collect();
+        let all: Vec<_> = found.map_err(|e| usage(format!("cannot resolve {}: {e}", self.at)))?.collect();
         if all.is_empty() { Err(usage(format!("{} has no address", self.at))) } else { Ok(all) }
     }
 }
@@ -93,21 +94,20 @@ impl Place {
         }
         if text.as_bytes().starts_with(b"rsync://") {
             return Err(usage(format!(
-                "{}: rsync:// is for an rsync daemon, which copy does not reach; write host:/path, or tidecast://host/path for a \
-                 copy-server",
+                "{}: rsync daemons are not supported; write host:/path, or tidecast://host/path for a copy-server",
                 escaped(text)
             )));
         }
         let Some((list, path)) = host(text)? else {
             return match text.is_empty() {
-                true => Err(usage("a path is empty")),
+                true => Err(usage("empty path")),
                 false => Ok(vec![Self::Local(text.to_owned())]),
             };
         };
         if path.first() == Some(&b':') {
             return Err(usage(format!(
-                "{}: host::module is for an rsync daemon, which copy does not reach; write host:/path, an IPv6 address in \
-                 brackets, or ./{0} for a file of that name",
+                "{}: rsync daemons (host::module) are not supported; write host:/path, an IPv6 address in brackets, or \
+                 ./{0} for a file of that name",
                 escaped(text)
             )));
         }
@@ -115,7 +115,10 @@ impl Place {
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
         // A file may have such a name, too.
         let none = |why: String| {
-            usage(format!("{} names no host; for a file of that name write ./{0}: {why}", escaped(text)))
+            usage(format!(
+                "{} does not name a host: {why}; for a file of that name write ./{0}",
+                escaped(text)
+            ))
         };
         let place = |name: String| {
             let host = format!("{user}{name}").parse::<Host>().and_then(Host::without_port);
@@ -132,13 +135,15 @@ impl Place {
         let file = match rest.strip_prefix(b"@") {
             Some(name) => {
                 let end = name.iter().position(|b| *b == b'@');
-                end.ok_or_else(|| usage("the key's file has no @ behind it: tidecast://@FILE@host/path"))? + 1
+                end.ok_or_else(|| {
+                    usage("missing @ after the key file in the URL; write tidecast://@FILE@host/path")
+                })? + 1
             }
             None => 0,
         };
         let end = rest.iter().skip(file).position(|b| *b == b'/').map_or(rest.len(), |at| file + at);
         let (server, path) = rest.split_at(end);
-        let server = std::str::from_utf8(server).map_err(|e| usage(format!("the name of a server: {e}")))?;
+        let server = std::str::from_utf8(server).map_err(|e| usage(format!("invalid server name: {e}")))?;
         let (key, at) = match server.rsplit_once('@') {
             Some((key, at)) => (Some(ServerKey::given(key)?), at),
             None => (None, server),
@@ -208,7 +213,7 @@ fn host(text: &OsStr) -> Result<Option<(&str, &[u8])>, Error> {
     let after = bytes.get(bracket..).unwrap_or_default();
     if bytes.starts_with(b"::") {
         return Err(usage(format!(
-            "{}: an IPv6 address has brackets, as [::1]:/path; for a file of that name write ./{0}",
+            "{}: an IPv6 address needs brackets, e.g. [::1]:/path; for a file of that name write ./{0}",
             escaped(text)
         )));
     }
@@ -217,7 +222,7 @@ fn host(text: &OsStr) -> Result<Option<(&str, &[u8])>, Error> {
     if host.is_empty() || host.get(bracket..).unwrap_or_default().contains(&b'/') {
         return Ok(None);
     }
-    let host = std::str::from_utf8(host).map_err(|e| usage(format!("the name of a host: {e}")))?;
+    let host = std::str::from_utf8(host).map_err(|e| usage(format!("invalid host name: {e}")))?;
     Ok(Some((host, path.get(1..).unwrap_or_default())))
 }
 

@@ -16,8 +16,8 @@ const ENDS: Duration = Duration::from_secs(5);
 /// How often it is looked at then.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is added to the timeout while the other end starts: to log in, and where there is a terminal, to ask for a password, for which
-/// sshd waits so long too.
+/// Added to the timeout while the other end starts: for the login, and where there is a terminal, for a
+/// password, for which sshd waits as long.
 pub(super) fn patience() -> Duration {
     let asks = std::fs::File::open("/dev/tty").is_ok();
     Duration::from_secs(if asks { 120 } else { 20 })
@@ -30,7 +30,7 @@ impl Program {
     pub(super) fn start(reach: &Reach, host: &Host) -> Result<(Self, Pipes), Error> {
         let (ssh, words) = (&reach.ssh.program, &reach.ssh.words);
         let mut command = Command::new(ssh);
-        // The words behind the host are for the shell of the other end, which ssh hands them as one line.
+        // The words after the host go to the remote shell, to which ssh passes them as one line.
         command
             .args(words)
             .arg(host.ssh())
@@ -39,15 +39,15 @@ impl Program {
             .arg("copy-end");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|e| Error::There(format!("cannot start {ssh}: {e}")))?;
-        let none = || Error::There("no pipe".into());
+        let none = || Error::There("missing pipe to ssh".into());
         let outgoing: OwnedFd = child.stdin.take().ok_or_else(none)?.into();
         let incoming: OwnedFd = child.stdout.take().ok_or_else(none)?.into();
         let pipes = Pipes::new(File::from(incoming), File::from(outgoing))
-            .map_err(|e| Error::There(format!("no pipe: {e}")))?;
+            .map_err(|e| Error::There(format!("cannot set up the pipes to ssh: {e}")))?;
         Ok((Self(child), pipes))
     }
 
-    /// Why there was no answer.
+    /// The reason for a missing answer.
     pub(super) fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
         let noise = match &error {
             Error::Network { .. } => None,
@@ -60,16 +60,16 @@ impl Program {
         let status = self.wait(ENDS).and_then(|status| status.code());
         if let Some(line) = noise.filter(|_| !matches!(status, Some(127 | 255))) {
             return Error::There(format!(
-                "{host} printed \"{line}\" where the answer of tidecast belongs: start-up files of the shell there (.bashrc) must print \
-                 nothing when no terminal is attached"
+                "{host} printed \"{line}\" instead of the answer of tidecast; shell start-up files (.bashrc) on {host} must print nothing \
+                 when no terminal is attached"
             ));
         }
         Error::There(match status {
-            Some(255) => format!("ssh does not reach {host}"),
+            Some(255) => format!("ssh to {host} failed"),
             Some(127) => format!(
-                "there is no {program} on {host}: install it there, or --remote-program says where it is"
+                "{program} was not found on {host}; install it there, or name its path with --remote-program"
             ),
-            _ => format!("{program} on {host} ended without an answer; is it of this version?"),
+            _ => format!("{program} on {host} ended without an answer; check that it has the same version"),
         })
     }
 

@@ -26,7 +26,7 @@ impl FromStr for Launcher {
         let mut words = split(text).map_err(|e| e.to_string())?.into_iter();
         match words.next() {
             Some(program) if !program.is_empty() => Ok(Self { program, words: words.collect() }),
-            _ => Err("names no program".into()),
+            _ => Err("no program given".into()),
         }
     }
 }
@@ -38,11 +38,11 @@ pub struct Reach {
     pub plain: bool,
     /// All data through ssh, where nothing else passes.
     pub through_ssh: bool,
-    /// The key of copy-servers whose URL has none; without it that of `TIDECAST_COPY_KEY`.
+    /// The key of copy-servers whose URL has none; default: `TIDECAST_COPY_KEY`.
     pub key: Option<ServerKey>,
     /// Starts the other end.
     pub ssh: Launcher,
-    /// What tidecast is called there.
+    /// The name of the tidecast program on the remote host.
     pub remote_program: String,
     /// The port on which the other end listens; 0: any.
     pub port: u16,
@@ -69,8 +69,8 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// The end that dials chooses the congestion control; if that is this one it is known here whether it can be had. Else comes
-    /// back why this host has none.
+    /// The dialing end chooses the congestion control; if that is this one, its availability is checked here.
+    /// Else returns the reason why this host lacks it.
     pub(super) fn check_congestion(&self, from: &Place, to: &Place) -> Result<Option<String>, Error> {
         let Some(Err(e)) = self.congestion.as_deref().map(congestion) else { return Ok(None) };
         if from.is_here() {

@@ -10,15 +10,16 @@ use crate::back::{Monitor, Outcome, Wire};
 use crate::error::Error;
 use crate::job::{Sink as _, Walked};
 
-/// What came of a copy that may be ended early.
+/// The result of a copy that may be ended early.
 pub(super) enum Ended {
     /// It is done.
     Whole(Box<Outcome>),
-    /// It was ended after its time: bytes that the receiver wrote after the first, in so many seconds, and what was met.
+    /// It was ended by its time limit: bytes that the receiver wrote after the first, in so many seconds, and
+    /// the files seen.
     Cut { bytes: u64, seconds: f64, met: Met },
 }
 
-/// What the sources hold, as far as it was seen.
+/// The size of the sources, as far as they were walked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met {
     /// Bytes of files, if it was all seen.
@@ -68,7 +69,7 @@ impl Job {
                     monitor.cancel();
                 }
                 if let Some(held) = self.memory.as_ref().filter(|_| monitor.is_cancelled()) {
-                    // The end that receives may hear nothing while it waits for room.
+                    // The receiving end may read nothing while it waits for space.
                     held.memory.stop();
                 }
                 if cut.is_none() {
@@ -85,7 +86,7 @@ impl Job {
     }
 }
 
-/// Cancels what has moved something for so long; `since` is when it began, and what had come then.
+/// Cancels a copy that has moved data for this long; `since` is its start, with the data received by then.
 fn ends_early(
     monitor: &Monitor,
     most: Option<Duration>,

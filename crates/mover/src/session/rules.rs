@@ -10,7 +10,7 @@ use tidecast_text::escaped;
 use crate::error::Error;
 use crate::filter::Rule;
 
-/// Which end goes by a rule: what hides is for the sender, what protects from deletion for the receiver.
+/// The end to which a rule applies: hiding is for the sender, protection from deletion for the receiver.
 const BOTH: [bool; 2] = [true, true];
 const SENDER: [bool; 2] = [true, false];
 const RECEIVER: [bool; 2] = [false, true];
@@ -18,16 +18,16 @@ const RECEIVER: [bool; 2] = [false, true];
 /// A rule, or several, as given.
 #[derive(Clone, Debug)]
 pub enum Given {
-    /// A pattern: what matches is copied (`include`), or left out and kept from deletion.
+    /// A pattern: matching names are copied (`include`), or left out and protected from deletion.
     Pattern {
-        /// Whether what matches is copied.
+        /// Whether matching names are copied.
         include: bool,
         /// The pattern.
         pattern: OsString,
     },
     /// A file of such, one a line; `-` is standard input.
     File {
-        /// What a line without a prefix means.
+        /// The meaning of a line without a prefix.
         include: bool,
         /// Its path.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum Given {
 /// How rules are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
-    /// What is left out is not kept from deletion.
+    /// Names that are left out are not protected from deletion.
     pub exposed: bool,
     /// Lines of files end with a NUL.
     pub nul: bool,
@@ -48,7 +48,7 @@ pub struct Reading {
 /// The rules of the sender and of the receiver, those of files among them.
 ///
 /// # Errors
-/// A file cannot be read, or a rule is none.
+/// A file cannot be read, or a rule is not valid.
 pub fn read_rules(all_given: &[Given], reading: Reading) -> Result<[Vec<Rule>; 2], Error> {
     let Reading { exposed, nul } = reading;
     let mut all = [Vec::new(), Vec::new()];
@@ -66,7 +66,7 @@ pub fn read_rules(all_given: &[Given], reading: Reading) -> Result<[Vec<Rule>; 2
                 }
                 Some(Word::Clear) => all.iter_mut().for_each(Vec::clear),
                 Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false, nul)?,
-                None => return Err(Error::Usage(format!("filter rule {}: {RULES}", escaped(text)))),
+                None => return Err(Error::Usage(format!("invalid filter rule {}: {RULES}", escaped(text)))),
             },
         }
     }
@@ -79,9 +79,9 @@ pub fn malformed([sends, receives]: &[Vec<Rule>; 2]) -> impl Iterator<Item = &Ru
     every.filter(|rule| rule.is_malformed())
 }
 
-/// What a rule of `--filter` may be.
-const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for the sender alone, P or R (protect, risk) for the receiver \
-                     alone, '. FILE' for a file of rules, or '!'; files in directories (: or dir-merge) and modifiers are not read";
+/// The valid rules of `--filter`.
+const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for the sender only, P or R (protect, risk) for the receiver \
+                     only, '. FILE' for a file of rules, or '!'; per-directory files (: or dir-merge) and modifiers are not supported";
 
 /// A rule of `--filter`, read.
 enum Word<'t> {
@@ -108,7 +108,7 @@ fn rule(text: &str) -> Option<Word<'_>> {
 }
 
 fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) -> Result<(), Error> {
-    // A list that begins anew does so at both ends.
+    // A rule that clears the list does so at both ends.
     let anew = text == b"!";
     for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for || anew) {
         Rule::add(rules, text, include)?;
@@ -131,7 +131,7 @@ fn add_file(
     Ok(())
 }
 
-/// What a file has; `-` is standard input.
+/// The contents of a file; `-` is standard input.
 pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     if file != Path::new("-") {
         return std::fs::read(file);

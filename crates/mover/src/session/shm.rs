@@ -1,4 +1,4 @@
-//! Directories in shared memory, and what killed processes have left of them.
+//! Directories in shared memory, and the removal of those that killed processes left.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -18,7 +18,7 @@ const LOCK: &str = "lock";
 
 /// How much of it is free, in bytes.
 pub(super) fn room() -> Result<u64, Error> {
-    let look = |e: rustix::io::Errno| Error::io("look at", SHM)(e.into());
+    let look = |e: rustix::io::Errno| Error::io("stat", SHM)(e.into());
     let room = rustix::fs::statvfs(SHM).map_err(look)?;
     Ok(room.f_bavail * room.f_frsize)
 }
@@ -44,7 +44,7 @@ impl Dir {
         // Another program that is starting may take a directory without a lock for one that was left.
         for _ in 0..16 {
             let path = base.join(format!("{PREFIX}{:016x}", rand::rng().next_u64()));
-            let cannot = || Error::io("make", &path);
+            let cannot = || Error::io("create", &path);
             DirBuilder::new().mode(0o700).create(&path).map_err(cannot())?;
             let lock = OpenOptions::new().write(true).create_new(true).open(path.join(LOCK));
             let lock = match lock {
@@ -56,8 +56,8 @@ impl Dir {
                 return Ok(Self { path, _lock: lock });
             }
         }
-        let error = io::Error::other("it is removed at once, again and again");
-        Err(Error::io("make a directory in", base)(error))
+        let error = io::Error::other("another program removes it repeatedly");
+        Err(Error::io("create a directory in", base)(error))
     }
 }
 
@@ -69,7 +69,7 @@ impl Drop for Dir {
     }
 }
 
-/// Removes what copies of this user have left that were killed.
+/// Removes directories left by killed copies of this user.
 fn clear(base: &Path) {
     let me = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! What a copy is asked to do, and the copy that runs.
+//! The request for a copy, and the running copy.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -17,40 +17,40 @@ use crate::error::Error;
 use crate::job::Change;
 use crate::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
 
-/// How much memory a program may have that takes files, and how it hears of them.
+/// The memory of a program that takes files, and the kind of its notifications.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Bytes at most; None: 1 GiB, or a quarter of what is free.
+    /// Bytes at most; None: 1 GiB, or a quarter of the free memory.
     pub budget: Option<u64>,
-    /// Whether parts of files are told as they come.
+    /// Whether the program is notified of parts of files as they arrive.
     pub blocks: bool,
 }
 
-/// What kind of copy it is.
+/// The kind of copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum How {
     /// As it is asked for.
     #[default]
     Plain,
-    /// The same, after steps that show what holds it up.
+    /// The same, after steps that measure the limit.
     Explained,
     /// Into shared memory, for a program.
     Memory(Memory),
 }
 
-/// A copy: what, from where to where, and how.
+/// A copy: sources, destination, and options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copy {
-    /// What is sent. Its sources are set.
+    /// The sender's settings. The sources are set.
     pub send: SendSpec,
-    /// What is done with it. Its destination is set.
+    /// The receiver's settings. The destination is set.
     pub receive: ReceiveSpec,
     /// Streams, threads, memory, limits.
     pub options: Options,
     /// How the ends are reached.
     pub reach: Reach,
-    /// What kind of copy it is.
+    /// The kind of copy.
     pub how: How,
     /// From where to where, of each pair of hosts; at least one.
     pairs: Vec<(Place, Place)>,
@@ -62,17 +62,20 @@ impl Copy {
     /// Copies files and directories to a destination, all named as with rsync, with default options.
     ///
     /// # Errors
-    /// [`Error::Usage`]: a name is none, or the sources are not all on one host.
+    /// [`Error::Usage`]: a name is not valid, or the sources are on different hosts.
     pub fn new(sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
         if sources.is_empty() {
             let to = Place::all(to)?.into_iter().next();
             let to = to.map_or(String::new(), |to| to.to_string());
-            return Err(Error::Usage(format!("{to} is the only path: what to copy, and where to?")));
+            return Err(Error::Usage(format!(
+                "{to} is the only path given; give a source and a destination"
+            )));
         }
         Self::between(sources, Place::all(to)?, How::Plain)
     }
 
-    /// Sends noise instead of files: so many bytes, in files of so many (0: one). Sources name only the host.
+    /// Sends generated data instead of files: so many bytes, in files of so many (0: one). Sources name only
+    /// the host.
     ///
     /// # Errors
     /// As [`Copy::new`].
@@ -107,7 +110,7 @@ impl Copy {
         if let Some([other, ..]) = from.iter().find(|other| !same(other)).map(Vec::as_slice) {
             let first = first.first().map_or(String::new(), ToString::to_string);
             return Err(Error::Usage(format!(
-                "all sources must be on one host, and {other} is not where {first} is"
+                "all sources must be on one host, but {other} and {first} are on different hosts"
             )));
         }
         let most = first.len().max(to.len());
@@ -144,14 +147,14 @@ impl Copy {
         self.job().ok().filter(|_| is_plain).and_then(|job| stream::end(&job).map(Path::to_owned))
     }
 
-    /// Whether what is asked for goes together.
+    /// Whether the options are compatible.
     fn check(&self) -> Result<(), Error> {
         let usage = |why: &str| Err(Error::Usage(why.into()));
-        let Some((from, to)) = self.pairs.first() else { return usage("what to copy, and where to?") };
+        let Some((from, to)) = self.pairs.first() else { return usage("missing source or destination") };
         if let Some(read) = self.descriptor.as_ref().filter(|_| self.send.follow == Follow::None) {
             let file = if read.path() == "-" { "; for a file of this name write ./-" } else { "" };
             return Err(Error::Usage(format!(
-                "{read} is standard input or a pipe, which copy does not read: write it to a file and copy that{file}"
+                "{read} is standard input or a pipe, which copy does not read; write it to a file and copy that file{file}"
             )));
         }
         let null = self.receive.null || self.send.null.is_some();
@@ -159,29 +162,31 @@ impl Copy {
         let several = self.pairs.len() > 1;
         if several && (alone || self.reach.through_ssh) {
             return usage(
-                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts",
+                "--explain, --from-null, --to-null, --to-memory and --via ssh need exactly one pair of hosts",
             );
         }
         if self.send.remove {
             if several || alone {
-                return usage("--remove-source-files is for a copy of files by one pair of hosts");
+                return usage("--remove-source-files needs a copy of files by exactly one pair of hosts");
             }
             if self.receive.in_place == InPlace::Append {
                 return usage(
-                    "--remove-source-files with --append would remove what was never compared: use --append-verify",
+                    "--remove-source-files with --append would remove files that were not compared; use --append-verify",
                 );
             }
             if self.send.follow != Follow::None {
                 return usage(
-                    "--remove-source-files would remove what links lead to: leave out -L and -k, or name the files themselves",
+                    "--remove-source-files would remove the targets of symbolic links; leave out -L and -k, or name the files themselves",
                 );
             }
         }
         if self.reach.through_ssh && (from.is_server() || to.is_server()) {
-            return usage("--via ssh is for host:path; to a server nothing goes by ssh");
+            return usage(
+                "--via ssh needs a path of the form host:path; a copy-server cannot be reached by ssh",
+            );
         }
         if self.reach.through_ssh && !from.is_here() && !to.is_here() {
-            return usage("--via ssh is between this host and another, not between two others");
+            return usage("--via ssh works between this host and another one, not between two remote hosts");
         }
         let mut listening: Vec<&Place> = Vec::new();
         for (from, to) in &self.pairs {
@@ -192,7 +197,7 @@ impl Copy {
         }
         if listening.len() > 1 && !self.reach.address.is_empty() && self.reach.address != ["all"] {
             return Err(Error::Usage(format!(
-                "a list of addresses is of one host, and {} listen here: --address all takes those that each has",
+                "--address lists the addresses of one host, but {} hosts listen; use --address all for all addresses of each",
                 listening.len()
             )));
         }
@@ -202,7 +207,7 @@ impl Copy {
     fn job(&self) -> Result<Job, Error> {
         self.check()?;
         let Some((from, to)) = self.pairs.first().cloned() else {
-            return Err(Error::Usage("what to copy, and where to?".into()));
+            return Err(Error::Usage("missing source or destination".into()));
         };
         Ok(Job {
             send: self.send.clone(),
@@ -220,7 +225,7 @@ impl Copy {
     /// Starts it, on threads of its own.
     ///
     /// # Errors
-    /// [`Error::Usage`]: what is asked for does not go together. Of a copy into memory also: there is none.
+    /// [`Error::Usage`]: the options are not compatible. Of a copy into memory also: there is no memory.
     pub fn start(self) -> Result<Copying, Error> {
         let job = self.job()?;
         let lacks = self.reach.check_congestion(&job.from, &job.to)?;
@@ -284,15 +289,15 @@ fn as_rsync(planned: &mut [Change], sends: bool) {
     planned.sort_by(|a, b| (a.what != "delete", &a.path).cmp(&(b.what != "delete", &b.path)));
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// What was found and done; [`Outcome::verdict`] says whether all of it was.
+    /// The outcome; [`Outcome::verdict`] tells whether everything was copied.
     pub outcome: Outcome,
     /// Of a copy that was explained: the steps.
     pub ladder: Option<Ladder>,
-    /// Of several pairs of hosts: what each did.
+    /// Of several pairs of hosts: the results of each.
     pub pairs: Vec<PairDone>,
 }
 
@@ -312,7 +317,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// What happens next, or after a tenth of a second how far it is; None when it is over.
+    /// The next event, or after a tenth of a second the progress; None when it is over.
     pub fn next_event(&mut self) -> Option<Event> {
         match self.heard.recv_timeout(LOOK) {
             Ok(event) => Some(event),
@@ -321,12 +326,12 @@ impl Copying {
         }
     }
 
-    /// Ends it as soon as possible; what has come stays, and [`Copying::wait`] says [`Error::Cancelled`].
+    /// Ends it as soon as possible; copied data stays, and [`Copying::wait`] returns [`Error::Cancelled`].
     pub fn stop(&self) {
         self.watch.stop();
     }
 
-    /// Who takes the files of a copy into memory.
+    /// The consumer of a copy into memory.
     #[must_use]
     pub fn consumer(&self) -> Option<Arc<Consumer>> {
         self.consumer.clone()
@@ -335,7 +340,7 @@ impl Copying {
     /// Waits until it is over.
     ///
     /// # Errors
-    /// What ended it. What concerns single names is in the outcome.
+    /// The error that ended it. Problems of single names are in the outcome.
     pub fn wait(mut self) -> Result<Done, Error> {
         let ended = self.thread.take().map(JoinHandle::join);
         ended.and_then(Result::ok).unwrap_or(Err(Error::Cancelled))

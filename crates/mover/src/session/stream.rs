@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::sink::InOrder;
 use crate::spec::Follow;
 
-/// What standard output is called.
+/// The name of standard output.
 const STDOUT: &str = "standard output";
 
 /// Where such a copy goes; `None` for all others. `-` is standard output, and `./-` a file.
@@ -42,14 +42,14 @@ pub(super) fn is_descriptor(from: &Place) -> bool {
         || below.iter().any(|dir| path.parent() == Some(Path::new(dir)))
 }
 
-/// Where it goes, and what that is called.
+/// The destination and its name.
 struct To {
     shown: PathBuf,
     is_stdout: bool,
 }
 
 impl To {
-    /// Does what may wait for a reader; to stop ends it.
+    /// Does work that may wait for a reader; stopping the copy ends it.
     fn until_stopped<T>(
         &self,
         watch: &Watch,
@@ -93,7 +93,7 @@ fn from_there(
     let sink = InOrder::new(&to.shown, move |bytes, is_over| writes.write_all(bytes, is_over));
     let mut job = Job { stream: Some(Arc::new(sink)), ..job.clone() };
     job.send.in_order = true;
-    // As `cp` and `cat` read what a link leads to.
+    // Links are followed, as by `cp` and `cat`.
     job.send.follow = Follow::All;
     let outcome = job.whole(watch, say)?;
     stream.finish().map_err(Error::io("write to", &to.shown))?;

@@ -1,5 +1,5 @@
-//! Names below the destination that lie on another file system, where something is mounted: no rename reaches them. What is
-//! finished is copied to beside its place, and renamed there.
+//! Names below the destination that lie on another file system, at or below a mount point: no rename reaches
+//! them. A finished file is copied to a private directory beside its place and renamed there.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
@@ -23,10 +23,10 @@ use crate::xattr;
 /// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
 const XATTRS: usize = 1 << 16;
 
-/// What a thing is called in the directory beside its place.
+/// The name of an entry in the directory beside its place.
 pub(super) const NEW: &str = "new";
 
-/// A directory beside the place of what has to be copied there, for one thing.
+/// A private directory beside the place of one entry that has to be copied there.
 pub(super) fn aside(to: &OwnedFd) -> Tried<Private> {
     Private::open(to, &format!("{STAGING}move-{:016x}", rand::random::<u64>()), &|_| false)
 }
@@ -37,32 +37,33 @@ pub(super) struct Others(Mutex<BTreeMap<u64, OwnedFd>>);
 
 impl Others {
     pub(super) fn note(&self, dir: &OwnedFd) -> Tried {
-        let device = fs::fstat(dir).doing("look at")?.st_dev;
+        let device = fs::fstat(dir).doing("stat")?.st_dev;
         if let Vacant(place) = self.0.lock().entry(device) {
             place.insert(reopen(dir)?);
         }
         Ok(())
     }
 
-    /// Sees to it that what was written is on the disk.
+    /// Syncs the written data to disk.
     pub(super) fn sync(&self) -> Tried {
         self.0.lock().values().try_for_each(|dir| fs::syncfs(dir).doing("sync"))
     }
 }
 
-/// Said of a hard link that could not be one.
-pub(super) const UNLINKED: &str = "a copy, no hard link: its other name is on another file system";
+/// The problem text of a hard link that was copied instead.
+pub(super) const UNLINKED: &str = "copied, not a hard link: its other name is on another file system";
 
-/// Makes [`NEW`] in `to`, a directory of [`aside`], what `from/name` is, with all attributes. With `each` it is on disk then.
+/// Makes [`NEW`] in `to`, a directory of [`aside`], a copy of `from/name` with all attributes. With `each` it
+/// is synced.
 pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> Tried {
-    let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+    let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
     match kind(&stat) {
         FileType::RegularFile => return file(from, name, to, &stat, each),
         FileType::Symlink => {
             let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
-            fs::symlinkat(target, to, NEW).doing("make the link")?;
+            fs::symlinkat(target, to, NEW).doing("create the link")?;
         }
-        other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("make")?,
+        other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("create")?,
     }
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     fs::chownat(to, NEW, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
@@ -78,7 +79,7 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -
 fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) -> Tried {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = match fs::openat(from, name, read, Mode::empty()) {
-        // A mode of ours that lets nobody read.
+        // A mode of ours that denies all reading.
         Err(Errno::ACCESS) => {
             fs::chmodat(from, name, mode(stat) | Mode::RUSR, AtFlags::empty()).doing("open")?;
             fs::openat(from, name, read, Mode::empty())
@@ -87,7 +88,7 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) 
     };
     let mut source = File::from(source.doing("open")?);
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("make")?);
+    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("create")?);
     data(&mut source, &mut target).doing("write")?;
     if (stat.st_uid, stat.st_gid) != owner(&target)? {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
@@ -120,7 +121,7 @@ pub(super) fn data(source: &mut File, target: &mut File) -> io::Result<()> {
     Ok(())
 }
 
-/// All that are there; a file system that has none lacks them.
+/// All extended attributes; empty where the file system does not support any.
 fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
     let mut names = vec![0; XATTRS];
     let len = match fs::flistxattr(source, names.as_mut_slice()) {
@@ -137,7 +138,7 @@ fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
 }
 
 fn owner(file: impl AsFd) -> Tried<(u32, u32)> {
-    let stat = fs::fstat(file).doing("look at")?;
+    let stat = fs::fstat(file).doing("stat")?;
     Ok((stat.st_uid, stat.st_gid))
 }
 

@@ -1,8 +1,10 @@
-//! `--link-dest`: what one of these directories has, as it is to be, is linked from there instead of being sent.
+//! `--link-dest`: a file that one of these directories has in the wanted state is linked from there instead
+//! of being sent.
 //!
-//! They are opened once, by the names that the user gives; below them no link is followed. Others may write there: what was
-//! linked is looked at again under its new name, in a private directory, before it gets its final one. What belongs to another
-//! user than it should is not linked, whatever the flags keep, as that user could change it later.
+//! The directories are opened once, by the names that the user gives; below them no link is followed. Other
+//! users may write there: a linked file is checked again under its new name, in a private directory, before
+//! it gets its final one. A file that belongs to another user than it should is not linked, whatever the
+//! flags keep, because that user could change it later.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,7 +30,7 @@ const MOST: usize = 20;
 /// Opens them; those that are not there come back by name.
 pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd>>, Vec<OsString>), Error> {
     if spec.link_dest.len() > MOST {
-        return Err(Error::Usage(format!("--link-dest: at most {MOST} directories can be named")));
+        return Err(Error::Usage(format!("--link-dest can be given at most {MOST} times")));
     }
     let (mut opened, mut missing) = (Vec::new(), Vec::new());
     for name in &spec.link_dest {
@@ -41,7 +43,7 @@ pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd
     Ok((opened, missing))
 }
 
-/// What one of them has of a file.
+/// The match of one of them with a file.
 pub(super) struct Found<'p> {
     there: There<'p>,
     /// All of it; else its content only.
@@ -54,7 +56,7 @@ impl Directory {
         self.alternates.iter().map(|dir| looking(dir)).collect()
     }
 
-    /// What they have of a file: the first that is all of it, else the first that has its content.
+    /// The best match of a file: the first that is equal in all respects, else the first with equal content.
     pub(super) fn alternate<'p>(
         &self,
         alternates: &mut [Dirs],
@@ -65,7 +67,7 @@ impl Directory {
         let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let mut best = None;
         for dirs in alternates {
-            // What cannot be looked at is none that is wanted.
+            // A file that cannot be examined does not match.
             let Ok(Some(there)) = there(dirs, path) else { continue };
             let is_same = kind(&there.stat) == FileType::RegularFile
                 && self.is_same(&there, entry, root).unwrap_or(false);
@@ -82,7 +84,7 @@ impl Directory {
         Ok(best)
     }
 
-    /// Makes a file of what they have; false if it must be had from the sender.
+    /// Makes a file from the match; false if it must come from the sender.
     pub(super) fn take_alternate(
         &self,
         staging: &Staging,
@@ -102,11 +104,11 @@ impl Directory {
         if found.exact && self.link_alternate(staging, writer, &found.there, path)? {
             return Ok(true);
         }
-        // What is here is brought up to date as ever.
+        // The existing file is updated as usual.
         Ok(here.is_none() && self.copy_alternate(staging, writer, &found.there, entry, path)?)
     }
 
-    /// Makes what they have of a link, pipe or device the entry's; false if they have none that is all of it.
+    /// Links the match of a link, pipe or device as the entry; false if none is equal in all respects.
     pub(super) fn link_special(
         &self,
         staging: &Staging,
@@ -136,7 +138,7 @@ impl Directory {
         path: &[u8],
     ) -> Tried<bool> {
         let (dir, name) = self.parent(staging, writer, path)?;
-        if fs::fstat(&dir).doing("look at")?.st_dev != found.stat.st_dev {
+        if fs::fstat(&dir).doing("stat")?.st_dev != found.stat.st_dev {
             return Ok(false);
         }
         let temporary = writer.next();
@@ -144,8 +146,8 @@ impl Directory {
         if fs::linkat(&found.dir, found.name, &writer.stage, at, AtFlags::empty()).is_err() {
             return Ok(false);
         }
-        // Whatever had the name when it was looked at, this is what is linked.
-        let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("look at");
+        // Whichever file had the name when it was examined, this is the one that is linked.
+        let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("stat");
         let tried = linked.and_then(|stat| match is_unchanged(&stat, &found.stat) {
             true => self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path).map(|()| true),
             false => fs::unlinkat(&writer.stage, at, AtFlags::empty()).doing("remove").map(|()| false),
@@ -156,7 +158,7 @@ impl Directory {
         tried
     }
 
-    /// A file of its own with the content of what they have. It is one state of that, or an error.
+    /// A separate file with the content of the match. It is one state of that file, or an error.
     fn copy_alternate(
         &self,
         staging: &Staging,
@@ -167,7 +169,7 @@ impl Directory {
     ) -> Tried<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(source) = fs::openat(&found.dir, found.name, flags, Mode::empty()) else { return Ok(false) };
-        if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
+        if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
             return Ok(false);
         }
         let (dir, name) = self.parent(staging, writer, path)?;
@@ -175,12 +177,15 @@ impl Directory {
         let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.owners.first_mode(&attributes);
-        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
         let (mut source, mut file) = (File::from(source), File::from(file));
         let mut fill = || {
             across::data(&mut source, &mut file).doing("copy")?;
-            if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
-                return Err(Trouble::because("copy", "what --link-dest has of it changed meanwhile"));
+            if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
+                return Err(Trouble::because(
+                    "copy",
+                    "the file in the --link-dest directory changed meanwhile",
+                ));
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
@@ -195,7 +200,7 @@ impl Directory {
     pub(super) fn tell_missing(&self, missing: &[OsString]) {
         for name in missing {
             let path = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
-            self.say(crate::job::Problem::new(path, "--link-dest: there is no such directory", false));
+            self.say(crate::job::Problem::new(path, "--link-dest: no such directory", false));
         }
     }
 

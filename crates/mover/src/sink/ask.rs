@@ -1,4 +1,4 @@
-//! Answering what the sender asks: is this file here already?
+//! Answers to the sender's question whether a file is already here.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,7 +21,7 @@ use crate::job::{Want, Wanted};
 use crate::part::{BLOCK, Part};
 use crate::spec::InPlace;
 
-/// What is here of a file that was asked for.
+/// The state here of a file that was asked about.
 pub(super) enum Here {
     /// Nothing that could stay.
     No,
@@ -53,7 +53,7 @@ impl Directory {
             }
         }
         match here {
-            // It has been said that it cannot be looked at; whether it can be written will be seen.
+            // The failure was reported; whether the file can be written will be seen.
             Some(Here::No) | None => {
                 let mut wanted = self.have(staging, part, path)?;
                 match self.updated(&mut writer.dirs, part, path, &mut wanted) {
@@ -113,7 +113,7 @@ impl Directory {
         let (has, time) = (mtime(&stat), entry.attributes.mtime);
         let same_time = self.owners.same_time(&stat, time);
         let is_newer = match only.window {
-            // What is older by less than the window may be newer.
+            // A file that is older by less than the window may be newer.
             Some(window @ 1..) => time.seconds.saturating_sub(has.seconds) < window,
             _ => has > time && !same_time,
         };
@@ -144,7 +144,7 @@ impl Directory {
         Ok(hash(&File::from(file), entry.len()).doing("read")? == Some(*root))
     }
 
-    /// Whether an entry is none of those that are to be copied, where `there` has its name.
+    /// Whether an entry is not selected, where `there` has its name.
     pub(super) fn stays_as_it_is(&self, entry: &Entry, there: Option<&Stat>) -> bool {
         let only = &self.spec.only;
         let is_dir = |stat: &Stat| entry.kind == Kind::Dir && kind(stat) == FileType::Directory;
@@ -155,13 +155,13 @@ impl Directory {
         left_out || matches!(entry.kind, Kind::File { len, .. } if !only.has_len(len))
     }
 
-    /// Whether something that is to stay is in the way of an entry: what is no directory where one would have to be.
+    /// Whether something that must stay is in the way of an entry: a non-directory in place of a directory.
     pub(super) fn is_blocked(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> bool {
         let dir = if entry.kind == Kind::Dir { path } else { split(path).0 };
         self.spec.only.missing && matches!(dirs.find(dir), Err(Errno::NOTDIR | Errno::LOOP))
     }
 
-    /// Whether what is no file, nor a further name of one, is here; nothing is changed.
+    /// Whether an entry other than a file or a further name of one is here; nothing is changed.
     pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Here> {
         let There { dir, name, stat } = match there(dirs, path)? {
             found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
@@ -175,8 +175,7 @@ impl Directory {
             Kind::Dir => is == FileType::Directory,
             Kind::Symlink { target } => {
                 is == FileType::Symlink
-                    && fs::readlinkat(&dir, name, Vec::new()).doing("look at")?.as_bytes()
-                        == target.as_slice()
+                    && fs::readlinkat(&dir, name, Vec::new()).doing("stat")?.as_bytes() == target.as_slice()
             }
             Kind::Fifo => is == FileType::Fifo,
             Kind::Socket => is == FileType::Socket,
@@ -200,7 +199,7 @@ impl Directory {
         let open = |how: OFlags| fs::openat(&dir, name, flags | how, Mode::empty());
         // One's own file may be such that one can only write it.
         let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).doing("open")?;
-        let stat = fs::fstat(&file).doing("look at")?;
+        let stat = fs::fstat(&file).doing("stat")?;
         if kind(&stat) != FileType::RegularFile {
             return Err(Trouble::because("set attributes of", "it is no longer a file"));
         }
@@ -225,7 +224,7 @@ impl Directory {
         Ok(wanted)
     }
 
-    /// Says what is there of a longer file that is to be updated.
+    /// Records the existing data of a longer file that is to be updated.
     fn updated(&self, dirs: &mut Dirs, part: &Part, path: &[u8], wanted: &mut Wanted) -> Tried {
         if self.spec.in_place == InPlace::No {
             return Ok(());
@@ -246,20 +245,20 @@ impl Directory {
     }
 }
 
-/// What has a name.
+/// The entry of a name.
 pub(super) struct There<'p> {
     pub(super) dir: Arc<OwnedFd>,
     pub(super) name: &'p [u8],
     pub(super) stat: Stat,
 }
 
-/// What has a path, in its directory and by its name there; the destination itself lies in itself.
+/// The entry of a path, by its directory and its name there; the destination itself lies in itself.
 pub(super) fn there<'p>(dirs: &mut Dirs, path: &'p [u8]) -> Tried<Option<There<'p>>> {
     let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
     let dir = match dirs.find(parent) {
         Ok(dir) => dir,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-        Err(e) => return Err(e).doing("look at"),
+        Err(e) => return Err(e).doing("stat"),
     };
     Ok(look(&dir, name)?.map(|stat| There { dir, name, stat }))
 }

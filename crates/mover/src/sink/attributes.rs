@@ -1,4 +1,4 @@
-//! Giving a name what belongs to it beside its bytes: owner, extended attributes, mode, time.
+//! Sets the attributes of an entry: owner, extended attributes, mode, time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ const SET_GID: u32 = 0o2000;
 /// Rights that a program has of its file, as set-user-id gives them.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Who may own what this process writes.
+/// The owners that this process may set.
 #[derive(Debug)]
 pub(super) struct Owners {
-    /// Who owns what it makes.
+    /// The owner of files that it creates.
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct Owners {
     pub(super) umask: u32,
     keep: Keep,
     alter: Alter,
-    /// Whom everything is to belong to.
+    /// The owner of everything, if set.
     user: Option<u32>,
     group: Option<u32>,
     /// See [`crate::flags::Only::window`].
@@ -71,13 +71,13 @@ impl Owners {
             user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
             group: alter.group.as_deref().map(|name| known("group", name, group)).transpose()?,
             alter,
-            // Who compares contents has times for a difference only.
+            // With --checksum, times do not decide whether a file is copied, so the window is not used.
             window: spec.only.window.filter(|_| !spec.checksum),
             names: Mutex::default(),
         })
     }
 
-    /// Makes an entry what it is to be here: whose it is, and its mode.
+    /// Changes an entry to its state here: its owner, and its mode.
     pub(super) fn alter(&self, entry: &mut Entry) {
         let attributes = &mut entry.attributes;
         if !self.alter.chmod.is_empty() && !matches!(entry.kind, Kind::Symlink { .. }) {
@@ -106,13 +106,13 @@ impl Owners {
             Some(mode) if !self.keep.executability || !matches!(entry.kind, Kind::File { .. }) => mode,
             Some(mode) if !executes => mode & !0o111,
             Some(mode) if mode & 0o111 != 0 => mode,
-            // Whoever may read it may execute it.
+            // Executable by every class that may read it.
             Some(mode) => mode | (mode & 0o444) >> 2,
         };
         Cow::Owned(attributes)
     }
 
-    /// Whether what has this name already matters for the mode of what gets it.
+    /// Whether the entry that has this name affects the mode of the one that replaces it.
     pub(super) fn keeps_old_mode(&self) -> bool {
         !self.keep.perms
     }
@@ -136,7 +136,7 @@ impl Owners {
         }
     }
 
-    /// Who owns what this process makes.
+    /// The owner of files that this process creates.
     pub(super) fn own(&self) -> (u32, u32) {
         (self.uid, self.gid)
     }
@@ -145,10 +145,10 @@ impl Owners {
         self.uid == 0
     }
 
-    /// The owner that an entry should have here, as far as this process may give it: by name, else by number. What is not kept is
-    /// as it `has` it.
+    /// The owner that an entry should have here, as far as this process may set it: by name, else by number.
+    /// If it is not kept, it is as it `has` it.
     pub(super) fn resolve(&self, owner: &Owner, has: (u32, u32)) -> (u32, u32) {
-        // All ones means "leave it" to the kernel, and is nobody's number.
+        // All ones means "unchanged" to the kernel, and is not a valid number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
         let (uid, gid) = self.meant(owner);
         let gid = valid(gid, self.gid);
@@ -160,23 +160,23 @@ impl Owners {
         (if self.keep.owner { uid } else { has.0 }, if self.keep.group { gid } else { has.1 })
     }
 
-    /// Who owns what this process makes in a directory.
+    /// The owner of files that this process creates in a directory.
     pub(super) fn own_in(&self, dir: &OwnedFd) -> (u32, u32) {
         let inherited = || fs::fstat(dir).ok().filter(|stat| stat.st_mode & SET_GID != 0);
         let group = if self.keep.group { None } else { inherited() };
         (self.uid, group.map_or(self.gid, |stat| stat.st_gid))
     }
 
-    /// The owner that is meant, whoever may be given.
+    /// The intended owner, whichever may be set.
     fn meant(&self, owner: &Owner) -> (u32, u32) {
         (self.id(&owner.user, owner.uid, false), self.id(&owner.group, owner.gid, true))
     }
 
-    /// The mode of an entry whose owner is `has`. Without its owner a program must not run with the rights of one: what was
-    /// theirs to give would be given of others. With another group, others than its owner chose may run it.
+    /// The mode of an entry whose owner is `has`. Without its owner, set-user-ID would grant the rights of
+    /// another user. With another group, other users than its owner chose could run it.
     fn mode(&self, attributes: &Attributes, has: (u32, u32)) -> u32 {
         let mode = attributes.mode;
-        // What is not the entry's mode is of this host already.
+        // If it is not the entry's mode, it is from this host already.
         if mode & (SET_UID | SET_GID) == 0 || !self.keep.perms {
             return mode;
         }
@@ -188,11 +188,11 @@ impl Owners {
         }
     }
 
-    /// The same, and says what is missing.
+    /// The same, and warns of dropped bits.
     fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(String)) -> u32 {
         let mode = self.mode(attributes, has);
         if mode != attributes.mode {
-            warn("its set-user-id or set-group-id bit is dropped, since its owner is not kept".into());
+            warn("set-user-ID or set-group-ID bit dropped because the owner is not kept".into());
         }
         mode
     }
@@ -233,13 +233,13 @@ impl Owners {
 
     /// The mode with which a file is made that is to have these attributes.
     pub(super) fn first_mode(&self, attributes: &Attributes) -> Mode {
-        // Who may not write a file cannot give it attributes either.
+        // Without write access to a file its attributes cannot be set either.
         let write = if attributes.xattrs.as_ref().is_none_or(Vec::is_empty) { 0 } else { 0o600 };
         Mode::from_raw_mode(attributes.mode & 0o777 | write)
     }
 
-    /// Dresses a file that was made with [`Owners::first_mode`] in a directory of ours, and would be `own_there`'s where it is to lie. What
-    /// could not be done is said to `warn`.
+    /// Sets the attributes of a file that was made with [`Owners::first_mode`] in a directory of ours, and
+    /// whose owner at its final place would be `own_there`. Failures are passed to `warn`.
     pub(super) fn dress_new(
         &self,
         file: &OwnedFd,
@@ -254,7 +254,7 @@ impl Owners {
             || attributes.xattrs.as_ref().is_some_and(|x| !x.is_empty())
         {
             // A server may have made it another's.
-            let stat = fs::fstat(file).doing("look at")?;
+            let stat = fs::fstat(file).doing("stat")?;
             has = (stat.st_uid, stat.st_gid);
         }
         self.set_xattrs(file, attributes, has, warn);
@@ -269,7 +269,7 @@ impl Owners {
         fs::futimens(file, &times(attributes.mtime)).doing("set the time of")
     }
 
-    /// Gives an open file or directory what differs from what it has; true if something did.
+    /// Sets the differing attributes of an open file or directory; true if one was set.
     pub(super) fn dress(
         &self,
         file: &OwnedFd,
@@ -280,7 +280,7 @@ impl Owners {
         self.dress_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
     }
 
-    /// The same of what would be `own_there`'s, if its owner is not kept.
+    /// The same for an entry whose owner would be `own_there` if its own is not kept.
     pub(super) fn dress_as(
         &self,
         file: &OwnedFd,
@@ -326,14 +326,14 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(format!("its attribute {name} could not be removed: {e}"));
+                    warn(format!("cannot remove attribute {name}: {e}"));
                 }
             }
         }
         changed
     }
 
-    /// In what a name differs from what [`Owners::dress`] makes of it. The mode of a link means nothing.
+    /// The differences between a name and the result of [`Owners::dress`]. The mode of a link is ignored.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> Differs {
         let has = (stat.st_uid, stat.st_gid);
         let owner = self.resolve(&attributes.owner, has);
@@ -346,7 +346,7 @@ impl Owners {
             ..Differs::default()
         };
         if attributes.xattrs.is_some() {
-            // That they cannot be had here is told by whoever sets them.
+            // Lack of support here is reported when attributes are set.
             let here = xattr::at(dir, name, self.is_root()).ok().flatten().unwrap_or_default();
             let here: Vec<_> = here.iter().filter(|(name, _)| self.keep.xattr(name)).collect();
             let differ = |acl: bool| {
@@ -365,7 +365,8 @@ impl Owners {
         differs
     }
 
-    /// Dresses what is no file, under a name in a directory of ours. A link has no mode.
+    /// Sets the attributes of an entry other than a file, under a name in a directory of ours. A link has no
+    /// mode.
     pub(super) fn dress_name(
         &self,
         dir: &OwnedFd,
@@ -378,15 +379,15 @@ impl Owners {
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
-                warn(format!("its owner could not be set: {e}"));
+                warn(format!("cannot set the owner: {e}"));
             }
         }
-        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
         let has = (stat.st_uid, stat.st_gid);
         for (attribute, value) in self.kept_xattrs(attributes, has) {
             if let Err(e) = xattr::set_at(dir, name.as_bytes(), attribute, value) {
                 let attribute = escaped_bytes(attribute);
-                warn(format!("its attribute {attribute} could not be set: {e}"));
+                warn(format!("cannot set attribute {attribute}: {e}"));
             }
         }
         if kind(&stat) != FileType::Symlink {
@@ -411,7 +412,7 @@ impl Owners {
         for (name, value) in attributes.xattrs.iter().flatten() {
             if !self.keeps(name, attributes, owner) {
                 let name = escaped_bytes(name);
-                warn(format!("its attribute {name} is dropped, since its owner is not kept"));
+                warn(format!("attribute {name} dropped because the owner is not kept"));
                 continue;
             }
             let mut has = vec![0; value.len() + 1];
@@ -424,7 +425,7 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(format!("its attribute {name} could not be set: {e}"));
+                    warn(format!("cannot set attribute {name}: {e}"));
                 }
             }
         }
@@ -432,7 +433,7 @@ impl Owners {
     }
 }
 
-/// In what a name differs from its entry, beside its content.
+/// The differences between a name and its entry, beside its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differs {
     pub(super) time: bool,
@@ -463,7 +464,7 @@ fn known(what: &str, name: &str, find: fn(&str) -> Option<u32>) -> Result<u32, E
     find(name).or_else(number).ok_or_else(|| {
         let name = tidecast_text::escaped(name);
         Error::Usage(format!(
-            "--chown: the receiving host has no {what} {name}; give a name or number that it knows"
+            "--chown: the receiving host has no {what} {name}; use a name known there, or a number"
         ))
     })
 }
@@ -472,7 +473,7 @@ fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> 
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     let set = fs::fchown(file, Some(uid), Some(gid));
     if let Err(e) = set {
-        warn(format!("its owner could not be set: {e}"));
+        warn(format!("cannot set the owner: {e}"));
     }
     set.is_ok()
 }
@@ -494,19 +495,19 @@ fn same_time(stat: &Stat, time: Time) -> bool {
     has.seconds == time.seconds && (has.nanos == time.nanos || has.nanos == 0 || time.nanos == 0)
 }
 
-/// What the system takes away from modes; read, since asking for it any other way would change it.
+/// The umask; read from /proc, since any system call for it would change it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o777)
 }
 
-/// What a file system without that says.
+/// The errors of a file system without support.
 pub(super) fn unsupported(e: Errno) -> bool {
     matches!(e, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
 
-/// A directory of ours must not give what is made in it its own group or access list.
+/// A directory of ours must not pass a group or access list to the files made in it.
 pub(super) fn plain(dir: impl AsFd) -> Result<(), Errno> {
     fs::fchmod(&dir, Mode::from_raw_mode(0o700))?;
     match fs::fremovexattr(&dir, "system.posix_acl_default") {

@@ -1,7 +1,7 @@
-//! `--backup`: what is replaced or deleted keeps a name, beside its own or in a directory of its own.
+//! `--backup`: replaced and deleted files keep a name, beside their own or in a separate directory.
 //!
-//! The backup is a further link to what is there, made in the staging directory and renamed from it, so the name is never without
-//! one of the two. Only where no link can be made is the thing itself renamed.
+//! The backup is another hard link to the file, made in the staging directory and renamed from it, so the
+//! name always has one of the two files. Only where no link can be made is the file itself renamed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::lineage::Inode;
 use crate::spec::{Durable, ReceiveSpec};
 
-const KEEP: &str = "keep a backup of";
-/// The name of what is to be kept, in a directory beside its place.
+const KEEP: &str = "make a backup of";
+/// The name of the backup in a directory beside its place.
 const OLD: &str = "old";
 /// Backups of backups have no longer names than the system takes; this ends a search that finds none.
 const TRIES: usize = 255;
@@ -64,15 +64,15 @@ impl State {
 
 impl Backups {
     /// # Errors
-    /// When the suffix is none, or the directory is not one in which backups can be kept.
+    /// The suffix is not valid, or the directory cannot hold backups.
     pub(super) fn new(spec: &ReceiveSpec, place: &Place) -> Result<Option<Self>, Error> {
         let Some(backup) = &spec.backup else { return Ok(None) };
         let suffix = std::os::unix::ffi::OsStrExt::as_bytes(backup.suffix.as_os_str()).to_vec();
         if suffix.contains(&b'/') || suffix.contains(&0) {
-            return Err(Error::Usage("--suffix: it is the end of a name, without a slash".into()));
+            return Err(Error::Usage("--suffix must not contain a slash".into()));
         }
         if suffix.is_empty() && backup.dir.is_none() {
-            return Err(Error::Usage("--suffix: a backup needs another name, or --backup-dir".into()));
+            return Err(Error::Usage("--suffix must not be empty without --backup-dir".into()));
         }
         let dir = backup.dir.as_ref().map(|name| Aside { name: name.clone(), path: place.beside(name) });
         let mut state = State::default();
@@ -85,7 +85,7 @@ impl Backups {
             let base = place.base.as_ref().and_then(|base| fs::fstat(base).ok());
             if suffix.is_empty() && base.is_some_and(|stat| state.inode == Some((stat.st_dev, stat.st_ino))) {
                 return Err(Error::Usage(
-                    "--backup-dir is the destination itself: name another directory, or add --suffix".into(),
+                    "--backup-dir is the destination itself; name another directory, or add --suffix".into(),
                 ));
             }
         }
@@ -107,12 +107,13 @@ impl Backups {
 pub(super) type Kept<'b> = MutexGuard<'b, State>;
 
 impl Directory {
-    /// Keeps what has a name that is about to be given to something else, or removed; a directory is for those who remove it.
+    /// Backs up an entry whose name is about to be replaced or removed; directories are left to the code that
+    /// removes them.
     pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<Option<Kept<'_>>> {
         self.back_up_by(at, name, path, false)
     }
 
-    /// The same of what is about to be written to: the backup is a file of its own.
+    /// The same for a file that is about to be written to: the backup is a separate file.
     pub(super) fn back_up_copy(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
         self.back_up_by(at, name, path, true).map(drop)
     }
@@ -167,7 +168,7 @@ impl Directory {
             }
             Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => Err(Trouble::because(
                 KEEP,
-                "a directory has the name that its backup gets; remove or rename it",
+                "a directory has the name of the backup; remove or rename the directory",
             )),
             other => other.doing(KEEP),
         };
@@ -204,7 +205,9 @@ impl Directory {
                 Trouble::because(KEEP, &unreached("--backup-dir", &aside.name, e).to_string())
             })?;
         }
-        let Some(dirs) = &mut state.dirs else { return Err(Trouble::because(KEEP, "there is no directory")) };
+        let Some(dirs) = &mut state.dirs else {
+            return Err(Trouble::because(KEEP, "missing backup directory"));
+        };
         let mut made = Vec::new();
         let to = dirs.make(
             parent,

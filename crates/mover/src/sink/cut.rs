@@ -1,5 +1,5 @@
-//! Files that come in parts: each is written where it belongs in a file of the staging directory, which gets its name when all
-//! have come and their root is the sender's.
+//! Files that arrive in parts: each part is written at its offset in a file of the staging directory, which
+//! gets its name when all have arrived and their root matches the sender's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::part::BLOCK;
 
 /// Unfinished files whose handles are held.
 const HANDLES: usize = 128;
-/// What is skipped if it is zero.
+/// Zero blocks of this size are skipped.
 const PAGE: usize = 4096;
 const PARTS: u64 = BLOCK as u64;
 
@@ -40,7 +40,7 @@ pub(super) struct Cut {
     pub(super) entry: Entry,
     pub(super) id: Id,
     handle: Mutex<Option<Arc<File>>>,
-    /// Parts that an earlier run has left: what is there may be anything.
+    /// Parts that an earlier run has left: their content may be anything.
     left: OnceLock<Left>,
     /// The file that is updated with it.
     pub(super) base: OnceLock<Base>,
@@ -55,19 +55,19 @@ struct State {
     root: Option<Digest>,
     /// Parts that the file which is updated has.
     held: BTreeSet<u64>,
-    /// Of these, parts that are believed to be the sender's: then the file has no root.
+    /// Of these, parts that are assumed to equal the sender's: then the file has no root.
     presumed: u64,
     over: bool,
 }
 
-/// What is to be done about a file after a part was written.
+/// The next step for a file after a part was written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// More is to come.
     Wait,
     /// It is whole; asked for only once.
     Finish,
-    /// All has come, and it is not what the sender has read.
+    /// Everything has arrived, and it differs from the data that the sender has read.
     Differs,
 }
 
@@ -108,12 +108,12 @@ impl Cuts {
         let name = staged(&cut.id);
         let fd = match stage.file(&name, OFlags::RDWR) {
             Err(Errno::NOENT) => {
-                let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("make")?;
+                let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("create")?;
                 let len = cut.entry.len();
-                fs::ftruncate(&fd, len).doing("make")?;
+                fs::ftruncate(&fd, len).doing("create")?;
                 if reserve && !cut.is_sparse() && cut.base.get().is_none() {
                     match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
-                        Err(e) if !unsupported(e) => return Err(e).doing("make room for"),
+                        Err(e) if !unsupported(e) => return Err(e).doing("reserve space for"),
                         _ => {}
                     }
                 }
@@ -143,19 +143,19 @@ impl Cut {
         !state.over && state.layer.add(stretch)
     }
 
-    /// Whether a part has come.
+    /// Whether a part has arrived.
     pub(super) fn has(&self, part: u64) -> bool {
         self.state.lock().layer.parts.contains_key(&part)
     }
 
-    /// It is written. With `root` if the sender said so in this part.
+    /// The part is written. With `root` if the sender sent it in this part.
     pub(super) fn written(&self, parts: u64) -> Next {
         let mut state = self.state.lock();
         state.written += parts;
         self.next(&mut state)
     }
 
-    /// What the sender has read.
+    /// The sender's digest.
     pub(super) fn root(&self, root: &Digest) -> Next {
         let mut state = self.state.lock();
         state.root = Some(*root);
@@ -185,7 +185,8 @@ impl Cut {
         self.left.get().into_iter().flatten().copied().collect()
     }
 
-    /// Takes a file that is to be updated, of which so many first parts are believed to be the sender's; how many are, if it has one already.
+    /// Takes a file that is to be updated, whose first parts are assumed to equal the sender's; returns their
+    /// number, if it has one already.
     pub(super) fn updates(&self, base: Base, presumed: u64) -> u64 {
         let mut state = self.state.lock();
         if self.base.set(base).is_ok() {
@@ -215,11 +216,12 @@ impl Cut {
         matches!(self.entry.kind, Kind::File { sparse: true, .. })
     }
 
-    /// Takes over what an earlier run has left. Only zeros may be between it where zeros are not written.
+    /// Takes over the parts that an earlier run has left. Where zeros are not written, the space between them
+    /// must be zero.
     pub(super) fn resume(&self, file: &File, left: &Left) -> Tried {
         let len = self.entry.len();
         let mut left: Left = left.iter().copied().filter(|part| part.saturating_mul(PARTS) < len).collect();
-        file.set_len(len).doing("set the length of")?;
+        file.set_len(len).doing("set the size of")?;
         if self.is_sparse() {
             let (begins, ends) =
                 (left.iter().map(|part| (part + 1) * PARTS), left.iter().map(|part| part * PARTS));
@@ -228,10 +230,10 @@ impl Cut {
                 gaps.filter(|(begin, end)| begin < end).try_for_each(|(begin, end)| punch(file, begin, end));
             match tried {
                 Err(e) if unsupported(e) => {
-                    file.set_len(0).and_then(|()| file.set_len(len)).doing("set the length of")?;
+                    file.set_len(0).and_then(|()| file.set_len(len)).doing("set the size of")?;
                     left.clear();
                 }
-                other => other.doing("make holes in")?,
+                other => other.doing("punch holes in")?,
             }
         }
         self.left.get_or_init(|| left);
@@ -263,7 +265,7 @@ impl Cut {
                 Err(e) if unsupported(e) => {
                     file.write_all_at(&vec![0; (end - begin) as usize], begin).doing("write")?
                 }
-                other => other.doing("make holes in")?,
+                other => other.doing("punch holes in")?,
             }
         }
         Ok(())
@@ -313,7 +315,7 @@ impl Stretch {
     }
 }
 
-/// The digests of a file's parts, as far as they have come. A hole takes no room, however long it is.
+/// The digests of a file's parts, as far as they have arrived. A hole takes no space, however long it is.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     parts: BTreeMap<u64, Digest>,
@@ -336,7 +338,7 @@ impl Layer {
         }
     }
 
-    /// The root of a file of that length, all of whose parts have come.
+    /// The root of a file of that length, all of whose parts have arrived.
     fn root(&self, len: u64) -> Digest {
         let parts = len.div_ceil(PARTS);
         let top = parts.next_power_of_two().trailing_zeros();

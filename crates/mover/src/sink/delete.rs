@@ -1,4 +1,4 @@
-//! `--delete`: what the sender does not have goes, but for names that the filter leaves out.
+//! `--delete`: removes names that the sender does not have, except those that the filter excludes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -56,11 +56,15 @@ impl Budget {
 }
 
 impl Directory {
-    /// Deletes what the sender does not have, in the directories that it has sent.
+    /// Deletes names that the sender does not have, in the directories that it has sent.
     pub(super) fn delete(&self, walked: &Walked) -> Result<(), Error> {
         let Some(named) = &self.named else { return Ok(()) };
         if !walked.complete || walked.failed > 0 {
-            self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
+            self.problem(
+                b"",
+                "nothing was deleted because parts of the source could not be read".into(),
+                false,
+            );
             return Ok(());
         }
         let base = self.staging.as_ref().map(|staging| &**staging.base()).or(self.place.base.as_ref());
@@ -77,9 +81,9 @@ impl Directory {
         }
         let spared = self.budget.spared();
         if spared > 0 {
-            let (most, what) = (self.spec.max_delete.unwrap_or(0), "the source does not have them");
+            let (most, what) = (self.spec.max_delete.unwrap_or(0), "they are not in the source");
             let what =
-                format!("{spared} names are not deleted, although {what}: --max-delete {most} is reached");
+                format!("{spared} names were not deleted although {what}: --max-delete {most} is reached");
             self.problem(b"", what, true);
         }
         Ok(())
@@ -89,7 +93,7 @@ impl Directory {
     fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
         let Some(named) = &self.named else { return Ok(()) };
         let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
-        let stat = fs::fstat(&at).doing("look at")?;
+        let stat = fs::fstat(&at).doing("stat")?;
         if self.sources.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("delete in", "it is a source of this copy"));
         }
@@ -123,23 +127,24 @@ impl Directory {
         }
         let doubtful = self.is_doubtful(path, is_dir);
         if doubtful {
-            let what = "not deleted: a pattern that begins with / is for paths from the top of the copy, where the contents of \
-                        another source are; begin it with the name of this one to keep it, or name it without the / in front";
+            let what = "not deleted: a pattern that starts with / is matched from the top of the copy, which holds the contents of \
+                        another source; start it with the name of this source to keep it, or leave out the leading /";
             self.problem(path, what.into(), true);
         }
         doubtful
     }
 
-    /// Where contents and named directories meet at the top (`a/ b`), a pattern such as `/cache` is for `a/cache`, as with rsync.
-    /// Whoever means `b/cache` would lose what is there, so that is asked about.
+    /// Where contents and named directories are merged at the top (`a/ b`), a pattern such as `/cache`
+    /// applies to `a/cache`, as with rsync. A user who means `b/cache` would lose data, so such names are
+    /// reported and kept.
     fn is_doubtful(&self, path: &[u8], is_dir: bool) -> bool {
         let Some(slash) = path.iter().position(|b| *b == b'/') else { return false };
         let (name, below) = (&path[..slash], &path[slash + 1..]);
         self.spec.offer.mixed.iter().any(|mixed| mixed == name) && self.filter.leaves_out_below(below, is_dir)
     }
 
-    /// Removes a name with all that is in it, but for what the filter leaves out; in a dry run says that it would. What cannot be
-    /// removed does not keep the rest.
+    /// Removes a name with its contents, except names that the filter leaves out; a dry run only reports it.
+    /// A failure does not stop the removal of the rest.
     pub(super) fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) {
         let mut failed = |path: &[u8], Trouble { doing, error }| {
             self.problem(path, format!("cannot {doing} it: {error}"), true)

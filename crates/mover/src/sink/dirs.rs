@@ -23,7 +23,7 @@ pub(super) struct Dirs {
     known: Vec<(Vec<u8>, Arc<OwnedFd>)>,
 }
 
-/// Is asked before a name in a directory is removed that is in the way of a directory; the last argument is its path.
+/// Called before a name is removed that is in the way of a directory; the last argument is its path.
 pub(super) type GivesWay<'g> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Tried + 'g;
 
 /// Why a directory cannot be made.
@@ -59,8 +59,8 @@ impl Dirs {
         self.reach(path, &mut |at, name, _| fs::openat(at, name, STEP, Mode::empty()))
     }
 
-    /// A directory that is made if it is missing, as are those above it; what is in its way and no directory is removed.
-    /// `made` is told of each, `gives_way` is asked before something is removed.
+    /// A directory that is created if it is missing, as are those above it; non-directories in its way are
+    /// removed. `made` is called for each, `gives_way` before a removal.
     pub(super) fn make(
         &mut self,
         path: &[u8],
@@ -80,7 +80,7 @@ impl Dirs {
                 }
             })
         });
-        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "make the directory", error: e.into() }))
+        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "create the directory", error: e.into() }))
     }
 
     fn reach(&mut self, path: &[u8], open: &mut Opens<'_>) -> Result<Arc<OwnedFd>, Errno> {
@@ -130,7 +130,7 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(e.into()),
             },
-            // A link or a file: never what a link leads to.
+            // A link or a file: never the target of a link.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 gives_way().map_err(Stop::Because)?;
                 match fs::unlinkat(at, name, AtFlags::empty()) {
@@ -145,12 +145,12 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
     Err(Errno::AGAIN.into())
 }
 
-/// What is there under a name, if anything.
+/// The entry of a name, if it exists.
 pub(super) fn look(dir: impl AsFd, name: &[u8]) -> Tried<Option<fs::Stat>> {
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e).doing("look at"),
+        Err(e) => Err(e).doing("stat"),
     }
 }
 

@@ -80,19 +80,19 @@ impl Directory {
         own.remove(around).map_err(|t| t.at(self.place.shown.clone()))
     }
 
-    /// Says how many entries are of kinds that are not copied.
+    /// Reports the number of entries that the flags do not select.
     fn tell_left_out(&self) {
         let left_out = self.counts.left_out.load(Relaxed);
         if left_out > 0 {
             let what = format!(
-                "left out, since the flags do not name their kind: {left_out} links, devices, pipes or sockets; -a copies all kinds, -l \
-                 links, -D the others"
+                "skipped {left_out} links, devices, pipes or sockets, which the flags do not select; -a copies all kinds, -l links, -D the \
+                 others"
             );
             self.problem(b"", what, false);
         }
     }
 
-    /// Sees to it that all is on the disk.
+    /// Syncs everything to disk.
     fn sync(&self, staging: &Staging) -> Result<(), Error> {
         if self.spec.durable == Durable::No {
             return Ok(());
@@ -101,7 +101,8 @@ impl Directory {
         synced.map_err(|t| t.at(self.place.shown.clone()))
     }
 
-    /// Gives what is to become the destination its name; whether another program has made the destination meanwhile.
+    /// Renames the staged destination to its name; whether another program has created the destination
+    /// meanwhile.
     fn appears(&self, staging: &Staging, top: Option<&Entry>) -> Result<bool, Error> {
         // One that its owner may not write to cannot be renamed, nor be opened again if it is closed otherwise.
         if let Some(top) = top
@@ -113,7 +114,7 @@ impl Directory {
         self.appear(staging)
     }
 
-    /// Removes the staging directory, and sees to it that names at the top are on the disk.
+    /// Removes the staging directory, and syncs the top-level names.
     fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
         let base = reopen(staging.base()).map_err(|t| t.at(self.place.shown.clone()))?;
         self.idle.lock().clear();
@@ -127,7 +128,7 @@ impl Directory {
         self.sync_name(staging)?;
         if self.spec.durable != Durable::No {
             match fs::fsync(&base) {
-                // A file system whose directories need no sync says so this way.
+                // A file system whose directories need no sync returns this.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(Error::io("sync", &self.place.shown)(e.into())),
             }
@@ -135,7 +136,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes what other copies to the same place have left that are known to be over.
+    /// Removes the staging directories of other copies to the same place that are known to be over.
     fn clear_leftovers(&self, staging: &Staging) -> Result<(), Error> {
         for identity in &self.spec.leftovers {
             let name = stage::name(identity, &self.place);
@@ -149,14 +150,14 @@ impl Directory {
         Ok(())
     }
 
-    /// Says which files are not complete; if there are any, what they have stays for another run.
+    /// Reports incomplete files; if there are any, their data stays for another run.
     fn unfinished(&self, walked: &Walked) -> bool {
         let left = self.cuts.left();
         for cut in &left {
-            // The sender has said why, if it knows.
+            // The sender has reported the reason, if it knows one.
             if walked.failed == 0 {
                 let path = self.named(&cut.entry.path).unwrap_or(&cut.entry.path);
-                self.problem(path, "not copied: parts of it have not come".into(), true);
+                self.problem(path, "not copied: parts of it did not arrive".into(), true);
             }
         }
         !left.is_empty()
@@ -166,9 +167,9 @@ impl Directory {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
         let There { dir: from, name: old, stat: first } = match there(dirs, to)? {
             Some(first) => first,
-            // It was none of those that are copied.
+            // It was not selected.
             None if self.spec.only.selects() => return Ok(()),
-            None => return Err(Trouble::because("make", "what it is a link to is not there")),
+            None => return Err(Trouble::because("create", "the target of this hard link is missing")),
         };
         let (parent, name) = split(&entry.path);
         if self.spec.only.selects() {
@@ -192,7 +193,7 @@ impl Directory {
         match fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()) {
             Err(Errno::XDEV) => self.link_across(&from, old, &dir, entry)?,
             other => {
-                other.doing("make the link")?;
+                other.doing("create the link")?;
                 self.rename(&staging.stage.dir, temporary.as_bytes(), &dir, name, &entry.path)?;
             }
         }
@@ -202,7 +203,7 @@ impl Directory {
         Ok(())
     }
 
-    /// A link where the staging directory is on another file system than what it is a link to.
+    /// A hard link where the staging directory is on another file system than its target.
     fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> Tried {
         let (_, name) = split(&entry.path);
         let aside = across::aside(dir)?;
@@ -212,7 +213,7 @@ impl Directory {
                 self.others.note(dir)?;
                 across::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
-            other => other.doing("make the link"),
+            other => other.doing("create the link"),
         };
         let tried =
             made.and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), dir, name, &entry.path));
@@ -225,7 +226,7 @@ impl Directory {
             // Removing the staging directory changes its time.
             late.top = Some(entry.clone());
         } else if entry.attributes.mode & 0o100 == 0 {
-            // What is in it could not be reached any more.
+            // Its contents could no longer be reached.
             late.closed.push(entry.clone());
         } else {
             return self.dress_open(dirs, entry);
@@ -235,7 +236,7 @@ impl Directory {
 
     fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
         let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
-        let stat = fs::fstat(&dir).doing("look at")?;
+        let stat = fs::fstat(&dir).doing("stat")?;
         let mut warn = |lost| self.lost(&entry.path, lost);
         self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
     }

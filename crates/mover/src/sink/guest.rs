@@ -1,4 +1,4 @@
-//! What a guest may leave at a server, beside names and bytes ([`Accept::Plain`]).
+//! The restrictions on entries that a client may store on a server ([`Accept::Plain`]).
 
 use super::attributes::Owners;
 use super::{Directory, Relaxed};
@@ -19,7 +19,8 @@ const ACL_GROUP: u16 = 0x04;
 const ACL_MASK: u16 = 0x10;
 
 impl Directory {
-    /// Makes an entry what it is to be here, and takes from it what a guest may not leave, which is said once. False: it is left out.
+    /// Changes an entry to its state here, and removes metadata that a client may not store, which is
+    /// reported once. False: it is left out.
     pub(super) fn admit(&self, part: &mut Part) -> Result<bool, Error> {
         self.owners.alter(&mut part.entry);
         if !self.is_kept(&part.entry.kind) {
@@ -38,9 +39,9 @@ impl Directory {
             if self.done.lock().insert(part.file) {
                 self.lost(
                     path,
-                    "skipped: this server takes no pipes, sockets and devices (--trust-metadata)".into(),
+                    "skipped: this server does not accept pipes, sockets and devices without --trust-metadata".into(),
                 );
-                // With --delete what has the name stays.
+                // With --delete the existing entry of that name stays.
                 self.named.iter().for_each(|named| named.add(path));
             }
             return Ok(false);
@@ -53,7 +54,7 @@ impl Directory {
             let (path, dropped) = (self.named(&part.entry.path)?, dropped.join(", "));
             self.lost(
                 path,
-                format!("dropped, since this server does not take it (--trust-metadata): {dropped}"),
+                format!("dropped because this server does not accept it without --trust-metadata: {dropped}"),
             );
         }
         Ok(true)
@@ -61,10 +62,11 @@ impl Directory {
 }
 
 impl Directory {
-    /// Says once that owners are the server's.
+    /// Reports once that owners are the server's.
     pub(super) fn tell_foreign(&self) {
         if self.foreign.fetch_add(1, Relaxed) == 0 {
-            let what = "owners are not kept: everything belongs to the server's user (--trust-metadata)";
+            let what =
+                "owners are not kept without --trust-metadata: everything belongs to the user of the server";
             self.problem(b"", what.into(), false);
         }
     }
@@ -81,7 +83,7 @@ impl Directory {
     }
 }
 
-/// What was taken from an entry.
+/// The removed metadata of an entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stripped {
     dropped: Vec<String>,
@@ -91,7 +93,7 @@ struct Stripped {
 fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
     let attributes = &mut entry.attributes;
     let mut dropped = Vec::new();
-    // The mode of a link means nothing.
+    // The mode of a link is ignored.
     if attributes.mode & SPECIAL != 0 && !matches!(entry.kind, Kind::Symlink { .. }) {
         dropped.push("set-id or sticky bit".to_owned());
     }
@@ -109,7 +111,8 @@ fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
             kept
         });
     }
-    // Beside a list the bits of the group are its mask: without it they would give the group what only others had.
+    // Beside an access list the group bits are its mask: without the list they would give the group rights
+    // that only others had.
     if let Some(bits) = group {
         attributes.mode &= !0o070 | bits << 3;
     }

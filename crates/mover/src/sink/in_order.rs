@@ -1,4 +1,5 @@
-//! Into a stream (a pipe, a device, standard output): the blocks of one file, each when those before it are written.
+//! Writes to a stream (a pipe, a device, standard output): the blocks of one file, each after all blocks
+//! before it.
 //!
 //! The sender has at most [`WINDOW`] blocks under way that are not acknowledged ([`crate::spec::SendSpec::in_order`]), and a block is
 //! acknowledged when it is written. So there is a writer and a buffer for each of them: those that came early wait in
@@ -24,7 +25,7 @@ pub const WINDOW: usize = 16;
 /// Zeros of a hole that are written at a time.
 const ZEROS: usize = 1 << 20;
 
-/// Writes bytes; the question says whether it is to wait no longer.
+/// Writes bytes; the question tells whether to stop waiting.
 type Write = Box<dyn Fn(&[u8], &dyn Fn() -> bool) -> io::Result<()> + Send + Sync>;
 
 /// A receiver that writes one file in order.
@@ -40,7 +41,7 @@ pub struct InOrder {
 
 #[derive(Default)]
 struct State {
-    /// The entry and its length, when its first part has come.
+    /// The entry and its length, when its first part has arrived.
     file: Option<(u64, u64)>,
     /// All before is written, or is being written.
     next: u64,
@@ -51,7 +52,7 @@ struct State {
 }
 
 impl InOrder {
-    /// Writes by `write`, which is called with one stretch after the other, to what is called `shown`.
+    /// Writes by `write`, which is called with one stretch after the other, to the stream named `shown`.
     pub fn new(
         shown: impl Into<PathBuf>,
         write: impl Fn(&[u8], &dyn Fn() -> bool) -> io::Result<()> + Send + Sync + 'static,
@@ -70,14 +71,14 @@ impl InOrder {
         let Kind::File { len, .. } = part.entry.kind else {
             let path = escaped_bytes(&part.entry.path);
             return Err(Error::Usage(format!(
-                "{path} is no regular file: only one of these can be written to a pipe or device"
+                "{path} is not a regular file; only one regular file can be written to a pipe or device"
             )));
         };
         let (offset, stretch) = match part.data {
             Data::Bytes { offset, .. } => (offset, data.len() as u64),
             Data::Hole { offset, len, .. } => (offset, len),
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         };
         if !self.turn(part.file, len, offset)? {
@@ -100,14 +101,14 @@ impl InOrder {
         let mut state = self.state.lock();
         if *state.file.get_or_insert((file, len)) != (file, len) {
             return Err(Error::Usage(
-                "only one regular file can be written to a pipe or device, and several came".into(),
+                "only one regular file can be written to a pipe or device, but several arrived".into(),
             ));
         }
         state.waiting.insert(offset);
         while !self.stopped.load(Relaxed) && (state.is_busy || offset > state.next) {
             // The next may be among them, and not awake yet.
             if !state.is_busy && state.waiting.len() >= WINDOW && !state.waiting.contains(&state.next) {
-                return Err(Error::Damaged("blocks of a file that do not follow one another".into()));
+                return Err(Error::Damaged("blocks of a file are not contiguous".into()));
             }
             self.moved.wait(&mut state);
         }
@@ -136,7 +137,7 @@ impl InOrder {
                 (io::ErrorKind::Interrupted, true) => Error::Cancelled,
                 (io::ErrorKind::BrokenPipe, _) => Error::io("write to", &self.shown)(io::Error::new(
                     io::ErrorKind::BrokenPipe,
-                    "its reader has closed it before all was written",
+                    "its reader has closed it before all data was written",
                 )),
                 _ => Error::io("write to", &self.shown)(error),
             }
@@ -164,9 +165,9 @@ impl Sink for InOrder {
 
     fn finish(&self, walked: &Walked) -> Result<Written, Error> {
         let written = self.written();
-        // The sender has said why, if it knows.
+        // The sender has reported the reason, if it knows one.
         if written.files == 0 && walked.failed == 0 {
-            return Err(Error::Damaged("parts of the file have not come".into()));
+            return Err(Error::Damaged("parts of the file did not arrive".into()));
         }
         Ok(written)
     }
@@ -180,7 +181,7 @@ impl Sink for InOrder {
     }
 
     fn stop(&self) {
-        // Under the lock, so that whoever is about to wait sees it.
+        // Under the lock, so that a thread about to wait sees it.
         let _state = self.state.lock();
         self.stopped.store(true, Relaxed);
         self.moved.notify_all();

@@ -1,8 +1,10 @@
-//! `--inplace`, `--append` and `--append-verify`: what a file has that is here is updated, and its other names with it.
+//! `--inplace`, `--append` and `--append-verify`: an existing file is updated, and its other hard links with
+//! it.
 //!
-//! Nothing that is not whole and verified is written to it: what differs is put together in the staging directory first, and what is
-//! the same is proved by digest where it is. Then the parts are written in order. Whoever is killed meanwhile leaves a file with a time
-//! of its own, so it is compared again; a file that grows holds a true beginning of the source's at any time.
+//! Only complete and verified data is written to it: differing parts are assembled in the staging directory
+//! first, and equal parts are proved by digest in place. Then the parts are written in order. A killed update
+//! leaves a file with another time, so the next copy compares it again; a growing file holds a correct prefix
+//! of the source at any time.
 //!
 //! A file that another user may have put there, or linked to something else, is not written to but replaced.
 
@@ -25,7 +27,7 @@ use crate::spec::{Durable, InPlace};
 const PARTS: u64 = BLOCK as u64;
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
-/// What others than the owner may do to a directory so that its names prove nothing.
+/// Permissions of other users than the owner that make the names of a directory untrusted.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// A file here that is updated.
@@ -37,7 +39,7 @@ pub(super) struct Base {
 }
 
 impl Directory {
-    /// Whether a file here is left alone because it is no beginning of a longer one.
+    /// Whether a file here is left alone because it is not shorter than the source.
     pub(super) fn grows_no_more(&self, stat: &Stat, entry: &Entry) -> bool {
         self.spec.in_place.appends() && u64::try_from(stat.st_size).is_ok_and(|len| len >= entry.len())
     }
@@ -54,7 +56,7 @@ impl Directory {
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
             other => other.doing("write to")?,
         };
-        let (stat, around) = (fs::fstat(&file).doing("look at")?, fs::fstat(dir).doing("look at")?);
+        let (stat, around) = (fs::fstat(&file).doing("stat")?, fs::fstat(dir).doing("stat")?);
         let len = u64::try_from(stat.st_size).unwrap_or_default();
         let wanted = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let is_ours = kind(&stat) == FileType::RegularFile
@@ -88,7 +90,7 @@ impl Directory {
                 let rest = usize::try_from(from).ok().and_then(|from| data.get(from..)).unwrap_or_default();
                 base.file.write_all_at(rest, from).doing("write")?;
             }
-            None if from == 0 => base.file.set_len(0).doing("set the length of")?,
+            None if from == 0 => base.file.set_len(0).doing("set the size of")?,
             None => {}
         }
         self.end_update(base, entry, path)
@@ -123,39 +125,40 @@ impl Directory {
         }
     }
 
-    /// Where what is written begins.
+    /// The offset at which writing begins.
     fn first(&self, base: &Base) -> u64 {
         if self.spec.in_place == InPlace::Append { base.len } else { 0 }
     }
 
     /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for.
     fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
-        let (open, there) = (fs::fstat(&base.file).doing("look at")?, look(dir, name)?);
+        let (open, there) = (fs::fstat(&base.file).doing("stat")?, look(dir, name)?);
         if there.is_none_or(|there| (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino)) {
-            return Err(Trouble::because("write to", "another file has its name now"));
+            return Err(Trouble::because("write to", "another file has taken its name"));
         }
         if self.spec.in_place.appends() && u64::try_from(open.st_size) != Ok(base.len) {
-            return Err(Trouble::because("append to", "its length has changed meanwhile"));
+            return Err(Trouble::because("append to", "its size changed meanwhile"));
         }
         self.back_up_copy(dir, name, path)
     }
 
     /// Gives a file that was updated its length, its attributes, and last its time: only a file that is complete has that.
     fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> Tried {
-        base.file.set_len(entry.len()).doing("set the length of")?;
+        base.file.set_len(entry.len()).doing("set the size of")?;
         if self.spec.durable != Durable::No {
             base.file.sync_data().doing("sync")?;
         }
         let file = OwnedFd::from(base.file.try_clone().doing("open")?);
-        let stat = fs::fstat(&file).doing("look at")?;
+        let stat = fs::fstat(&file).doing("stat")?;
         let attributes = self.owners.settled(entry, Some(&stat));
         self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
     }
 }
 
-/// Whether a file may be written to where it is. It belongs to this user, or to its owner at the sender; and a further name, by which it
-/// may be something else, was given by nobody but whom it or the process belongs to.
+/// Whether a file may be updated in place. It belongs to this user, or to its owner at the sender; and
+/// further names, by which another user may rely on it, were created only by its owner or by the user of this
+/// process.
 fn is_trusted(file: &Stat, dir: &Stat, own: u32, wanted: u32) -> bool {
     let is_owned = file.st_uid == own || file.st_uid == wanted;
     let is_closed = dir.st_mode & OTHERS_WRITE == 0
@@ -190,7 +193,7 @@ fn clear(file: &File, begin: u64, end: u64) -> Tried {
             }
             Ok(())
         }
-        other => other.doing("make holes in"),
+        other => other.doing("punch holes in"),
     }
 }
 

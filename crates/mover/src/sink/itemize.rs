@@ -1,5 +1,5 @@
-//! What a dry run would do, or a copy does, in the letters of rsync's `--itemize-changes`: eleven for each name, as its manual says. rsync judges them
-//! (`tests/e2e/test_copy_flags.py`).
+//! The changes of a dry run or a copy in the format of rsync's `--itemize-changes`: eleven letters for each
+//! name, as its manual defines. A test compares them with rsync (`tests/e2e/test_copy_flags.py`).
 
 use std::collections::HashMap;
 
@@ -15,19 +15,20 @@ use crate::job::Change;
 /// How a change begins whose name is deleted.
 const DELETING: &str = "*deleting   ";
 
-/// Changes that are told one by one, those in rsync's letters, and bytes of all of them: they travel in one message.
+/// Most changes that are reported singly, those in rsync's format, and bytes of all of them: they are sent in
+/// one message.
 const CHANGES: usize = 10_000;
 const ITEMIZED: usize = 100_000;
 const BYTES: usize = 8 << 20;
-/// Directories of which it is remembered what they were.
+/// Most directories whose earlier state is remembered.
 const MOST: usize = 100_000;
 
-/// What directories were before this copy changed anything in them, by their paths; None: they were not there.
+/// The state of directories before this copy changed anything in them, by path; None: they did not exist.
 #[derive(Debug, Default)]
 pub(super) struct Before(Mutex<HashMap<Vec<u8>, Option<Stat>>>);
 
 impl Before {
-    /// Looks at a directory and those above it, unless that was done.
+    /// Records a directory and those above it, unless that was done.
     pub(super) fn note(&self, dirs: &mut Dirs, path: &[u8]) {
         let mut known = self.0.lock();
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
@@ -46,16 +47,16 @@ impl Before {
 }
 
 impl Directory {
-    /// What a copy does to an entry, if that is to be told: looked up before it is done.
+    /// The itemized change of an entry, if it is to be reported: determined before the change.
     pub(super) fn item(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8], made: bool) -> Option<String> {
         self.before.is_some().then(|| self.itemized(Some(dirs), entry, path, made))
     }
 
-    /// What a copy does to a directory, if it does anything; `was_there` says whether it was not made by this copy.
+    /// The itemized change of a directory, if any; `was_there` tells whether it existed before this copy.
     pub(super) fn directory_item(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8], was_there: bool) {
         let Some(before) = &self.before else { return };
         if !was_there || path.is_empty() && self.place.made {
-            // Those below have been told when they were made.
+            // Directories below were reported when they were created.
             if path.is_empty() {
                 self.change_done(path, "make the directory", Some(format!("cd+++++++++ {}", shown(entry))));
             }
@@ -69,12 +70,12 @@ impl Directory {
         }
     }
 
-    /// What a copy makes of an entry out of what another directory has.
+    /// The itemized change of an entry that is made from another directory's file.
     pub(super) fn local_item(&self, entry: &Entry, from: &There<'_>) -> Option<String> {
         self.before.is_some().then(|| format!("cf{} {}", self.letters(entry, from, true), shown(entry)))
     }
 
-    /// Notes what was done, if there is something to tell.
+    /// Records a change, if it is to be reported.
     pub(super) fn change_done(&self, path: &[u8], what: &str, item: Option<String>) {
         if item.is_some() {
             self.note_change(path, what, item);
@@ -95,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// What is done to an entry: more than its attributes set, if it is `made`.
+    /// The itemized change of an entry: more than a change of attributes, if it is `made`.
     pub(super) fn itemized(&self, dirs: Option<&mut Dirs>, entry: &Entry, path: &[u8], made: bool) -> String {
         let found = dirs.and_then(|dirs| there(dirs, path).ok().flatten());
         let found = found.filter(|found| is_of(kind(&found.stat), &entry.kind));
@@ -159,7 +160,7 @@ pub(super) fn deleting(path: &[u8], is_dir: bool) -> String {
     format!("{DELETING}{}{}", String::from_utf8_lossy(path), if is_dir { "/" } else { "" })
 }
 
-/// A name as rsync writes it, with what it leads to.
+/// A name as rsync writes it, with the target of a link.
 fn shown(entry: &Entry) -> String {
     let path = String::from_utf8_lossy(&entry.path);
     match &entry.kind {
@@ -171,7 +172,7 @@ fn shown(entry: &Entry) -> String {
     }
 }
 
-/// Whether what is there is of the kind of an entry, so that it is changed and not made.
+/// Whether the existing entry is of the same kind, so that it is changed and not created.
 fn is_of(there: FileType, kind: &Kind) -> bool {
     match kind {
         Kind::Dir => there == FileType::Directory,

@@ -1,8 +1,8 @@
 //! The journal: which parts of which cut files are in the staging directory, so that another run need not have them sent again.
 //!
-//! Records of 32 bytes are appended, each after its part was written; nothing is ever rewritten. A record that was cut off by a
-//! crash has a wrong check and ends the journal. It says where to look and is never believed: what is there now is compared with what the
-//! source holds now, by digest, before it counts.
+//! Records of 32 bytes are appended, each after its part was written; nothing is ever rewritten. A record
+//! truncated by a crash has a wrong check and ends the journal. The journal is only a hint: the data on disk
+//! is compared by digest with the source before it counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::trouble::{Doing, Tried};
 use crate::entry::Entry;
 
-/// What a file is known by in the journal: path, length, time.
+/// The identity of a file in the journal: path, length, time.
 pub(super) type Id = [u8; 15];
 
 const RECORD: usize = 32;
@@ -23,8 +23,8 @@ const CHECK: usize = 8;
 const NAME: &str = "journal";
 const MAGIC: &Id = b"tidecast-copy/3";
 
-/// What an earlier run has left of a file: the numbers of its parts.
-/// (Holes are not in the journal: to send them again costs nothing.)
+/// The parts of a file that an earlier run has left, by number. (Holes are not in the journal: sending them
+/// again costs nothing.)
 pub(super) type Left = BTreeSet<u64>;
 
 #[derive(Debug)]
@@ -48,12 +48,12 @@ pub(super) fn staged(id: &Id) -> String {
 }
 
 impl Journal {
-    /// Reads what an earlier run has left, and goes on after it; whether it has left anything.
+    /// Reads the records of an earlier run, and appends after them; whether there are any.
     pub(super) fn open(stage: &Stage) -> Tried<(Self, HashMap<Id, Left>, bool)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
         let file = File::from(stage.file(NAME, flags).doing("open the journal in")?);
         let (left, good) = read(&file, &|id| stage.file(&staged(id), OFlags::RDONLY).is_ok());
-        file.set_len(good).doing("cut the journal in")?;
+        file.set_len(good).doing("truncate the journal in")?;
         let journal = Self(file);
         if good == 0 {
             journal.append(record(0, MAGIC, 0))?;
@@ -82,7 +82,7 @@ fn record(kind: u8, id: &Id, number: u64) -> [u8; RECORD] {
     all
 }
 
-/// What is in it, and how long its good part is.
+/// Its records, and the length of its valid part.
 fn read(file: &File, staged: &dyn Fn(&Id) -> bool) -> (HashMap<Id, Left>, u64) {
     let (mut files, mut there, mut good) = (HashMap::<Id, Left>::new(), HashMap::new(), 0);
     let mut from = BufReader::new(file);

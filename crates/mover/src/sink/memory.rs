@@ -1,5 +1,6 @@
-//! Into memory: files become whole in a directory of shared memory, a consumer is told of each, and gives it back when it is
-//! through with it. What has come and was not given back is limited, so that a slow consumer slows the copy as a slow disk would.
+//! Writes to memory: files are completed in a directory of shared memory, a consumer is notified of each, and
+//! releases it when it has finished with it. Data that has arrived and is not released is limited, so a slow
+//! consumer slows the copy as a slow disk would.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -22,10 +23,10 @@ use crate::error::Error;
 use crate::job::{Problem, Sink, Walked, Want, Wanted, Written};
 use crate::part::{BLOCK, Data, Part, Parts};
 
-/// What even an empty file takes.
+/// The memory of an empty file.
 const PAGE: u64 = 4096;
 
-/// What a consumer is told.
+/// The messages to a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// A part of a file, if blocks were asked for: verified, and at its place in the file `number` of the directory.
@@ -46,7 +47,7 @@ pub enum Arrived {
         /// Its name.
         entry: Entry,
     },
-    /// Something that is no file.
+    /// An entry that is not a file.
     Other(Entry),
 }
 
@@ -61,7 +62,8 @@ pub struct Memory {
     done: Mutex<Numbers>,
     cuts: Cuts,
     open: Mutex<HashMap<u64, Arc<Open>>>,
-    /// What the consumer holds: of each file its parts and their lengths; without blocks the file is its own only part.
+    /// The parts that the consumer holds: of each file its parts and their lengths; without blocks the only
+    /// part is the whole file.
     held: Mutex<HashMap<u64, Held>>,
     counts: Counts,
     said: Mutex<Written>,
@@ -102,7 +104,8 @@ struct Taken {
 }
 
 impl Room {
-    /// Waits until there is room. What is too large for the budget is let in when the consumer holds nothing: it would wait for ever.
+    /// Waits for space. An item larger than the budget is admitted when the consumer holds nothing: it would
+    /// wait for ever.
     fn take(&self, bytes: u64) -> Result<(), Error> {
         let mut state = self.state.lock();
         while !state.closed && state.held > 0 && state.bytes.saturating_add(bytes) > self.budget {
@@ -135,8 +138,9 @@ fn pages(len: u64) -> u64 {
 }
 
 impl Memory {
-    /// Receives into `place`, a directory in memory that is nobody else's, at most `budget` bytes at a time: one file or block more
-    /// only if the consumer holds nothing, and what began to come. `tell` hears of files, and with `blocks` of their parts, in the order in which they come.
+    /// Receives into `place`, a private directory in memory, at most `budget` bytes at a time: more, by one
+    /// file or block, only if the consumer holds nothing, plus files that began to arrive. `tell` is called
+    /// for files, and with `blocks` for their parts, in the order of arrival.
     ///
     /// # Errors
     /// When the directory cannot be opened.
@@ -213,7 +217,7 @@ impl Memory {
         self.place.join(number.to_string())
     }
 
-    /// Does what one part says.
+    /// Handles one part.
     fn take(&self, part: &Part, data: &[u8]) -> Result<(), Error> {
         if self.done.lock().has(part.file) {
             return Ok(());
@@ -231,13 +235,13 @@ impl Memory {
         match &part.data {
             Data::Bytes { .. } => {}
             Data::Hole { root, .. } if *root == Some(digest::zeros(len as usize)) => {}
-            Data::Hole { .. } => return Err(Error::Damaged("a hole that does not have its digest".into())),
+            Data::Hole { .. } => return Err(Error::Damaged("hole with a wrong digest".into())),
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         }
         self.room.take(pages(len))?;
-        // Its block may have come twice, to two threads.
+        // Its block may have arrived twice, in two threads.
         if !self.done.lock().insert(part.file) {
             self.room.give(pages(len), 0);
             return Ok(());
@@ -257,8 +261,8 @@ impl Memory {
     fn make(&self, number: u64, len: u64) -> Tried<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
-        let file = fs::openat(&self.dir, number.to_string(), flags, mode).doing("make")?;
-        fs::ftruncate(&file, len).doing("make")?;
+        let file = fs::openat(&self.dir, number.to_string(), flags, mode).doing("create")?;
+        fs::ftruncate(&file, len).doing("create")?;
         Ok(file.into())
     }
 
@@ -276,7 +280,7 @@ impl Memory {
                 (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), *offset, root)
             }
             Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         };
         let mut next = Next::Wait;
@@ -302,9 +306,9 @@ impl Memory {
         if next == Next::Finish { self.whole(number, &cut.entry) } else { self.differs(number, &cut) }
     }
 
-    /// All of a file has come, and it is not what the sender has read.
+    /// All of a file has arrived, and it differs from the data that the sender has read.
     fn differs(&self, number: u64, cut: &Cut) -> Result<(), Error> {
-        let what = "not copied: what has come is not what was read";
+        let what = "not copied: the data that arrived differs from the data that was read";
         let mut said = self.said.lock();
         said.failed += 1;
         if said.problems.len() < super::PROBLEMS {
@@ -314,7 +318,7 @@ impl Memory {
         }
         drop(said);
         if self.blocks {
-            // The consumer gives back what it has of it.
+            // The consumer releases its parts of the file.
             return self.ended(number);
         }
         self.free(number, &[], true).map_err(|t| t.at(self.path(number)))?;
@@ -322,7 +326,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The file of that number; who opens it first waits for its room, and the others for that.
+    /// The file of that number; the first thread to open it waits for space, and the others for that thread.
     fn opened(&self, number: u64, len: u64) -> Result<Arc<File>, Error> {
         let open = self.open.lock().entry(number).or_default().clone();
         let mut file = open.file.lock();
@@ -356,7 +360,7 @@ impl Memory {
         if self.blocks { self.ended(number) } else { Ok(()) }
     }
 
-    /// No more parts come of a file: with the last one that is given back it is removed.
+    /// No further parts of a file will arrive: when the last one is released it is removed.
     fn ended(&self, number: u64) -> Result<(), Error> {
         let mut held = self.held.lock();
         let file = held.entry(number).or_default();
@@ -395,10 +399,10 @@ impl Sink for Memory {
     fn finish(&self, walked: &Walked) -> Result<Written, Error> {
         let mut said = self.said.lock().clone();
         let left = self.cuts.left();
-        // The sender has said why, if it knows.
+        // The sender has reported the reason, if it knows one.
         if walked.failed == 0 {
             said.failed += left.len() as u64;
-            let what = "not copied: parts of it have not come";
+            let what = "not copied: parts of it did not arrive";
             said.problems.extend(left.iter().map(|cut| Problem::new(&cut.entry.path, what, true)));
         }
         Ok(Written {

@@ -1,9 +1,9 @@
 //! The receiving front: a directory of this host.
 //!
-//! Whatever a block says, nothing outside of the destination is touched and no link is followed ([`dirs`]). A small file is written
-//! in the staging directory and renamed, or below a root there that is moved as a whole ([`root`]); a cut one is put together there
-//! ([`cut`], [`journal`]). What must wait for the end
-//! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
+//! Whatever a block contains, nothing outside of the destination is changed and no link is followed
+//! ([`dirs`]). A small file is written in the staging directory and renamed, or below a root there that is
+//! moved as a whole ([`root`]); a large one is assembled there from parts ([`cut`], [`journal`]). Work that
+//! must wait for the end (attributes of directories, hard links, deletion) is stored on disk ([`stage`]).
 
 mod across;
 mod alternate;
@@ -75,9 +75,9 @@ use root::Target;
 use stage::{Spool, Stage};
 use trouble::Trouble;
 
-/// Problems that are told one by one.
+/// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
-/// Most stretches of numbers that are told as proved; what is not told stays at the sender.
+/// Most ranges of numbers that are reported as proved; unreported files stay at the sender.
 const STRETCHES: usize = 1 << 20;
 
 /// A directory that receives.
@@ -100,7 +100,7 @@ pub struct Directory {
     backups: Option<Backups>,
     /// See [`ReceiveSpec::link_dest`].
     alternates: Vec<Arc<OwnedFd>>,
-    /// If what is done is to be told in letters.
+    /// If changes are to be reported in rsync's format.
     before: Option<Before>,
     told_bytes: Mutex<usize>,
     /// How many names may still be deleted, and how many more there were.
@@ -117,12 +117,12 @@ pub struct Directory {
     said: Mutex<Written>,
     planned: plan::Planned,
     accept: Accept,
-    /// Entries of which it was said what was dropped, and how many have another owner at the sender.
+    /// Entries whose dropped metadata was reported, and the number with another owner at the sender.
     told: Mutex<Numbers>,
     foreign: AtomicU64,
 }
 
-/// What is on disk until the end.
+/// Work on disk that waits for the end.
 #[derive(Debug)]
 struct Staging {
     stage: Stage,
@@ -157,9 +157,9 @@ impl Named {
         self.names.lock().insert(hash);
     }
 
-    /// A name of the sender's; what it has as a directory is one here too.
+    /// A name of the sender's; its directories are directories here, too.
     fn add_entry(&self, path: &[u8], part: &Part) {
-        // That the destination itself is named means that all of it was sent.
+        // If the destination itself is named, all of it was sent.
         if part.data != Data::Apart || !path.is_empty() {
             self.add(path);
         }
@@ -171,7 +171,7 @@ impl Named {
         }
     }
 
-    /// Whether what is in a directory was not sent.
+    /// Whether the contents of a directory were not sent.
     fn is_apart(&self, path: &[u8]) -> bool {
         self.has(&[path, b"/."].concat())
     }
@@ -198,7 +198,7 @@ struct Counts {
     left_out: AtomicU64,
 }
 
-/// What one thread has at hand while it writes a block.
+/// The state of one thread that writes blocks.
 #[derive(Debug)]
 struct Writer {
     dirs: Dirs,
@@ -213,7 +213,8 @@ impl Directory {
     /// Opens the destination, and makes it if it is missing. `root`: it is a name below that directory, and all that it leads to is.
     ///
     /// # Errors
-    /// When it is not a place for what is sent, cannot be written, or another copy of the same is at work there.
+    /// The destination does not fit the sources, cannot be written, or is in use by another copy of the same
+    /// sources.
     pub fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
         Self::open_for(spec, root, Accept::All)
     }
@@ -225,7 +226,7 @@ impl Directory {
     pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
         let filter = Filter::new(&spec.filter);
-        // Owners are not for a guest to say; what else is not theirs is taken from each entry.
+        // A client may not set owners; other restricted metadata is removed from each entry.
         let chowns = accept != Accept::All && (spec.alter.user.is_some() || spec.alter.group.is_some());
         let owners = Owners::new(spec, accept)?;
         let at = match &place.absent {
@@ -313,7 +314,7 @@ impl Directory {
         }
     }
 
-    /// Keeps what concerns one name for the end; an error if it concerns all.
+    /// Keeps the problem of one name for the end; an error if it concerns the whole copy.
     fn settle<T>(&self, path: &[u8], tried: Result<T, Trouble>) -> Result<Option<T>, Error> {
         match tried {
             Ok(done) => Ok(Some(done)),
@@ -325,7 +326,7 @@ impl Directory {
         }
     }
 
-    /// What ends the copy.
+    /// The error that ends the copy.
     fn fatal(&self, trouble: Trouble, path: &[u8]) -> Error {
         let error = trouble.at(self.place.path(path));
         match &self.staging {
@@ -348,12 +349,12 @@ impl Directory {
         Ok(Writer { dirs, alternates, stage, begun: 0, part: Part::default() })
     }
 
-    /// An entry's path here: as it is, but for the only one if that gets another name.
+    /// An entry's path here: unchanged, except for a single source that gets another name.
     fn named<'p>(&'p self, path: &'p [u8]) -> Result<&'p [u8], Error> {
         match &self.place.rename {
             None => Ok(path),
             Some((from, to)) if from == path => Ok(to),
-            Some(_) => Err(Error::Damaged("an entry that was not announced".into())),
+            Some(_) => Err(Error::Damaged("entry was not announced".into())),
         }
     }
 }
@@ -403,7 +404,7 @@ impl Staging {
         let is_kept = |name: &[u8]| name == b"journal" || whole.is_some() && name == stage::WHOLE.as_bytes();
         stage.clear(&|name| spec.resume && (is_kept(name) || name.starts_with(b"f") || is_root(name)))?;
         let (journal, left, is_old) = Journal::open(&stage)?;
-        // What the journal does not name is of no use, nor is a root without one.
+        // Files that the journal does not name are of no use, nor is a root without one.
         stage.clear(&|name| {
             is_kept(name)
                 || is_old && is_root(name)
@@ -435,10 +436,10 @@ fn check(block: &Block, data: &[u8], part: &Part) -> Result<(), Error> {
         return Ok(());
     }
     let path = escaped_bytes(&part.entry.path);
-    Err(Error::Damaged(format!("a part of {path} does not have its digest")))
+    Err(Error::Damaged(format!("digest mismatch in a part of {path}")))
 }
 
-/// tmpfs and ramfs, where reserving room means zeroing pages now.
+/// tmpfs and ramfs, where reserving space means zeroing pages now.
 fn is_memory(dir: &OwnedFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type, 0x0102_1994 | 0x8584_58f6))
 }

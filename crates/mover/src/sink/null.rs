@@ -40,7 +40,7 @@ impl Sink for Null {
                 }
                 Data::None | Data::Apart => drop(self.entries.fetch_add(1, Relaxed)),
                 Data::Bytes { .. } | Data::Hole { .. } => {}
-                Data::Same { .. } => return Err(Error::Damaged("a part without bytes".into())),
+                Data::Same { .. } => return Err(Error::Damaged("part without data".into())),
             }
             self.bytes.fetch_add(data.len() as u64, Relaxed);
         }

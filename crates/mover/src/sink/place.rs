@@ -1,4 +1,4 @@
-//! Where a copy goes: the directory below which all lies, and what the destination's name means.
+//! The destination: the directory below which all entries lie, and the meaning of the destination's name.
 
 use std::ffi::OsStr;
 use std::io;
@@ -40,7 +40,7 @@ pub(super) struct Place {
     at: PathBuf,
 }
 
-/// The directory of what is only written to see what that costs. Deletion passes over names that begin this way.
+/// The directory of data that is only written to measure the cost. Deletion skips names with this prefix.
 const DISCARDED: &str = ".tidecast-copy-discarded";
 
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
@@ -62,7 +62,7 @@ impl Way {
         fs::openat2(&self.start, path, flags, Mode::empty(), inside)
     }
 
-    /// Opens a directory, and makes it, with those above it, if it is missing.
+    /// Opens a directory, and creates it, with those above it, if it is missing.
     pub(super) fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
         match self.open(path, DIRECTORY) {
             Err(Errno::NOENT) => {}
@@ -86,7 +86,8 @@ impl Way {
 }
 
 impl Place {
-    /// Finds out what a destination means, and opens it. `root`: it lies below that, as does all that it names.
+    /// Determines the meaning of a destination, and opens it. `root`: it lies below that, as do all paths
+    /// that it names.
     pub(super) fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
         let start = fs::openat(CWD, root.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty());
         let start = start.map_err(|e| Error::io("open", root.unwrap_or(Path::new(".")))(e.into()))?;
@@ -112,7 +113,7 @@ impl Place {
                 Self::directory(way, path, spec, absent)
             }
             (Some(false), None) => Err(Error::Usage(format!(
-                "the destination {} is a file: a directory, or several sources, cannot be copied to it",
+                "the destination {} is a file; copying a directory or several sources needs a directory",
                 escaped(&spec.dest)
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
@@ -195,7 +196,7 @@ fn special(dest: &OsStr, kind: FileType) -> Error {
     };
     let dest = escaped(dest);
     Error::Usage(format!(
-        "the destination {dest} is a {kind}: only one regular file can be written to it, and nothing replaces it; name a file or directory"
+        "the destination {dest} is a {kind}, which is never replaced and accepts only one regular file; name a file or directory"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! A dry run: what would be done, without doing it.
+//! A dry run: determines the changes of a copy without making them.
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -18,20 +18,20 @@ use crate::error::Error;
 use crate::job::Want;
 use crate::part::{Data, Part, Parts};
 
-/// What is done to a name that is there already.
+/// The change to an existing name.
 const DRESS: &str = "set attributes";
 
-/// What a dry run must know until its end.
+/// The state of a dry run until its end.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
-    /// Names that would be made, and those whose attributes would be set.
+    /// Names that would be created, and those whose attributes would be set.
     made: Named,
     dressed: Named,
     links: Mutex<Vec<Entry>>,
 }
 
 impl Directory {
-    /// Looks what would be done with a block.
+    /// Determines the changes that a block would make.
     pub(super) fn plan(&self, block: &Block) -> Result<Option<Want>, Error> {
         let dirs = self.place.base.as_ref().map(looking).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
@@ -70,7 +70,7 @@ impl Directory {
         Ok(want)
     }
 
-    /// What would be done to a name, if anything.
+    /// The change that would be made to a name, if any.
     fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> Tried<Option<&'static str>> {
         let entry = &part.entry;
         let Some(dirs) = dirs else {
@@ -99,7 +99,7 @@ impl Directory {
         })
     }
 
-    /// What would be done to further names of files, which hangs on what is done to the first.
+    /// The changes to further names of files, which depend on the change to the first.
     pub(super) fn plan_links(&self) -> Result<(), Error> {
         let dirs = self.place.base.as_ref().map(looking).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
@@ -144,7 +144,7 @@ impl Directory {
         }
     }
 
-    /// Notes what would be done.
+    /// Records a change.
     fn plan_change(&self, path: &[u8], what: &str, itemized: Option<String>) {
         if what != "delete" {
             self.counts.entries.fetch_add(1, Relaxed);
@@ -152,12 +152,13 @@ impl Directory {
         self.note_change(path, what, itemized);
     }
 
-    /// Says what removing a name would remove, the content of a directory first; whether the name itself would go.
+    /// Reports the names that a removal would remove, the content of a directory first; whether the name
+    /// itself would be removed.
     pub(super) fn would_remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> Tried<bool> {
         let mut goes = true;
         if is_dir {
             let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
-            let stat = fs::fstat(&dir).doing("look at")?;
+            let stat = fs::fstat(&dir).doing("stat")?;
             if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
                 return Ok(false);
             }

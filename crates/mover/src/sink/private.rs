@@ -1,8 +1,8 @@
 //! Directories of this process's own in places to which others may write too.
 //!
-//! What is put together in such a directory gets a final name afterwards, so nobody else may ever have had access to it. A
-//! name proves nothing: another user may have taken it first. The descriptor of the directory does: its owner, its mode, and
-//! what is in it.
+//! Files assembled in such a directory get a final name afterwards, so no other user may ever have had access
+//! to it. A name proves nothing: another user may have created it first. The descriptor of the directory
+//! does: its owner, its mode, and its contents.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -18,7 +18,7 @@ const DIRECTORY: OFlags =
 /// Names that are tried when others are taken.
 const TRIES: usize = 16;
 
-/// A directory that nobody else has access to.
+/// A directory to which no other user has access.
 #[derive(Debug)]
 pub(super) struct Private {
     pub(super) name: String,
@@ -28,15 +28,15 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Opens the directory of that name if it is this user's own, and makes it if nothing has the name. What is of others is
-    /// left alone: then a random name is added.
+    /// Opens the directory of that name if it is this user's own, and creates it if the name is free. Entries
+    /// of other users are left alone: then a random name is added.
     pub(super) fn open(base: &OwnedFd, name: &str, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<Self> {
         let mut tried = name.to_owned();
         for _ in 0..TRIES {
             let made = match fs::mkdirat(base, tried.as_str(), Mode::from_raw_mode(0o700)) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
-                Err(e) => return Err(e).doing("make the directory"),
+                Err(e) => return Err(e).doing("create the directory"),
             };
             match fs::openat(base, tried.as_str(), DIRECTORY, Mode::empty()) {
                 Ok(dir) if is_own(&dir, made, is_known)? => {
@@ -51,7 +51,7 @@ impl Private {
             }
             tried = format!("{name}-{:016x}", rand::random::<u64>());
         }
-        Err(Trouble::because("make the directory", "others take or remove each of its names"))
+        Err(Trouble::because("create the directory", "other users take or remove every name tried"))
     }
 
     /// The directory of that name, if it is there and this user's own.
@@ -71,7 +71,7 @@ impl Private {
     }
 }
 
-/// Removes what is in `dir`, and its name in `base` if that still names it: something else that has the name now stays.
+/// Removes the contents of `dir`, and its name in `base` if that still refers to it: a replacement stays.
 pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
     remove_all(dir, name.as_bytes())?;
     if !names(base, name, dir)? {
@@ -85,7 +85,7 @@ pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
 
 /// Whether a name still is that of an open file or directory.
 pub(super) fn names(at: &OwnedFd, name: &str, fd: &OwnedFd) -> Tried<bool> {
-    let open = fs::fstat(fd).doing("look at")?;
+    let open = fs::fstat(fd).doing("stat")?;
     let there = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino)))
 }
@@ -97,11 +97,11 @@ pub(super) fn is_own_file(dir: &OwnedFd, file: impl AsFd) -> Result<bool, Errno>
 }
 
 fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<bool> {
-    let stat = fs::fstat(dir).doing("look at")?;
+    let stat = fs::fstat(dir).doing("stat")?;
     if !is_of_this_user(dir, &stat)? {
         return Ok(false);
     }
-    // Where a file system knows no modes, what was just made is as closed as it can be.
+    // Where a file system has no modes, a new directory is as closed as it can be.
     if made {
         return Ok(true);
     }
@@ -123,13 +123,13 @@ fn is_of_this_user(dir: &OwnedFd, stat: &Stat) -> Tried<bool> {
     if stat.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(true);
     }
-    // A server may call root by another number: it owns what a file has that is made there.
+    // A file server may map root to another number: that number owns the files made there.
     let name = format!("own-{:016x}", rand::random::<u64>());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(probe) = fs::openat(dir, name.as_str(), flags, Mode::from_raw_mode(0o600)) else {
         return Ok(false);
     };
-    let owner = fs::fstat(&probe).doing("look at")?.st_uid;
+    let owner = fs::fstat(&probe).doing("stat")?.st_uid;
     fs::unlinkat(dir, name.as_str(), AtFlags::empty()).doing("remove")?;
     Ok(owner == stat.st_uid)
 }

@@ -1,4 +1,4 @@
-//! Removing what is at the destination, but for names that stay.
+//! Removes names at the destination, except those that must stay.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode};
@@ -17,9 +17,10 @@ const OWNER: u32 = 0o700;
 /// Keeps a name in a directory under another; the last argument is its path.
 type Backs<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried + 'b;
 
-/// What is removed and what is not.
+/// The rules of a removal.
 pub(super) struct Removal<'r> {
-    /// Whether a path stays; the second argument says whether it is a directory. What contains it stays, too.
+    /// Whether a path stays; the second argument tells whether it is a directory. Directories that contain it
+    /// stay, too.
     pub(super) keep: &'r dyn Fn(&[u8], bool) -> bool,
     /// Directories that must never be lost, by device and inode.
     pub(super) spare: &'r [Inode],
@@ -27,11 +28,11 @@ pub(super) struct Removal<'r> {
     pub(super) budget: Option<&'r Budget>,
     /// Directories that stay with all that is in them.
     pub(super) stays: &'r [Inode],
-    /// Is asked before a name that is no directory is removed: it may be kept under another.
+    /// Called before a non-directory is removed: it may be kept under another name.
     pub(super) backup: &'r Backs<'r>,
-    /// Hears what was removed, and whether that was a directory.
+    /// Called with each removed name, and whether it was a directory.
     pub(super) gone: &'r dyn Fn(&[u8], bool),
-    /// Hears what could not be removed; the rest is removed all the same.
+    /// Called with each name that could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }
 
@@ -77,18 +78,18 @@ impl Removal<'_> {
     /// Removes a directory, unless something in it stays; how many names were removed.
     pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
         let found = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
-        let stat = fs::fstat(&found).doing("look at")?;
+        let stat = fs::fstat(&found).doing("stat")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("remove", "it is a source of this copy"));
         }
         if self.stays.contains(&(stat.st_dev, stat.st_ino)) {
             return Ok(0);
         }
-        let mount = |fd: &OwnedFd| mount_of(fd).doing("look at");
+        let mount = |fd: &OwnedFd| mount_of(fd).doing("stat");
         if mount(at)? != mount(&found)? {
             return Err(Trouble::because("remove", "a file system is mounted there; unmount it"));
         }
-        // A user who owns a directory may remove what is in it, if need be after giving themselves the right.
+        // A user who owns a directory may remove its contents, if need be after granting themselves access.
         let euid = rustix::process::geteuid();
         let closed = !euid.is_root() && stat.st_uid == euid.as_raw() && stat.st_mode & OWNER != OWNER;
         if closed {
@@ -97,7 +98,7 @@ impl Removal<'_> {
         let removed = self.within(&found, path);
         let gone = self.spend(|| match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
             (_, Ok(()) | Err(Errno::NOENT)) => Ok(1),
-            // It holds names that stay, or of which it was said that they could not be removed.
+            // It holds names that stay, or whose failed removal was reported.
             (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
             (Ok(_), Err(e)) => Err(e).doing("remove"),
         });
@@ -165,7 +166,7 @@ impl Removal<'_> {
     }
 }
 
-/// Whether a name that was listed is a directory; not every file system says so in the list.
+/// Whether a listed name is a directory; not every file system reports that in the list.
 pub(super) fn is_dir(at: impl AsFd, name: &[u8], listed: FileType) -> bool {
     match listed {
         FileType::Unknown => fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)

@@ -1,5 +1,5 @@
-//! Where the room is when there is none: what copies that did not end have left in their staging directories, which begin with a dot and
-//! are easily overlooked.
+//! The explanation of a full disk: it lists the staging directories of unfinished copies, which begin with a
+//! dot and are easily overlooked.
 
 use std::path::Path;
 
@@ -14,10 +14,11 @@ use crate::error::Error;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Levels of a staging directory that are looked at: what is to be a destination lies in one as it is.
+/// Depth to which a staging directory is measured: a staged destination is in it as a tree.
 const LEVELS: usize = 64;
 
-/// The same error; if it is that there is no room, with the staging directories in `base` and what they hold. `own`: that of this copy.
+/// The same error; if the disk is full, with the staging directories in `base` and their sizes. `own`: that
+/// of this copy.
 pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<&str>) -> Error {
     let Error::Io { doing, path, error } = error else { return error };
     if !matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT)) {
@@ -36,9 +37,9 @@ pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<
             continue;
         }
         let what = match (own == Some(name), dir.is_ok_and(|dir| is_locked(&dir))) {
-            (true, _) => "what has come, for when the command is given again",
-            (false, true) => "files of a copy that is running",
-            (false, false) => "what a copy that did not end has left: give that command again, or remove it",
+            (true, _) => "the data copied so far, kept for the next run of this command",
+            (false, true) => "files of another running copy",
+            (false, false) => "left by an unfinished copy; run that command again, or remove the directory",
         };
         let megabytes = bytes as f64 / 1e6;
         held.push(format!("{} holds {megabytes:.1} MB, {what}", escaped(&shown.join(name))));
@@ -98,7 +99,9 @@ mod tests {
         for errno in [Errno::NOSPC, Errno::DQUOT] {
             let said = said(errno);
             assert!(said.starts_with("cannot write /d/f: "), "{said}");
-            for (name, what) in [("own", "given again"), ("left", "did not end"), ("runs", "is running")] {
+            for (name, what) in
+                [("own", "kept for the next run"), ("left", "unfinished copy"), ("runs", "running copy")]
+            {
                 let line =
                     said.split("; ").find(|line| line.contains(&format!("/d/{PREFIX}{name} holds 1.")));
                 assert!(line.is_some_and(|line| line.contains(what)), "{said}");

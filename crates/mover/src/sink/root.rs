@@ -1,10 +1,11 @@
-//! A destination in which nothing is yet. What is copied gets its final names below a root in the staging directory, so that no file is
-//! renamed by itself, and nothing of it is at the destination before all of it has come.
+//! An empty destination. Entries get their final names below a root in the staging directory, so no file is
+//! renamed alone, and the destination stays empty until everything has arrived.
 //!
-//! If the destination is not there, the staging directory lies beside it, and the root becomes the destination by one rename. If it is
-//! there and empty, what is in the root is moved into it, each name at the top by one rename; so it is where another program has made
-//! the destination meanwhile. A file that a killed copy has begun has neither the length nor the time of the sender's, so the next copy,
-//! which asks for what is below the root, replaces it.
+//! If the destination does not exist, the staging directory lies beside it, and one rename makes the root the
+//! destination. If it exists and is empty, the contents of the root are moved into it, each top-level name by
+//! one rename; the same happens when another program has created the destination meanwhile. A file that a
+//! killed copy has begun has neither the length nor the time of the sender's, so the next copy, which asks
+//! for everything below the root, replaces it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -34,14 +35,14 @@ const SET_GID: u32 = 0o2000;
 /// files are open gets no other name.
 const REMOTE: [u64; 5] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997];
 
-/// What becomes of the directory below which all is written.
+/// The use of the directory below which everything is written.
 #[derive(Debug)]
 pub(super) enum Target {
     /// It is the destination: each file is renamed.
     Itself,
     /// It gets this name.
     Absent(Absent),
-    /// What is in it is moved to this directory, which is empty.
+    /// Its contents are moved to this directory, which is empty.
     Empty(Arc<OwnedFd>),
 }
 
@@ -101,7 +102,7 @@ fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     }
 }
 
-/// Whether a copy is such that nothing but a whole file can count as one that is there, and asks for nothing beside what it makes.
+/// Whether only a complete file can count as present in this copy, and nothing beside its own files is read.
 fn fits(spec: &ReceiveSpec) -> bool {
     !(spec.dry_run || spec.discard || spec.itemize || spec.shared || spec.update)
         && spec.only == Only::default()
@@ -111,7 +112,7 @@ fn fits(spec: &ReceiveSpec) -> bool {
         && spec.leftovers.is_empty()
 }
 
-/// Whether a destination that is there is to be filled from a root: nothing is in it, but for what copies have under way.
+/// Whether an existing destination is to be filled from a root: it is empty, except for copies in progress.
 pub(super) fn fills(base: &OwnedFd, place: &Place, spec: &ReceiveSpec) -> bool {
     // Without that its own mode decides about the one that it gets.
     fits(spec) && spec.keep.perms && place.rename.is_none() && is_empty(base) && passes_nothing_on(base)
@@ -124,7 +125,7 @@ fn is_empty(base: &OwnedFd) -> bool {
     })
 }
 
-/// Whether what is made in this directory is as it would be had it been made elsewhere and renamed.
+/// Whether an entry created in this directory has the same attributes as one created elsewhere and renamed.
 fn passes_nothing_on(dir: &OwnedFd) -> bool {
     let mut list = [0; 0];
     let has_list = match fs::fgetxattr(dir, "system.posix_acl_default", &mut list) {
@@ -136,7 +137,7 @@ fn passes_nothing_on(dir: &OwnedFd) -> bool {
         && fs::fstatfs(dir).is_ok_and(|fs| !REMOTE.contains(&(fs.f_type as u64 & 0xffff_ffff)))
 }
 
-/// Takes over what a copy has left beside a destination that is there now.
+/// Takes over the staging of an earlier copy beside a destination that exists now.
 pub(super) fn adopt(place: &Place, base: &OwnedFd, identity: &str) -> Tried {
     let Some((at, own)) = split(place.at()).filter(|_| place.rename.is_none()) else { return Ok(()) };
     let left = beside(identity, own);
@@ -156,15 +157,15 @@ impl Stage {
             set_mode(&root, 0o777 & !umask).doing("set the mode of")?;
             return reopen(&root);
         }
-        fs::mkdirat(&self.dir, ROOT, Mode::from_raw_mode(0o777)).doing("make the directory")?;
+        fs::mkdirat(&self.dir, ROOT, Mode::from_raw_mode(0o777)).doing("create the directory")?;
         fs::openat(&self.dir, ROOT, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).doing("open")
     }
 
-    /// That which an earlier copy of this user's has left; what else has its name is removed.
+    /// The root left by an earlier copy of this user; any other entry of its name is removed.
     fn old_root(&self) -> Tried<Option<OwnedFd>> {
-        let owner = fs::fstat(&self.dir).doing("look at")?.st_uid;
+        let owner = fs::fstat(&self.dir).doing("stat")?.st_uid;
         match fs::openat(&self.dir, ROOT, STEP, Mode::empty()) {
-            Ok(root) if fs::fstat(&root).doing("look at")?.st_uid == owner => return Ok(Some(root)),
+            Ok(root) if fs::fstat(&root).doing("stat")?.st_uid == owner => return Ok(Some(root)),
             Ok(_) => remove_tree(&self.dir, ROOT.as_bytes())?,
             Err(Errno::NOENT) => {}
             Err(_) => fs::unlinkat(&self.dir, ROOT, AtFlags::empty()).doing("remove")?,
@@ -172,7 +173,7 @@ impl Stage {
         Ok(None)
     }
 
-    /// A root all of which had come when a copy was killed that moved it.
+    /// A complete root that a killed copy was moving.
     pub(super) fn whole_root(&self) -> Tried<Option<Arc<OwnedFd>>> {
         if !look(&self.dir, WHOLE.as_bytes())?.is_some_and(|stat| kind(&stat) == FileType::RegularFile) {
             return Ok(None);
@@ -182,7 +183,7 @@ impl Stage {
 }
 
 impl Directory {
-    /// Moves what is in the root to a destination that is there; true if it is.
+    /// Moves the contents of the root to an existing destination; true if it did.
     pub(super) fn fill(&self, staging: &Staging) -> Result<bool, Error> {
         if staging.filled.get().is_some() {
             return Ok(false);
@@ -197,7 +198,7 @@ impl Directory {
             Target::Absent(_) | Target::Itself => return Ok(false),
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mark = fs::openat(&staging.stage.dir, WHOLE, flags, Mode::from_raw_mode(0o600)).doing("make");
+        let mark = fs::openat(&staging.stage.dir, WHOLE, flags, Mode::from_raw_mode(0o600)).doing("create");
         mark.map_err(|t| self.fatal(t, b""))?;
         self.move_all(&staging.root, staging.filled.get_or_init(|| dest))?;
         Ok(true)
@@ -212,11 +213,11 @@ impl Directory {
         match absent.rename(&staging.stage) {
             Ok(()) => Ok(false),
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => self.fill(staging),
-            Err(e) => Err(self.fatal(Trouble { doing: "make", error: e.into() }, b"")),
+            Err(e) => Err(self.fatal(Trouble { doing: "create", error: e.into() }, b"")),
         }
     }
 
-    /// Goes on where a copy was killed that moved a root here.
+    /// Resumes a killed copy that was moving a root here.
     pub(super) fn go_on_moving(&self) -> Result<(), Error> {
         let Some(staging) = &self.staging else { return Ok(()) };
         let Some(root) = staging.whole.as_ref() else { return Ok(()) };
@@ -242,8 +243,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves what is in one directory but not below; those in it that are at both places go on the stack. Answers with names that
-    /// could not be moved.
+    /// Moves the contents of one directory, not below it; directories present at both places go on the stack.
+    /// Returns names that could not be moved.
     fn move_names(
         &self,
         from: &OwnedFd,
@@ -280,14 +281,14 @@ impl Directory {
         fs::renameat_with(from, old, to, new.as_str(), RenameFlags::NOREPLACE).doing("move")
     }
 
-    /// Sees to it that the name of a destination that was not there is on the disk.
+    /// Syncs the name of a new destination.
     pub(super) fn sync_name(&self, staging: &Staging) -> Result<(), Error> {
         let Target::Absent(absent) = &staging.target else { return Ok(()) };
         if self.spec.durable == Durable::No {
             return Ok(());
         }
         match fs::fsync(&*absent.parent) {
-            // A file system whose directories need no sync says so this way.
+            // A file system whose directories need no sync returns this.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(e) => Err(Error::io("sync", &absent.shown)(e.into())),
         }
@@ -295,7 +296,7 @@ impl Directory {
 }
 
 impl Staging {
-    /// Removes what is left of a root that was moved.
+    /// Removes the rest of a root that was moved.
     fn forget_root(&self) -> Tried {
         match remove_tree(&self.stage.dir, ROOT.as_bytes()) {
             Err(t) if t.error.kind() == std::io::ErrorKind::NotFound => {}

@@ -1,5 +1,5 @@
-//! The staging directory: everything that has no final name yet, below the destination so that one rename gives it that name; beside
-//! a destination that is not there yet ([`super::root`]).
+//! The staging directory: holds everything that has no final name yet. It lies below the destination, so that
+//! one rename gives the final name; or beside a destination that does not exist yet ([`super::root`]).
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -23,7 +23,8 @@ use crate::part::{Data, Part, Parts, TableWriter};
 
 /// How the name of every staging directory begins.
 pub(super) const PREFIX: &str = crate::spec::STAGING;
-/// The directory that becomes the destination, or from which it is filled; and what says that all of it has come.
+/// The directory that becomes the destination, or from which it is filled; and the mark that everything has
+/// arrived.
 pub(super) const ROOT: &str = "root";
 pub(super) const WHOLE: &str = "whole";
 const DIRECTORY: OFlags =
@@ -48,7 +49,7 @@ pub(super) fn name(identity: &str, place: &Place) -> String {
     format!("{PREFIX}{}", data_encoding::HEXLOWER.encode(&digest[..8]))
 }
 
-/// The end of a copy that was killed needs a moment to see that nobody is there any more.
+/// The end of a killed copy needs a moment to notice that its peer has gone.
 const WAIT: Duration = Duration::from_secs(5);
 
 fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
@@ -62,8 +63,8 @@ fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 impl Stage {
-    /// Makes it or takes over what an earlier copy has left there. What is not provably this user's own is left alone, and
-    /// another name is taken.
+    /// Creates it or takes over the one that an earlier copy has left there. A directory that is not provably
+    /// this user's own is left alone, and another name is taken.
     pub(super) fn open(base: Arc<OwnedFd>, name: &str) -> Tried<Self> {
         for _ in 0..8 {
             let private = Private::open(&base, name, &is_known)?;
@@ -71,10 +72,10 @@ impl Stage {
                 return Ok(stage);
             }
         }
-        Err(Trouble::because("make the directory", "another program removes it all the time"))
+        Err(Trouble::because("create the directory", "another program removes it repeatedly"))
     }
 
-    /// What an earlier copy of this user's has left, if it is there.
+    /// The staging directory of an earlier copy of this user, if it exists.
     pub(super) fn find(base: Arc<OwnedFd>, name: &str) -> Tried<Option<Self>> {
         let found = Private::find(&base, name, &is_known)?;
         found.map_or(Ok(None), |private| Self::lock(&base, private))
@@ -86,23 +87,23 @@ impl Stage {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
             Err(Errno::NOENT) => return Ok(None),
-            other => other.doing("open the lock of")?,
+            other => other.doing("open the lock file in")?,
         };
         match flock(&lock) {
             // A file system without locks: going on unlocked beats refusing to work there.
             Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(Errno::WOULDBLOCK) => {
-                let why = "another copy of the same to the same place is running";
-                return Err(Trouble::because("begin in", why));
+                let why = "another copy of the same sources to the same destination is running";
+                return Err(Trouble::because("start in", why));
             }
             Err(e) => return Err(e).doing("lock"),
         }
-        // Whoever had it before may have removed it meanwhile.
+        // The previous holder may have removed it meanwhile.
         let is_there = private::names(base, &name, &dir)? && private::names(&dir, "lock", &lock)?;
         Ok(is_there.then(|| Self { name, base: base.clone(), dir, found, _lock: lock }))
     }
 
-    /// Removes what an earlier copy has left, but for what `keep` names.
+    /// Removes the files of an earlier copy, except those that `keep` names.
     pub(super) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> Tried {
         for entry in fs::Dir::read_from(&self.dir).doing("list")? {
             let entry = entry.doing("list")?;
@@ -122,7 +123,7 @@ impl Stage {
     /// A directory of its own for a writer.
     pub(super) fn writer(&self, number: usize) -> Tried<OwnedFd> {
         let name = format!("w{number}");
-        fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("make the directory")?;
+        fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("create the directory")?;
         let dir = fs::openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty()).doing("open")?;
         plain(&dir).doing("set the mode of")?;
         Ok(dir)
@@ -166,7 +167,7 @@ pub(super) struct Spool(Mutex<BufWriter<File>>);
 impl Spool {
     pub(super) fn new(dir: impl AsFd, name: &str) -> Tried<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("make")?;
+        let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("create")?;
         Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
     }
 

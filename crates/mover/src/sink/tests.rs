@@ -264,7 +264,7 @@ fn a_directory_in_the_way_stays_if_it_holds_something() {
     let pieces = [small(1, "full", b"1"), small(2, "empty", b"2")];
     let written = copy(&spec(at.path()), &pieces);
     assert_eq!((written.failed, written.files), (1, 1));
-    assert!(written.problems[0].what.contains("not empty"), "{:?}", written.problems);
+    assert!(written.problems[0].what.contains("non-empty"), "{:?}", written.problems);
     assert_eq!(fs::read(at.path().join("empty")).unwrap(), b"2");
     let written = copy(&ReceiveSpec { delete: true, ..spec(at.path()) }, &pieces);
     assert_eq!((written.failed, names(at.path())), (0, vec!["empty".to_owned(), "full".to_owned()]));

@@ -1,4 +1,4 @@
-//! What goes wrong with one name, and what ends all.
+//! Errors of a single name, and errors that end the copy.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) struct Trouble {
 
 pub(super) type Tried<T = ()> = Result<T, Trouble>;
 
-/// Says what was tried.
+/// Adds the attempted action.
 pub(super) trait Doing<T> {
     fn doing(self, doing: &'static str) -> Tried<T>;
 }
@@ -42,7 +42,7 @@ impl Trouble {
     pub(super) fn why(&self) -> String {
         match self.errno() {
             Some(Errno::FBIG) => {
-                "it is larger than the limit on file sizes (ulimit -f), or than the file system allows".into()
+                "file too large for the file size limit (ulimit -f) or the file system".into()
             }
             _ => self.error.to_string(),
         }

@@ -1,4 +1,4 @@
-//! Writing what a block carries.
+//! Writes the contents of blocks.
 
 use std::fs::File;
 
@@ -24,7 +24,7 @@ use crate::spec::Durable;
 use std::sync::Arc;
 
 impl Directory {
-    /// Does what one part says.
+    /// Handles one part.
     pub(super) fn take(
         &self,
         staging: &Staging,
@@ -35,10 +35,10 @@ impl Directory {
     ) -> Result<(), Error> {
         let path = self.named(&part.entry.path)?;
         if path.is_empty() && part.entry.kind != Kind::Dir {
-            return Err(Error::Damaged("an entry without a name".into()));
+            return Err(Error::Damaged("entry without a name".into()));
         }
         if path.split(|b| *b == b'/').next() == Some(staging.stage.name.as_bytes()) {
-            self.problem(path, "not copied: the copy itself uses this name".into(), true);
+            self.problem(path, "not copied: the copy uses this name for its staging directory".into(), true);
             return Ok(());
         }
         if let Some(named) = &self.named {
@@ -64,9 +64,9 @@ impl Directory {
                 return self.cut(staging, writer, part, path, data, want);
             }
             (Kind::File { .. }, Data::Hole { root, .. }) => {
-                let root = root.ok_or_else(|| Error::Damaged("a hole without a digest".into()))?;
+                let root = root.ok_or_else(|| Error::Damaged("hole without a digest".into()))?;
                 if digest::zeros(len as usize) != root {
-                    return Err(Error::Damaged("a hole that does not have its digest".into()));
+                    return Err(Error::Damaged("hole with a wrong digest".into()));
                 }
                 self.whole(staging, writer, &part.entry, path, None)
             }
@@ -158,12 +158,12 @@ impl Directory {
             return Ok(());
         }
         let dir = self.make_dir(staging, writer, path)?;
-        let stat = fs::fstat(&dir).doing("look at")?;
+        let stat = fs::fstat(&dir).doing("stat")?;
         let was_there = self.made.as_ref().is_none_or(|made| !made.has(path));
         self.directory_item(&mut writer.dirs, entry, path, was_there);
         let mut attributes = self.owners.settled(entry, was_there.then_some(&stat)).into_owned();
         if self.owners.keeps_old_mode() {
-            // What is made in such a directory is of its group: the system passes that on.
+            // Entries made in such a directory get its group: the system passes it on.
             attributes.mode |= stat.st_mode & 0o2000;
         }
         let is_closed = stat.st_mode & 0o700 != 0o700;
@@ -207,11 +207,11 @@ impl Directory {
                 }
                 // An earlier run has left it, or another source has one of this name.
                 Err(Errno::EXIST) => {}
-                Err(e) => return Err(e).doing("make"),
+                Err(e) => return Err(e).doing("create"),
             }
         }
         let temporary = writer.next();
-        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
         let (_, tried) = fill(file);
         let tried = tried.and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
         writer.tidy(&temporary, tried)
@@ -262,7 +262,7 @@ impl Directory {
                 (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), root, false)
             }
             Data::None | Data::Apart | Data::Ask { .. } => {
-                return Err(Error::Damaged("a part without bytes".into()));
+                return Err(Error::Damaged("part without data".into()));
             }
         };
         let tried = if there {
@@ -286,7 +286,11 @@ impl Directory {
             Next::Differs => {
                 self.over(part.file);
                 let _ = fs::unlinkat(&staging.stage.dir, super::journal::staged(&cut.id), AtFlags::empty());
-                self.problem(path, "not copied: what has come is not what was read".into(), true);
+                self.problem(
+                    path,
+                    "not copied: the data that arrived differs from the data that was read".into(),
+                    true,
+                );
                 Ok(())
             }
         }
@@ -350,7 +354,7 @@ impl Directory {
             let there = self.replaced(&dir, name)?;
             let attributes = self.owners.settled(&cut.entry, there.as_ref());
             let own = self.owners.own_in(&dir);
-            let stat = fs::fstat(&file).doing("look at")?;
+            let stat = fs::fstat(&file).doing("stat")?;
             self.owners.dress_as(&file, &stat, &attributes, own, &mut |lost| self.lost(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
@@ -367,13 +371,14 @@ impl Directory {
         Ok(())
     }
 
-    /// No more is heard of this file.
+    /// This file is finished; later parts are ignored.
     fn over(&self, number: u64) {
         self.done.lock().insert(number);
         self.cuts.forget(number);
     }
 
-    /// Links, pipes and devices. One that is there with other attributes is made anew: its name may lead elsewhere by now.
+    /// Links, pipes and devices. An existing one with other attributes is created again: its name may refer
+    /// to something else by now.
     fn special(
         &self,
         staging: &Staging,
@@ -390,30 +395,32 @@ impl Directory {
         let (stage, at) = (&writer.stage, temporary.as_str());
         let mode = Mode::from_raw_mode(0o600);
         match &entry.kind {
-            Kind::Symlink { target } => fs::symlinkat(target.as_slice(), stage, at).doing("make the link")?,
-            Kind::Fifo => fs::mknodat(stage, at, FileType::Fifo, mode, 0).doing("make the pipe")?,
-            Kind::Socket => fs::mknodat(stage, at, FileType::Socket, mode, 0).doing("make the socket")?,
+            Kind::Symlink { target } => {
+                fs::symlinkat(target.as_slice(), stage, at).doing("create the link")?
+            }
+            Kind::Fifo => fs::mknodat(stage, at, FileType::Fifo, mode, 0).doing("create the pipe")?,
+            Kind::Socket => fs::mknodat(stage, at, FileType::Socket, mode, 0).doing("create the socket")?,
             Kind::Device { .. } if !self.owners.is_root() => {
                 self.problem(path, "not copied: only root can make devices".into(), true);
                 return Ok(());
             }
             Kind::Device { character, number } => {
                 let kind = if *character { FileType::CharacterDevice } else { FileType::BlockDevice };
-                fs::mknodat(stage, at, kind, mode, *number).doing("make the device")?;
+                fs::mknodat(stage, at, kind, mode, *number).doing("create the device")?;
             }
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
         let mut warn = |lost| self.lost(path, lost);
         let dressed = self.owners.dress_name(stage, at, &attributes, own, &mut warn);
         let tried = dressed.and_then(|()| match is_same {
-            // What differs in attributes only is no other version of it.
+            // An entry that differs only in attributes is not another version of it.
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
             _ => self.rename(stage, temporary.as_bytes(), &dir, name, path),
         });
         writer.tidy(&temporary, tried)
     }
 
-    /// Gives a finished thing its name. A directory is in the way only if it holds something.
+    /// Renames a finished entry. A directory is in the way only if it is not empty.
     pub(super) fn rename(
         &self,
         from: &OwnedFd,
@@ -441,11 +448,11 @@ impl Directory {
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
                 return Err(Trouble::because(
-                    "make way for",
-                    "a directory that is not empty has its name (--delete replaces it)",
+                    "replace",
+                    "a non-empty directory has this name (--delete replaces it)",
                 ));
             }
-            other => other.doing("make way for")?,
+            other => other.doing("replace")?,
         }
         fs::renameat(from, temporary, to, name).doing("rename")
     }
@@ -479,7 +486,7 @@ impl Writer {
         self.begun.to_string()
     }
 
-    /// Removes what has not got its name.
+    /// Removes an entry that was not renamed.
     pub(super) fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
         if tried.is_err() {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
@@ -491,7 +498,7 @@ impl Writer {
 /// Writes the content of a new file; without data it is a hole.
 fn fill(file: OwnedFd, entry: &Entry, data: Option<&[u8]>) -> (OwnedFd, Tried) {
     let file = File::from(file);
-    let set_len = || fs::ftruncate(&file, entry.len()).doing("make");
+    let set_len = || fs::ftruncate(&file, entry.len()).doing("create");
     let tried = match (data, &entry.kind) {
         (Some(data), Kind::File { sparse: false, .. }) => write_all(&file, data),
         (Some(data), _) => set_len().and_then(|()| write_sparse(&file, 0, data)),

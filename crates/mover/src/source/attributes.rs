@@ -1,4 +1,4 @@
-//! Reading what belongs to a file beside its bytes: names of owners.
+//! Reads the names of the owners of files.
 
 use std::collections::HashMap;
 use std::sync::Arc;

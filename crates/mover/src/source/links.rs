@@ -32,7 +32,7 @@ pub(super) fn unnamed() -> io::Result<File> {
 }
 
 impl Links {
-    /// What the first name of this inode is; `path` gives the one at hand.
+    /// The first name of this inode; `path` returns the present one.
     pub(super) fn first(&mut self, inode: (u64, u64), path: impl FnOnce() -> Vec<u8>) -> io::Result<First> {
         if self.file.is_none() {
             self.file = Some(unnamed()?);

@@ -1,8 +1,8 @@
 //! `-R` and `--files-from`: sources by their paths, which they keep in the copy, with the directories above them.
 //!
-//! A path begins at a directory that is opened once: `/` or the one in which the command runs, what is in front of a `/./`, or the source
-//! of a list. As with rsync, directories above a name are copied as directories, whatever links lead to them: names behind such a link
-//! are sources of their own, opened by the way that the user has written.
+//! A path starts at a directory that is opened once: `/` or the current directory, the part before a `/./`,
+//! or the source of a list. As with rsync, directories above a name are copied as directories, whatever links
+//! lead to them: names below such a link are separate sources, opened by the path that the user wrote.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -27,10 +27,10 @@ use crate::spec::Relative;
 /// Most directories at which paths begin, and most names behind links: each is kept open.
 const STARTS: usize = 256;
 const LINKED: usize = 256;
-/// All that is in a directory, at whatever depth.
+/// The contents of a directory, at any depth.
 pub(super) const WHOLE: usize = usize::MAX;
 
-/// Names below a directory, and how many levels of what is in them are copied.
+/// Names below a directory, and how many levels of their contents are copied.
 pub(super) type Names = BTreeMap<Vec<u8>, usize>;
 
 /// Names by the directories at which they begin, these as the user has written them.
@@ -57,10 +57,10 @@ pub(super) fn find(
                 add_name(&mut starts, base.as_bytes(), name, relative.recursive);
             }
         }
-        (Some(_), _) => return Err(Error::Usage("--files-from: its names are below one source".into())),
+        (Some(_), _) => return Err(Error::Usage("--files-from needs exactly one source".into())),
     }
     if starts.len() > STARTS {
-        return Err(Error::Usage(format!("paths begin at more than {STARTS} directories (/./)")));
+        return Err(Error::Usage(format!("more than {STARTS} directories are marked by /./ in paths")));
     }
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
     for (start, mut names) in starts {
@@ -91,13 +91,14 @@ fn shown(start: &[u8]) -> Vec<u8> {
     start[..end].to_vec()
 }
 
-/// What is in front of the first `/./`, and what is behind it.
+/// The parts before and after the first `/./`.
 fn marked(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.windows(3).position(|three| three == b"/./")?;
     Some((&path[..at], &path[at + 3..]))
 }
 
-/// The names of a path without `.`; `..` takes away the one before, if there is one. With it whether the path means what is in a directory.
+/// The names of a path without `.`; `..` removes the one before, if there is one. Also returns whether the
+/// path means the contents of a directory.
 fn cleaned(path: &[u8]) -> (Vec<u8>, bool) {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|b| *b == b'/') {
@@ -121,7 +122,9 @@ fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
     };
     if rest.split(|b| *b == b'/').any(|name| name == b"..") {
         let path = escaped_bytes(path);
-        return Err(Error::Usage(format!("{path}: a path that is kept (-R) has no ..; write /./ behind it")));
+        return Err(Error::Usage(format!(
+            "{path}: a path kept by -R must not contain ..; write /./ after it"
+        )));
     }
     let (name, _) = cleaned(rest);
     starts.entry(start.to_vec()).or_default().insert(name, WHOLE);
@@ -217,10 +220,10 @@ fn open_linked(
 
 fn room(linked: &[Linked]) -> std::io::Result<()> {
     let full = linked.len() >= LINKED;
-    if full { Err(std::io::Error::other("too many names lie behind symbolic links")) } else { Ok(()) }
+    if full { Err(std::io::Error::other("too many names behind symbolic links")) } else { Ok(()) }
 }
 
-/// What was sent already, where paths may come twice.
+/// Names sent already, where paths may come twice.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     key: RandomState,
@@ -274,7 +277,7 @@ impl Walk<'_> {
             if self.is_over() {
                 return Ok(());
             }
-            // What a rule leaves out of a directory comes all the same if it is named itself.
+            // An entry that a rule leaves out of a directory is copied all the same if it is named itself.
             let is_below = self.listed.as_ref().is_some_and(|listed| listed.is_below_whole(name));
             if is_below && !self.tree().filter.leaves_out_below(super::place::parent(name), true) {
                 self.is_there(top, name);
@@ -285,7 +288,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Tells of a name that is missing, though it would be copied with what it is in.
+    /// Reports a missing name, though it would be copied with its parent.
     fn is_there(&mut self, top: usize, name: &[u8]) {
         let found = self.tree().open(top, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
         if let Err(e @ (Errno::NOENT | Errno::NOTDIR)) = found {
@@ -323,7 +326,7 @@ impl Walk<'_> {
         self.implied(top, parent);
         if !is_dir(&stat) {
             if self.is_directory_elsewhere(top, name) {
-                let what = "left out: another source has a directory of this name";
+                let what = "skipped: another source has a directory of this name";
                 self.tree().trouble(&above, last, what, false);
                 return Ok(());
             }

@@ -1,7 +1,7 @@
 //! The sending front: files and directories of this host.
 //!
-//! One thread walks and makes jobs; readers open, read and hash. Nothing is kept of what was walked but the jobs under way, and of
-//! hard links where their first names are, in a file.
+//! One thread walks and makes jobs; readers open, read and hash. Only the jobs in progress are kept in
+//! memory; the first names of hard links are kept in a file.
 
 mod attributes;
 mod links;
@@ -42,13 +42,14 @@ use remove::Removal;
 use state::Seen;
 use whole::Whole;
 
-/// Problems that are told one by one.
+/// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
 /// Directories of which only the name is sent.
 const APART: usize = 1000;
 /// Most entries of one block.
 const ENTRIES: usize = 1024;
-/// Blocks that a sender of several has under way when it begins a further batch: what it has taken nobody else will do.
+/// Blocks that one of several senders has in progress when it begins a further batch: no other sender will
+/// take its batches.
 const OPEN: u64 = 8;
 /// A table that is longer ends its block.
 const TABLE: usize = 1 << 20;
@@ -74,7 +75,7 @@ pub struct Tree {
     offer: Offer,
     /// Where it goes, if that is on this host.
     dest: Option<Dest>,
-    /// What the receiver has is removed.
+    /// Files that the receiver has are removed.
     removal: Option<Removal>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
@@ -134,7 +135,7 @@ enum Is {
     },
 }
 
-/// What a block is made of.
+/// The contents of a block.
 #[derive(Debug)]
 pub struct Job(Work);
 
@@ -174,10 +175,10 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Tree {
-    /// What `spec` names: on this host, or of a server below its root.
+    /// The sources of `spec`: on this host, or of a server below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, or it would be written over itself.
+    /// No source exists, or one would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         let (tops, problems) = match &spec.relative {
             Some(relative) => list::find(&spec.sources, relative, root)?,
@@ -188,7 +189,9 @@ impl Tree {
             && let Some(top) = tops.iter().find(|top| top.is_at(dest))
         {
             let (top, dest) = (escaped_bytes(&top.shown), escaped_bytes(dest.shown()));
-            return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
+            return Err(Error::Usage(format!(
+                "{top} and {dest} are the same: a source cannot be copied onto itself"
+            )));
         }
         let single = match tops.as_slice() {
             [top] if spec.relative.is_none() => top.single.clone(),
@@ -229,13 +232,13 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What a receiver must know of it.
+    /// The offer to a receiver.
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// Whom it asks before it sends a batch.
+    /// The board that it asks before it sends a batch.
     pub(crate) fn share(&self, claims: impl FnOnce() -> Claims) {
         if let Some(place) = &self.claims {
             place.get_or_init(claims);
@@ -330,7 +333,7 @@ impl Source for Tree {
                 None
             }
         };
-        // What comes after it would wait for ever.
+        // The following blocks would wait for ever.
         if self.in_order && block.table.is_empty() {
             let said = self.said.lock();
             let why = said.problems.first().map(|p| format!("{}: {}", escaped(&p.path), p.what));
@@ -356,7 +359,7 @@ impl Source for Tree {
         let (mut there, mut redone) = ((0, 0), (0, 0));
         let count = |to: &mut (u64, u64), item: &Item| *to = (to.0 + 1, to.1 + item.seen.len);
         if let Some(removal) = &self.removal {
-            // What is wanted is noted in the state in which it is read.
+            // Wanted files are recorded in the state in which they are read.
             let lacks: HashSet<u64> = want.files.iter().map(|wanted| wanted.file).collect();
             items
                 .iter()
@@ -412,7 +415,8 @@ impl Source for Tree {
 }
 
 impl Tree {
-    /// Jobs for a file that is longer than a block. Of what the receiver has of it, it is asked whether that is the same.
+    /// Jobs for a file that is longer than a block. The receiver is asked whether the data that it has is the
+    /// same.
     fn cuts(&self, item: Item, wanted: &Wanted) -> Vec<Job> {
         let len = item.seen.len;
         let holes = self.holes(&item);

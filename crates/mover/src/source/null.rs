@@ -1,4 +1,4 @@
-//! Noise from nowhere: what a copy costs without a disk to read from.
+//! Generated data: measures the cost of a copy without a disk to read from.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,7 +14,8 @@ use crate::part::{BLOCK, Data, TableWriter};
 
 use super::ENTRIES;
 
-/// So many bytes, in files of so many bytes. Each block holds the same noise: to make it anew would cost more than to send it.
+/// So many bytes, in files of so many bytes. Each block holds the same random data: generating it anew would
+/// cost more than sending it.
 #[derive(Debug)]
 pub struct Null {
     bytes: u64,

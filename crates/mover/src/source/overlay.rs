@@ -1,4 +1,4 @@
-//! Several sources whose contents go to one place (`a/ b/`), with rsync's rules of who wins.
+//! Several sources whose contents are merged (`a/ b/`), with rsync's rules of precedence.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ pub(super) struct Overlay {
     named: HashMap<Vec<u8>, Vec<usize>>,
 }
 
-/// What other sources have at a place in the copy. Of directories the contents come together; a directory wins over everything
-/// else, and of all else what the first source has.
+/// The entries of other sources at a place in the copy. The contents of directories are merged; a directory
+/// wins over everything else, and otherwise the first source wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     /// Nothing that comes before.
@@ -54,7 +54,8 @@ impl Overlay {
 }
 
 impl Tree {
-    /// What sources other than that of `dir` have in the place of `name`, which is a directory or not; empty: of `dir` itself.
+    /// The entry of other sources than that of `dir` in the place of `name`, which is a directory or not;
+    /// empty: of `dir` itself.
     pub(super) fn others(&self, dir: &Dir, name: &[u8], is_dir: bool) -> Others {
         let Some(overlay) = &self.overlay else { return Others::Nothing };
         let inside = join(&dir.inside, name);
@@ -70,7 +71,8 @@ impl Tree {
         earlier
     }
 
-    /// Whether a source has a directory at `inside`; None if it has nothing there, or what the filter leaves out.
+    /// Whether a source has a directory at `inside`; None if it has nothing there, or an entry that the
+    /// filter leaves out.
     fn is_dir(&self, top: usize, inside: &[u8]) -> Option<bool> {
         let below = self.tops.get(top)?.below(inside)?;
         let found = self.open(top, below, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC).ok()?;

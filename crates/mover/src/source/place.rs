@@ -1,4 +1,5 @@
-//! Where sources are: patterns, what a slash at the end means, and the directory handle below which all of a source is opened.
+//! The location of sources: patterns, the meaning of a trailing slash, and the directory handle below which
+//! all of a source is opened.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -24,7 +25,7 @@ use super::walk::DIRECTORY;
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
-/// Most names that a receiver is told of in one message.
+/// Most names sent to a receiver in one message.
 const MAX_MIXED: usize = 1000;
 
 /// A source, opened.
@@ -32,7 +33,7 @@ const MAX_MIXED: usize = 1000;
 pub(super) struct Top {
     /// Its directory, or the one in which it lies.
     pub(super) fd: OwnedFd,
-    /// The name in it, if it is no directory.
+    /// The name in it, if it is not a directory.
     pub(super) single: Option<Vec<u8>>,
     /// Its path in the copy; empty if its content goes right into the destination.
     pub(super) inside: Vec<u8>,
@@ -40,7 +41,7 @@ pub(super) struct Top {
     pub(super) shown: Vec<u8>,
     /// For its identity.
     pub(super) path: PathBuf,
-    /// How many levels of what is in it are copied.
+    /// How many levels of its contents are copied.
     pub(super) depth: usize,
     /// It is not copied itself, but these names below it.
     pub(super) names: Option<list::Names>,
@@ -58,7 +59,7 @@ impl Top {
     }
 }
 
-/// Finds all sources; those that are not there are problems, and an error if there are no others.
+/// Finds all sources; missing ones are problems, and an error if there are no others.
 pub(super) fn find(
     sources: &[OsString],
     follow: Follow,
@@ -72,7 +73,7 @@ pub(super) fn find(
                 Err(e) => {
                     let what = match e.raw_os_error().map(Errno::from_raw_os_error) {
                         Some(Errno::XDEV) if root.is_some() => {
-                            "not copied: it is outside of the served directory".to_owned()
+                            "not copied: outside of the served directory".to_owned()
                         }
                         _ => format!("not copied: {e}"),
                     };
@@ -93,19 +94,19 @@ pub(super) fn find(
         let name = top.single.as_ref().unwrap_or(&top.inside);
         if !name.is_empty() && !names.insert(name.clone()) && top.single.is_some() {
             let path = [top.shown.as_slice(), name].join(&b'/');
-            problems.push(Problem::new(&path, "left out: an earlier source has this name", false));
+            problems.push(Problem::new(&path, "skipped: an earlier source has this name", false));
         }
     }
     Ok((tops, problems))
 }
 
-/// What is below a root: absolute paths begin there.
+/// The path below a root: absolute paths begin there.
 fn relative(path: &[u8]) -> &[u8] {
     let slashes = path.iter().take_while(|b| **b == b'/').count();
     path.get(slashes..).unwrap_or_default()
 }
 
-/// What is below `root` if there is one.
+/// The path below `root` if there is one.
 fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
     match root {
         Some(root) => root.join(OsStr::from_bytes(relative(path))),
@@ -128,7 +129,7 @@ pub(super) fn last(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(path, |at| &path[at + 1..])
 }
 
-/// The directory in which a path is, and its name there; what is called by a slash, `.` or `..` has no name.
+/// The directory of a path, and its name there; a path ending in a slash, `.` or `..` has no name.
 fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (parent, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(0) => (&b"/"[..], &path[1..]),
@@ -165,7 +166,7 @@ fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
     Ok(Top::new(fd, Some(bytes), Vec::new(), shown(parent), full(parent)?))
 }
 
-/// Whether there is something of that name. Below a root nothing is told of what is outside.
+/// Whether the name exists. Below a root nothing outside of it is revealed.
 fn is_there(path: &[u8], root: Option<&Path>) -> bool {
     let (parent, name) = split(path);
     match name {
@@ -176,7 +177,7 @@ fn is_there(path: &[u8], root: Option<&Path>) -> bool {
     }
 }
 
-/// Opens a directory; below a root it can be nowhere else, whatever links say.
+/// Opens a directory; below a root no link leads out of it.
 pub(super) fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Some(root) = root else { return Ok(openat(CWD, path, flags, Mode::empty())?) };
@@ -236,13 +237,14 @@ fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8
             }
         }
         if found.len() > MAX_MATCHES {
-            return Err(refused(&format!("it stands for more than {MAX_MATCHES} names")));
+            return Err(refused(&format!("pattern matches more than {MAX_MATCHES} names")));
         }
     }
     Ok(found)
 }
 
-/// A destination on the host of the source; of a server, below its root, and nothing is told of what is outside.
+/// A destination on the host of the source; of a server, below its root, and nothing outside of it is
+/// revealed.
 #[derive(Debug)]
 pub(super) struct Dest {
     path: Vec<u8>,
@@ -263,7 +265,7 @@ impl Dest {
         self.inode_of(&self.path)
     }
 
-    /// Of what has a path in the copy, if anything.
+    /// The inode of a path in the copy, if it exists.
     pub(super) fn inode_in(&self, inside: &[u8]) -> Option<(u64, u64)> {
         let look = |dir: &[u8], name: &[u8]| {
             let fd = directory(dir, self.root.as_deref()).ok()?;
@@ -310,7 +312,7 @@ impl Top {
     }
 }
 
-/// The names of directories beside which the contents of others come.
+/// The names of directories that are merged with the contents of others.
 pub(super) fn mixed(tops: &[Top]) -> Vec<Vec<u8>> {
     let dirs = || tops.iter().filter(|top| top.single.is_none() && top.names.is_none());
     if dirs().all(|top| !top.inside.is_empty()) {

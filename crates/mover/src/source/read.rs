@@ -1,6 +1,6 @@
-//! Readers: what a job names is opened, read and hashed into a block.
+//! Readers: open, read and hash the files of a job into a block.
 //!
-//! A file that is no more what the walk saw is not sent as if it were: a mixture of two states would be worse than none.
+//! A file that changed since the walk is not sent: a mixture of two states would be worse than no copy.
 
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Tree {
         Entry { path: item.inside(), attributes: self.owners.attributes(seen), kind }
     }
 
-    /// Fills a block with whole entries; what has no room comes back.
+    /// Fills a block with whole entries; those that do not fit are returned.
     pub(super) fn gather(&self, items: &[Item], block: &mut Block) -> Option<Vec<Item>> {
         let mut table = TableWriter::new(std::mem::take(&mut block.table));
         let mut near = None;
@@ -124,9 +124,9 @@ impl Tree {
             Miss::Changed => {
                 self.trouble(&item.dir, &item.name, "not copied: it changed while it was read", true)
             }
-            // It was there a moment ago; that it has gone is no fault of the copy, but it should be known.
+            // It existed a moment ago; its removal is not a fault of the copy, but should be known.
             Miss::System(Errno::NOENT) => {
-                self.trouble(&item.dir, &item.name, "not copied: it vanished", true)
+                self.trouble(&item.dir, &item.name, "not copied: it was removed during the copy", true)
             }
             Miss::System(e) => {
                 self.trouble(&item.dir, &item.name, format!("not copied: {}", std::io::Error::from(*e)), true)
@@ -149,7 +149,7 @@ impl Tree {
                 let mut entry = self.entry(item, &item.seen, Kind::Dir);
                 match self.open_near(item, near) {
                     Ok(fd) => entry.attributes.xattrs = self.xattrs_of(&fd)?,
-                    // That what is in it cannot be read is for the walk to tell.
+                    // An unreadable directory is reported by the walk.
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
                 }
@@ -193,7 +193,7 @@ impl Tree {
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }, seen))
     }
 
-    /// Those extended attributes of an open file that the receiver keeps. If it keeps none, none are looked for.
+    /// The extended attributes of an open file that the receiver keeps. If it keeps none, they are not read.
     pub(super) fn xattrs_of(&self, fd: &OwnedFd) -> io::Result<Option<xattr::Xattrs>> {
         self.kept(|| xattr::of(fd, self.is_root))
     }
@@ -256,7 +256,7 @@ impl Tree {
         Ok((entry, Data::Ask { root }))
     }
 
-    /// What a file holds, by its digest; read through the room of a block.
+    /// The digest of a file's content; read through the space of a block.
     fn root(
         &self,
         item: &Item,

@@ -1,7 +1,9 @@
-//! `--remove-source-files`: what the receiver has proved to have is removed here, when all of it is finished there.
+//! `--remove-source-files`: removes the files that the receiver has proved to have, after it has finished all
+//! of them.
 //!
-//! What was sent is noted in a file without a name: a number, a path, and the state that was read. A name is removed only if the
-//! receiver names that number and the file is still in that state: a file that was changed or replaced since stays, and is told.
+//! Sent files are recorded in an unnamed file: a number, a path, and the state that was read. A name is
+//! removed only if the receiver names that number and the file is still in that state: a file that was
+//! changed or replaced since stays, and is reported.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -17,7 +19,7 @@ use super::state::Seen;
 use super::walk::DIRECTORY;
 use super::{Dir, Item, Tree};
 
-/// What was sent.
+/// A sent file.
 #[derive(Debug, Default)]
 pub(super) struct Removal {
     log: Mutex<Log>,
@@ -71,7 +73,7 @@ impl Removal {
             to.extend_from_slice(text);
         }
         if to.len() >= BUFFER && log.flush().is_err() {
-            // What is not noted is not removed.
+            // Files that are not recorded are not removed.
             log.failed = true;
             log.buffer.clear();
         }
@@ -112,19 +114,19 @@ fn has(proved: &[(u64, u64)], number: u64) -> bool {
     last.is_some_and(|(first, count)| number - first < *count)
 }
 
-/// What is known while names are removed.
+/// The state during the removal of names.
 #[derive(Default)]
 struct Known {
     /// Numbers of which it was decided: a part that was sent again is noted again.
     decided: HashSet<u64>,
-    /// Files of which a name was removed, which changes what is told of their others.
+    /// Files of which a name was removed, which changes the `stat` of their other names.
     inodes: HashSet<(u64, u64)>,
     /// The last directory, by source and path.
     near: Option<(usize, Vec<u8>, OwnedFd)>,
 }
 
 impl Tree {
-    /// Removes what the receiver has; once.
+    /// Removes the files that the receiver has; once.
     pub(super) fn remove(&self, proved: &[(u64, u64)], alive: &dyn Fn()) {
         let Some(removal) = &self.removal else { return };
         let mut over = removal.over.lock();
@@ -147,12 +149,12 @@ impl Tree {
         });
         let root = Dir { top: 0, path: Vec::new(), inside: Vec::new() };
         match tried {
-            Err(e) => self.trouble(&root, b"", format!("not all sources are removed: {e}"), true),
+            Err(e) => self.trouble(&root, b"", format!("some sources were not removed: {e}"), true),
             Ok(()) if log.failed => {
                 self.trouble(
                     &root,
                     b"",
-                    "not all sources are removed: no room for their list in TMPDIR",
+                    "some sources were not removed: no space for their list in TMPDIR",
                     true,
                 );
             }
@@ -170,7 +172,7 @@ impl Tree {
         self.trouble(&dir, &sent.name, format!("copied, but not removed: {stays}"), true);
     }
 
-    /// None when it is gone, else why it stays.
+    /// None when it is removed, else the reason why it stays.
     fn try_remove(&self, sent: &Sent, known: &mut Known) -> Result<Option<&'static str>, Errno> {
         let is_near = |(top, path, _): &(usize, Vec<u8>, OwnedFd)| *top == sent.top && *path == sent.path;
         if !known.near.as_ref().is_some_and(is_near) {
@@ -188,7 +190,7 @@ impl Tree {
         }
         let there = self.dest.as_ref().and_then(|dest| dest.inode_in(&super::join(&sent.inside, &sent.name)));
         if there == Some(inode) {
-            return Ok(Some("the destination has this very file"));
+            return Ok(Some("source and destination are the same file"));
         }
         match rfs::unlinkat(at, sent.name.as_slice(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

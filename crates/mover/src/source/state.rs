@@ -1,8 +1,9 @@
-//! States of a file: what the system tells of one, and reading so that two are never mixed.
+//! States of a file: its identity by `stat`, and reading so that two states are never mixed.
 //!
-//! A file is in one state while nothing that `stat` tells of it differs. Its length and the time of its content can be set back by any
-//! program; the time of its last change of any kind (`ctime`) and its inode cannot. So what was read between two equal looks is of one
-//! state, if the first look was no earlier than a tick after the last change: two changes within a tick leave the same times.
+//! A file is in one state while its `stat` does not differ. Any program can set back its length and its
+//! modification time; it cannot set back `ctime` and the inode. So the data read between two equal `stat`
+//! results is of one state, if the first was taken at least one clock tick after the last change: two changes
+//! within a tick leave the same times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How often a file is read again that something changed but its content.
 pub(super) const TRIES: usize = 4;
 
-/// What was seen of a file.
+/// The `stat` of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) len: u64,
@@ -72,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// Whether a file is still in this state; `unlinked`: but for another name of it that was removed.
+    /// Whether a file is still in this state; `unlinked`: except that another name of it was removed.
     pub(super) fn is_still(&self, now: &Self, unlinked: bool) -> bool {
         let ctime = if unlinked { now.ctime } else { self.ctime };
         Self { ctime, ..*self } == *now
@@ -104,16 +105,17 @@ impl Seen {
 }
 
 impl Item {
-    /// Whether a file in this state is what the receiver has decided about: its length and time. The rest is sent as it is in the state that
-    /// is read; its inode may be another, as some file systems number a file anew each time. Only a file with several names must be
-    /// the very one that was walked, as the others become links to it.
+    /// Whether a file in this state is the one about which the receiver has decided: by length and time.
+    /// Other attributes are sent as they are in the state that is read; its inode may differ, as some file
+    /// systems number a file anew each time. Only a file with several names must be the very one that was
+    /// walked, as the others become links to it.
     pub(super) fn is_as_announced(&self, seen: &Seen) -> bool {
         let linked = matches!(self.kind, Is::File { linked: true, .. });
         (seen.len, seen.mtime) == (self.seen.len, self.seen.mtime)
             && (!linked || seen.inode == self.seen.inode)
     }
 
-    /// What `read` makes of one state of the file, and that state.
+    /// The result of `read` on one state of the file, and that state.
     pub(super) fn steady<T>(
         &self,
         fd: &OwnedFd,

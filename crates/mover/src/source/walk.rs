@@ -1,4 +1,5 @@
-//! The walk: depth first, a directory read piece by piece, so that a million names in one need no more memory than ten.
+//! The walk: depth first, reading each directory in chunks, so that a million names in one need no more
+//! memory than ten.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,7 +37,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds an entry; what is full comes back.
+    /// Adds an entry; a full batch is returned.
     pub(super) fn add(&mut self, item: Item) -> Option<Job> {
         let bytes = if matches!(item.kind, Is::File { .. }) { item.seen.len } else { 0 };
         let full = self.bytes + bytes > GATHER || self.items.len() >= ENTRIES;
@@ -46,7 +47,7 @@ impl Gathered {
         job
     }
 
-    /// What is there.
+    /// The kind of a file.
     pub(super) fn take(&mut self) -> Option<Job> {
         self.bytes = 0;
         let items = std::mem::take(&mut self.items);
@@ -61,7 +62,7 @@ struct UnderWay {
     fd: Option<OwnedFd>,
     /// Which it is, where links are followed.
     inode: Option<(u64, u64)>,
-    /// How many levels of what is in it are still to come.
+    /// How many levels of its contents are still to be walked.
     depth: usize,
     /// Directories in it whose turn is still to come.
     below: Vec<Arc<Dir>>,
@@ -76,15 +77,15 @@ pub(super) struct Walk<'w> {
     gathered: Gathered,
     asked: Vec<Item>,
     links: Links,
-    /// Files that are sent if nobody else has them, and their bytes.
+    /// Files that are sent if no other sender has them, and their bytes.
     batch: (Vec<Item>, u64),
     /// Where it goes, if that is on this host: device and inode.
     dest: Option<(u64, u64)>,
     /// The file system of the source under way, if others are left out.
     device: Option<u64>,
-    /// What was sent, where a path can come twice.
+    /// Names sent already, where a path can come twice.
     pub(super) listed: Option<Listed>,
-    /// Nobody wants more.
+    /// The consumer has stopped.
     over: bool,
     complete: bool,
 }
@@ -144,10 +145,11 @@ impl<'w> Walk<'w> {
         self.over
     }
 
-    /// A directory, and so many levels of what is in it. The stack is on the heap, so that no depth overflows the thread's own.
+    /// A directory, and so many levels of its contents. The stack is on the heap, so that no depth overflows
+    /// the thread's own.
     pub(super) fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd, depth: usize) -> Result<(), Error> {
         let stat = rfs::fstat(&fd)
-            .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
+            .map_err(|e| Error::io("stat", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
         self.device = (self.tree.one_file_system > 0).then_some(stat.st_dev);
         if !self.directory(&dir, &stat, depth) || depth == 0 {
             return Ok(());
@@ -187,7 +189,8 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The next names of a directory, or all of them: until a piece of it had directories, which are gone through first.
+    /// The next names of a directory, or all of them: until a chunk contained directories, which are walked
+    /// first.
     fn names(&mut self, under_way: &mut UnderWay, buffer: &mut Vec<u8>, all: bool) -> Result<(), Error> {
         let UnderWay { dir, fd, below, depth, .. } = under_way;
         let depth = less(*depth);
@@ -247,7 +250,7 @@ impl<'w> Walk<'w> {
             }
             Ok(_) if self.listed.is_some() && !self.is_first(&join(&dir.inside, bytes), false) => {}
             Ok(stat) => self.entry(dir, bytes, &stat)?,
-            // It went between the two calls: nobody can say that it should be in the copy.
+            // It was removed between the two calls, so it need not be in the copy.
             Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
             Err(e) => self.unread(dir, bytes, e),
         }
@@ -267,7 +270,7 @@ impl<'w> Walk<'w> {
         self.tree.filter.leaves_out(&join(&dir.inside, entry.file_name().to_bytes()), is_dir)
     }
 
-    /// What is told of a name; of a link that is followed, of what it leads to.
+    /// The `stat` of a name; of a link that is followed, of its target.
     pub(super) fn look(&self, dir: &Dir, fd: impl AsFd, name: &[u8]) -> Result<Stat, Errno> {
         let stat = rfs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let follow = self.tree.follow;
@@ -283,14 +286,14 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Whether a directory is none of those in which it lies, to which a link that is followed may lead back.
+    /// Whether a directory is none of its own ancestors, to which a followed link may lead back.
     fn is_new(&self, sub: &UnderWay, stack: &[UnderWay]) -> bool {
         let is_new = self.tree.follow == Follow::None || stack.iter().all(|above| above.inode != sub.inode);
         if !is_new {
             self.tree.trouble(
                 &sub.dir,
                 b"",
-                "not copied: this link leads to a directory in which it lies",
+                "not copied: this link points to a directory above itself",
                 true,
             );
         }
@@ -300,7 +303,7 @@ impl<'w> Walk<'w> {
     /// A directory of whose contents so many levels are sent; whether it is to be gone through.
     pub(super) fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat, depth: usize) -> bool {
         if self.dest == Some((stat.st_dev, stat.st_ino)) {
-            self.tree.trouble(dir, b"", "left out: it is the destination", false);
+            self.tree.trouble(dir, b"", "skipped: this is the destination", false);
             return false;
         }
         if self.tree.others(dir, b"", true) != Others::Directory {
@@ -317,7 +320,7 @@ impl<'w> Walk<'w> {
             Others::Nothing => {}
             Others::File => return Ok(()),
             Others::Directory | Others::LaterDirectory => {
-                self.tree.trouble(dir, name, "left out: another source has a directory of this name", false);
+                self.tree.trouble(dir, name, "skipped: another source has a directory of this name", false);
                 return Ok(());
             }
         }
@@ -333,7 +336,7 @@ impl<'w> Walk<'w> {
             FileType::CharacterDevice => Is::Device { character: true, number: stat.st_rdev },
             FileType::BlockDevice => Is::Device { character: false, number: stat.st_rdev },
             _ => {
-                self.tree.trouble(dir, name, "not copied: it is of no known kind", true);
+                self.tree.trouble(dir, name, "not copied: unknown kind of file", true);
                 return Ok(());
             }
         };
@@ -342,7 +345,7 @@ impl<'w> Walk<'w> {
             match first {
                 Ok(First::This) => {}
                 Ok(First::Other(path)) => item.kind = Is::HardLink(path),
-                Err(e) => return Err(Error::io("keep hard links in", std::env::temp_dir())(e)),
+                Err(e) => return Err(Error::io("store the list of hard links in", std::env::temp_dir())(e)),
             }
         }
         self.add(item);
@@ -376,7 +379,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Sends a batch, if nobody else does.
+    /// Sends a batch, unless another sender has it.
     fn claim(&mut self) {
         let (items, _) = std::mem::take(&mut self.batch);
         let Some(claims) = self.tree.claims.as_ref().and_then(|claims| claims.get()) else { return };
@@ -399,7 +402,7 @@ impl<'w> Walk<'w> {
         self.give_asked();
     }
 
-    /// Gives an entry to whom it belongs.
+    /// Passes an entry to the job it belongs to.
     fn take(&mut self, item: Item) {
         self.tree.entries.fetch_add(1, Relaxed);
         if !matches!(item.kind, Is::File { .. }) {

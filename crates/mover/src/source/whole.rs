@@ -1,7 +1,8 @@
 //! A file that is sent in several parts, by several readers: all of them are of one state of it.
 //!
-//! It is opened once, so that another that is renamed over it meanwhile is not read. Each part is read between two looks at the file; where
-//! these differ, but not in what was said of the file, the parts that were read are read again and compared by digest.
+//! It is opened once, so another file renamed over it meanwhile is not read. Each part is read between two
+//! `stat` calls; where they differ, but the announced attributes still match, the parts read so far are read
+//! again and compared by digest.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl Whole {
 }
 
 impl State {
-    /// The root, when all was read: then the file is needed no more.
+    /// The root, when everything was read: then the file is no longer needed.
     fn root(&mut self) -> Option<Digest> {
         let root = self.layer.root();
         if root.is_some() {

@@ -1,14 +1,14 @@
-//! Bounds on what one engine holds and says.
+//! Bounds on the state and the messages of one engine.
 //!
-//! Stated by its `Limits`, with what is in flight on top: a bound is looked at after a whole event, and
-//! requests that were within it when they went out may bring their bytes later.
+//! They come from its `Limits`, plus data in flight: a bound is checked after a whole event, and requests
+//! that were within it when they were sent may bring their bytes later.
 
 use tidecast_swarm::{Engine, Limits};
 
 use super::{Finding, Rule};
 
-/// Actions about one event: a base, and for each connection what a stock client's queue holds (rejects
-/// when it is choked, requests when it unchokes) twice.
+/// Actions per event: a base, and for each connection the length of a stock client's queue (rejects when it
+/// is choked, requests when it unchokes) twice.
 const ACTIONS: (u64, u64) = (4_096, 16_384);
 /// Events of one engine between two looks at its numbers.
 const NUMBERS: u64 = 32;
@@ -20,15 +20,16 @@ const BLOCK: u64 = 1 << 20;
 const RESERVED: (u64, u64) = (16, 4 << 20);
 /// Bytes in one cell of a piece, the unit of bookkeeping.
 const CELL: u64 = 16 << 10;
-/// Addresses and departed peers remembered, whatever the swarm.
+/// Remembered addresses and departed peers, for any swarm.
 const REMEMBERED: usize = 16 << 10;
 
-/// Connections that may have brought what has no verdict yet: a verdict may well outlast its connection.
+/// Connections that may have brought payload without a verdict yet: a verdict may well outlast its
+/// connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Crowd {
     open: u64,
-    /// The most at once since what was unsettled was last seen within its limit. Beyond it nothing is asked
-    /// for, so whatever comes then was asked of these.
+    /// The most at once since unsettled payload was last seen within its limit. Beyond it nothing is
+    /// requested, so any further payload was requested from these.
     most: u64,
 }
 
@@ -62,14 +63,14 @@ pub(super) fn burst(burst: &mut Burst, engine: &Engine) -> Result<(), Finding> {
     }
 }
 
-/// When to look at what, for one engine.
+/// The schedule of checks for one engine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rota {
     events: u64,
     everything_at: u64,
 }
 
-/// What is to be looked at now.
+/// The checks that are due now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub(super) numbers: bool,
@@ -98,8 +99,8 @@ pub(super) fn numbers(
 ) -> Result<(), Finding> {
     let (stats, peers) = (engine.stats(), engine.peer_stats());
     let count = peers.len() as u64;
-    // For each connection its window, one block that was larger, what is asked of those that have
-    // everything so that they may choose, and what parents in a plan send unasked.
+    // For each connection its window, one block that was larger, the extra requests to complete peers so that
+    // they may choose, and the data that parents in a plan push.
     let window = u64::from(limits.window.1);
     let of_one = window + BLOCK + RESERVED.0 * longest.min(RESERVED.1) + pushed;
     if stats.unsettled < limits.unsettled {

@@ -1,7 +1,8 @@
-//! What the whole run may cost: the origin's copies, messages other than payload, bytes received twice.
+//! Bounds on the cost of the whole run: the origin's copies, messages other than payload, bytes received
+//! twice.
 //!
-//! The bounds are those of Tidecast's own policy; the textbook's mechanisms are there to be measured, not
-//! to be held to them. A plan on demand is not either: what it costs is known of calm runs only (`tests/mount.rs`).
+//! The bounds are those of Tidecast's own policy; the textbook mechanisms are only measured. The same holds
+//! for a plan on demand: its costs are known for calm runs only (`tests/mount.rs`).
 
 use tidecast_swarm::Policy;
 
@@ -17,22 +18,22 @@ const COPIES_PLANNED: u64 = 15;
 /// A plan that brings a member nothing for so long, seconds, has failed as far as it can know (`swarm::follow`), and it
 /// fetches as in a swarm.
 const ADRIFT: u64 = 2;
-/// ... and to each receiver so much beside, bytes: what is asked of the origin at the start, before
-/// anyone knows of anyone else who has something.
+/// ... and for each receiver so much more, bytes: requests to the origin at the start, before any node knows
+/// of another one with pieces.
 const FIRST: u64 = 4 << 20;
-/// ... and all that it can send in so many of the longest delays, in which nobody hears of anything.
+/// ... and all that it can send in so many of the longest delays, in which no message arrives.
 const DEAF: u64 = 8;
 /// Control messages: parts of the payload, and bytes for each connection that a node may have.
 const CONTROL: (u64, u64) = (200, 512);
 /// Pieces smaller than this cost more control messages.
 const CONTROL_PIECE: u32 = 64 << 10;
-/// Bytes that come twice: part of what is received, and so much for each node (the engine holds itself to
-/// a 128th and 2 MiB, beyond which only the silent lose what they were asked for).
+/// Bytes received twice: a share of the received bytes, and so much for each node (the engine holds itself to
+/// a 128th and 2 MiB, beyond which only silent peers lose requests).
 const TWICE: (u64, u64) = (64, 4 << 20);
-/// ... and, where a cut holds up messages, once what a node may have asked of a seed beyond its window: so
-/// many pieces of at most so many bytes (`swarm::requests`), no more than come in in a second. Others give
-/// them meanwhile; but when the cut heals, each direction of a connection wakes up by its own
-/// retransmission timer, and the pieces may be sent before the cancels are heard.
+/// ... and, where a cut delays messages, once the requests of a node to a seed beyond its window: so many
+/// pieces of at most so many bytes (`swarm::requests`), no more than are received in a second. Other peers
+/// send them meanwhile; but when the cut heals, each direction of a connection wakes up by its own
+/// retransmission timer, and the pieces may be sent before the cancels arrive.
 const AHEAD: (u64, u32) = (16, 4 << 20);
 
 /// See the head of the file.
@@ -62,7 +63,7 @@ impl Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty() && job.opens.is_none(),
             tidecast: job.speech == Speech::Tidecast,
-            // Who comes late fetches what went by the plan before, and may find nobody but the origin.
+            // A late node fetches the pieces that went by the plan before, and may find only the origin.
             planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)) && job.joins.is_empty(),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
             nodes,
@@ -117,9 +118,9 @@ fn deaf(job: &Job) -> u64 {
     if rate > job.host.settle { u64::MAX } else { on_the_way(job, rate).saturating_mul(DEAF) }
 }
 
-/// Without leaf hashes a relay passes on whole pieces, so that each of them takes the first piece of every stripe over
-/// the slowest wire before the next hears of anything. Where that lasts too long, nobody can tell a plan that is
-/// filling from one that has failed, and the origin serves them as it serves a swarm.
+/// Without leaf hashes a relay forwards whole pieces, so that each of them takes the first piece of every
+/// stripe over the slowest link before the next gets any. Where that lasts too long, a plan that is filling
+/// cannot be told from one that has failed, and the origin serves the nodes as it serves a swarm.
 fn fills_slowly(job: &Job, stripes: u16) -> bool {
     let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
     !job.leaves && longest * u64::from(stripes) > ADRIFT * life::slowest(job)
@@ -138,8 +139,8 @@ fn ahead(job: &Job) -> u64 {
     (AHEAD.0 * u64::from(longest)).min(second)
 }
 
-/// Bytes on their way at this rate over the longest delay, with what messages of other connections overtake: no cancel
-/// is heard before them.
+/// Bytes in flight at this rate over the longest delay, plus messages of other connections that overtake: no
+/// cancel arrives before them.
 pub(super) fn on_the_way(job: &Job, rate: u64) -> u64 {
     let delay = job.topology.links.iter().map(|l| l.delay).max().unwrap_or(0).saturating_add(job.jitter);
     u64::try_from(u128::from(rate) * u128::from(delay) / 1_000_000_000).unwrap_or(u64::MAX)

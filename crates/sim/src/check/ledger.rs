@@ -1,5 +1,5 @@
-//! What is true of one node, kept beside its engine: which pieces are good on its disk, whether it is
-//! honest and well, whom it has heard of, which of its dials failed.
+//! The true state of one node, kept beside its engine: which pieces are intact on its disk, whether it is
+//! honest and running, which peers it knows, which of its dials failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::topology::NodeId;
 /// An address that failed is left alone for this long, nanoseconds: the engine promises 0.25 s.
 const REDIAL: u64 = 200_000_000;
 
-/// What a hash proves, bytes.
+/// Bytes verified by a hash.
 const LEAF: u32 = 16 << 10;
 
 /// See the head of the file.
@@ -25,29 +25,29 @@ pub(super) struct Ledger {
     /// Something has happened to it for which others may well drop it, or it them.
     pub(super) hurt: bool,
     pub(super) burst: Burst,
-    /// Good on its disk, and said to be so.
+    /// Intact on its disk, and announced.
     good: PieceSet,
-    /// What a program of it wants when it starts, and now; all pieces where there is no set.
+    /// The wanted pieces of a program when it starts, and now; all pieces where there is no set.
     begins: Option<PieceSet>,
     wants: Option<PieceSet>,
     started: bool,
     runs: bool,
     /// Lost on the disk; the engine is told when it runs again.
     lost: BTreeSet<u32>,
-    /// Good on its disk, about to be said.
+    /// Intact on its disk, not announced yet.
     settled: BTreeSet<u32>,
     /// Leaves of pieces that are not whole, by piece: good on its disk, and proven.
     leaves: BTreeMap<u32, PieceSet>,
     /// The piece that the last event was about.
     touched: Option<u32>,
-    /// Whom it was told of.
+    /// The peers that it was told of.
     known: BTreeSet<NodeId>,
     failed: BTreeMap<Candidate, Time>,
     /// Its clock has jumped: its pauses are not ours.
     jumped: bool,
     rota: Rota,
     crowd: Crowd,
-    /// The longest piece, bytes, and what a parent sends unasked.
+    /// The longest piece, bytes, and the pushed bytes of a parent.
     longest: u64,
     pushed: u64,
 }
@@ -77,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// What each program of it wants when it starts.
+    /// The wanted pieces of each of its programs at the start.
     pub(super) fn begins(&mut self, pieces: PieceSet) {
         self.begins = Some(pieces);
     }
@@ -106,7 +106,7 @@ impl Ledger {
         self.failed.clear();
         self.known.clear();
         self.crowd = Crowd::default();
-        // What was opened before, nobody has told this program of.
+        // This program was not told of the files opened before.
         self.wants = self.begins.clone();
         self.whole(engine)
     }
@@ -207,8 +207,8 @@ impl Ledger {
         }
     }
 
-    /// Whether somebody may ban or drop this node so; `excused`: neither it nor the network between the
-    /// two is as it should be.
+    /// Whether a peer may ban or drop this node for that; `excused`: neither it nor the network between the
+    /// two is in order.
     pub(super) fn blame(&self, action: &Action, excused: bool) -> Result<(), Finding> {
         let late_for_reason = excused || self.hurt;
         match *action {
@@ -240,7 +240,7 @@ impl Ledger {
         }
     }
 
-    /// Its engine has exactly what it should. O(pieces).
+    /// Its engine has exactly the pieces that it should. O(pieces).
     pub(super) fn whole(&self, engine: &Engine) -> Result<(), Finding> {
         (0..engine.stats().pieces).try_for_each(|piece| self.same(piece, engine.have(piece)))
     }

@@ -1,10 +1,10 @@
-//! Progress: everyone who can be complete is, in the end, and until then something new is verified
-//! somewhere within a bound of time and of events.
+//! Progress: every node that can complete does so in the end, and until then some node verifies a new piece
+//! within a bound of time and of events.
 //!
-//! Who can make progress: a node that the run waits for, that runs, and that lacks a piece which an
-//! honest running node has with whom it could be connected now, because one of the two knows the
-//! other's address and may call it. (Relays need no search: the first node on any way that lacks the
-//! piece is such a node itself.)
+//! A node can make progress if the run waits for it, it runs, and it lacks a piece that an honest running
+//! node has with which it could be connected now, because one of the two knows the other's address and may
+//! connect to it. (Relays need no search: the first node on any path that lacks the piece is such a node
+//! itself.)
 
 use tidecast_swarm::Time;
 
@@ -18,21 +18,21 @@ const SECOND: u64 = 1_000_000_000;
 /// Without anything verified. The engine's longest pauses are a minute, for an address that keeps
 /// failing and for a peer that keeps silent; several can follow one another.
 const PATIENCE: u64 = 400 * SECOND;
-/// ... where textbook choking and distribution let everyone wait for turns of 30 s.
+/// ... where textbook choking and distribution let all peers wait for turns of 30 s.
 const PATIENCE_CLASSIC: u64 = 2_000 * SECOND;
 /// Steps of the world at one instant: a base, and for each node.
 const AT_ONCE: (u64, u64) = (20_000, 5_000);
 /// Steps without anything verified: a base, for each possible connection (handshakes), for each leaf that may
 /// come before the first piece is whole, and for each node and second.
 const IDLE: (u64, u64, u64, u64) = (100_000, 64, 8, 400);
-/// What a relay passes on at once, bytes.
+/// Bytes that a relay forwards at once.
 const LEAF: u64 = 16 << 10;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     nodes: u64,
-    /// Steps that may come to nothing in no time.
+    /// Steps that may have no effect within one instant.
     least: u64,
     patience: u64,
     until: Time,
@@ -52,8 +52,8 @@ impl Life {
         let peers = nodes.min(job.limits.peers as u64);
         let classic = job.policy.choking || job.policy.distribution;
         let base = if classic { PATIENCE_CLASSIC } else { PATIENCE };
-        // The largest piece may have to be fetched by everyone at once over one wire that is slow; in the textbook's
-        // endgame from everyone, for all the requests that are out may be served before the first cancel is.
+        // The largest piece may have to be fetched by all nodes at once over one slow link; in the textbook's
+        // endgame from all peers, because all outstanding requests may be served before the first cancel is.
         let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
         let times = if job.policy.endgame { nodes * peers } else { nodes };
         let piece = u128::from(4 * longest * times) * u128::from(SECOND) / u128::from(slowest(job).max(1));
@@ -69,12 +69,12 @@ impl Life {
         }
     }
 
-    /// A fault strikes: everyone gets time to deal with it.
+    /// A fault strikes: all nodes get time to recover.
     pub(super) fn disturbed(&mut self, at: Time) {
         (self.quiet, self.idle, self.disturbed) = (at, 0, at);
     }
 
-    /// Somebody has one piece more.
+    /// A node has one piece more.
     pub(super) fn verified(&mut self, at: Time) {
         (self.quiet, self.idle) = (at, 0);
     }
@@ -127,7 +127,7 @@ impl Life {
         Ok(())
     }
 
-    /// The run is over: because nobody is awaited, or because its time is up.
+    /// The run is over: because no node is awaited, or because its time is up.
     pub(super) fn end(&self, truth: &dyn Truth, ledgers: &[Ledger]) -> Result<(), (Option<NodeId>, Finding)> {
         let time = self.until.0.saturating_sub(self.disturbed.0) > self.patience;
         match stuck(truth, ledgers).filter(|_| time) {
@@ -148,7 +148,7 @@ pub(super) fn slowest(job: &Job) -> u64 {
     nodes.chain(links).chain(faults).min().unwrap_or(1)
 }
 
-/// A node that could get something that it wants, and from whom. O(nodes^2 x pieces / 64).
+/// A node that could get a piece that it wants, and the node that has it. O(nodes^2 x pieces / 64).
 fn stuck(truth: &dyn Truth, ledgers: &[Ledger]) -> Option<(NodeId, String)> {
     let ids = || (0..truth.nodes()).map(NodeId);
     let runs = |id: NodeId| truth.engine(id).is_some();

@@ -1,8 +1,9 @@
-//! Checkers that know the whole cluster's truth: which bytes are good on whose disk, who is honest, who
-//! can reach whom. They see every event that goes into an engine and every action that comes out.
+//! Checkers that know the true state of the whole cluster: which bytes are intact on which disk, which nodes
+//! are honest, which can reach each other. They see every event that goes into an engine and every action
+//! that comes out.
 //!
-//! Promise: they change nothing, they cost O(1) an event (what costs more is done so seldom that it
-//! comes to that), and what they find is a value: the first rule that was broken.
+//! Promise: they change nothing, they cost O(1) an event (more expensive checks run rarely enough for that
+//! average), and their result is a value: the first rule that was broken.
 //!
 //! | rule | where |
 //! |---|---|
@@ -39,11 +40,11 @@ pub enum Watch {
     /// Everything.
     #[default]
     Full,
-    /// What costs next to nothing: possession, serving, bans, progress, and the end. For many nodes.
+    /// Checks that cost next to nothing: possession, serving, bans, progress, and the end. For many nodes.
     Light,
 }
 
-/// The world as it is now, for what cannot be seen from one engine.
+/// The current world, for checks across engines.
 pub trait Truth {
     /// Number of nodes.
     fn nodes(&self) -> u32;
@@ -64,14 +65,14 @@ pub struct Checks {
     limits: Limits,
     trace: Trace,
     nodes: Vec<Ledger>,
-    /// Something is wrong with the network: nobody is blamed for being late.
+    /// The network is disturbed: no node is blamed for being late.
     storm: bool,
     life: Life,
     budget: Budget,
     broken: Option<Violation>,
 }
 
-/// A rule and what was seen; the place is added by who knows it.
+/// A rule and the observation; the caller that knows the place adds it.
 type Finding = (Rule, String);
 
 impl Checks {
@@ -104,10 +105,10 @@ impl Checks {
         }
     }
 
-    /// An engine was made: the node starts, or starts again with what its disk holds.
+    /// An engine was made: the node starts, or restarts with the contents of its disk.
     ///
     /// # Errors
-    /// When it does not have exactly what is good on its disk.
+    /// It does not have exactly the pieces that are intact on its disk.
     pub fn begin(&mut self, at: Time, node: NodeId, engine: &Engine) -> Result<(), Violation> {
         let found = self.nodes[node.0 as usize].begin(engine);
         self.judge(at, node, found)
@@ -122,8 +123,8 @@ impl Checks {
                 self.storm = true;
             }
             F::Die { node } | F::Freeze { node } => {
-                // What was handed to its connections counts against `Limits::serving_total` of the others
-                // until they give it up: meanwhile they may have nothing left for anybody.
+                // Blocks handed to its connections count against `Limits::serving_total` of the others until
+                // they are closed: meanwhile they may have no capacity left for any peer.
                 self.storm = true;
                 self.nodes[node.0 as usize].struck(fault);
             }
@@ -193,10 +194,10 @@ impl Checks {
         })
     }
 
-    /// An engine has no more to say about the last event.
+    /// An engine has finished the last event.
     ///
     /// # Errors
-    /// When it has what it should not, or has not what it should, or too much of anything.
+    /// It has pieces that it should not have, or lacks some, or exceeds a bound.
     pub fn after(&mut self, at: Time, node: NodeId, engine: &Engine) -> Result<(), Violation> {
         if let Some(broken) = self.broken.take() {
             return Err(broken);
@@ -214,7 +215,7 @@ impl Checks {
         self.life.step(at)
     }
 
-    /// Looks whether anything comes of what happens.
+    /// Checks for progress.
     ///
     /// # Errors
     /// When things go on happening and nothing comes of it though it could.
@@ -226,7 +227,7 @@ impl Checks {
     /// The run is over.
     ///
     /// # Errors
-    /// When anyone who could be complete is not, or the whole has cost too much.
+    /// A node that could be complete is not, or the whole run has cost too much.
     pub fn end(&mut self, at: Time, truth: &dyn Truth, outcome: &Outcome) -> Result<(), Violation> {
         let found = self.life.end(truth, &self.nodes);
         self.judge_at(at, found)?;
@@ -256,8 +257,8 @@ impl Checks {
     }
 }
 
-/// Bytes that a parent in a plan sends before it hears that they are not wanted: what it queues (a 32nd of a
-/// second and a piece in each stripe, `swarm::push`), and what is on its way.
+/// Bytes that a parent in a plan sends before it learns that they are not wanted: its queue (a 32nd of a
+/// second and a piece in each stripe, `swarm::push`), and the bytes in flight.
 fn pushed(job: &Job, longest: u64) -> u64 {
     let rate = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
     job.plan.map_or(0, |(_, stripes)| {
@@ -265,10 +266,10 @@ fn pushed(job: &Job, longest: u64) -> u64 {
     })
 }
 
-/// Whether one block for everyone takes so long over the slowest wire that it would be mistaken for
-/// silence: the engine bears a minute of it. And textbook mechanisms make honest nodes silent for longer:
-/// one that distributes holds back what it gave to others, and in the endgame everyone asks everyone for
-/// everything.
+/// Whether one block for all receivers takes so long over the slowest link that it would be mistaken for
+/// silence: the engine tolerates a minute of it. And textbook mechanisms make honest nodes silent for longer:
+/// a distributing seeder holds pieces back that it gave to others, and in the endgame every peer asks every
+/// other for everything.
 fn crowded(job: &Job) -> bool {
     const BLOCK: u64 = 1 << 20;
     job.policy.distribution

@@ -1,4 +1,4 @@
-//! A rule that was broken, as a value: enough to say what happened and to see it again.
+//! A broken rule, as a value: enough to describe the violation and to reproduce it.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use tidecast_swarm::Time;
 
 use crate::topology::NodeId;
 
-/// What must hold of every run.
+/// The invariants of every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// No byte counts as possessed, or is served, that the truth does not call good.
     Unverified,
-    /// What was verified stays, over a restart too, unless its disk loses it.
+    /// Verified pieces stay, over a restart too, unless the disk loses them.
     Lost,
-    /// Only who sent wrong bytes is banned.
+    /// Only senders of wrong bytes are banned.
     HonestBanned,
-    /// Nobody honest and well is dropped for misconduct.
+    /// No honest and healthy node is dropped for misconduct.
     HonestDropped,
-    /// Who can be reached by those that have what it wants is complete in the end.
+    /// A node that the holders of its wanted pieces can reach is complete in the end.
     Unfinished,
     /// Every queue, table and burst has a bound.
     Unbounded,
-    /// Something new is verified within a bound of time and events while anybody can get something.
+    /// A new piece is verified within a bound of time and events while any node can get one.
     Livelock,
     /// An address that failed is not dialled again at once.
     Redialled,
@@ -52,7 +52,7 @@ pub struct Violation {
     pub node: Option<NodeId>,
     /// Which.
     pub rule: Rule,
-    /// What was seen, with the numbers.
+    /// The observation, with the numbers.
     pub message: String,
 }
 

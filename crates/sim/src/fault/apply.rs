@@ -1,4 +1,4 @@
-//! From what is written to what happens: names and shares become nodes, lasting faults get their end.
+//! From specifications to faults: names and shares become nodes, lasting faults get their end.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What happens to one node.
+    /// The fault of one node.
     fn strike(&self, job: &mut Job, node: NodeId, dice: &mut Dice) -> Result<(), FaultError> {
         let lasts = self.lasting.is_some();
         let (fault, end) = match self.what {
@@ -87,7 +87,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The fault when it begins, and what ends it when it does.
+    /// The fault at its begin, and the one that ends it.
     fn add(&self, job: &mut Job, fault: Fault, end: Option<Fault>) {
         job.faults.push(Timed { at: Time(self.at), fault });
         if let (Some(fault), Some(lasting)) = (end, self.lasting) {
@@ -102,7 +102,7 @@ impl Verb {
             Verb::Crash => Fault::Crash { node },
             Verb::Die => Fault::Die { node },
             Verb::Freeze => Fault::Freeze { node },
-            // A join is no fault; `apply` has seen to it.
+            // A join is not a fault; `apply` has handled it.
             Verb::Leave | Verb::Join => Fault::Leave { node },
             Verb::DiskFull => Fault::DiskFull { node },
             Verb::Corrupt => Fault::Corrupt { node },
@@ -115,7 +115,7 @@ impl Verb {
     }
 }
 
-/// The nodes meant, in order, each once.
+/// The selected nodes, in order, each once.
 fn nodes(who: &Who, topology: &Topology, dice: &mut Dice) -> Result<Vec<NodeId>, FaultError> {
     let count = u32::try_from(topology.nodes.len()).unwrap_or(u32::MAX);
     let items = match who {

@@ -1,25 +1,25 @@
-//! What can be wrong with a fault as it is written.
+//! Errors in the text of a fault.
 
-/// Why a text is no fault, or none of this cluster.
+/// Errors in the text of a fault, or in its reference to this cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// The first word is none of ours.
-    #[error("{0:?} is no fault; write WHAT:WHOM@WHEN, for example crash:3@2s. WHAT is one of {words}", words = super::text::words())]
+    /// The first word is unknown.
+    #[error("unknown fault {0:?}; write FAULT:NODES@TIME, for example crash:3@2s. FAULT is one of {words}", words = super::text::words())]
     Unknown(String),
-    /// A part of it is not what belongs there.
+    /// A part of it has the wrong form.
     #[error("{text:?}: {part:?} is not {wanted}; write for example {example}")]
     Part {
         /// All of it.
         text: String,
         /// The part.
         part: String,
-        /// What belongs there.
+        /// The expected form.
         wanted: &'static str,
         /// One that is right.
         example: &'static str,
     },
-    /// An end for what does not end.
-    #[error("{text:?}: this does not end by itself, so it takes no +TIME; write for example {example}")]
+    /// An end for a fault without one.
+    #[error("{text:?}: this fault has no end, so it takes no +TIME; write for example {example}")]
     Endless {
         /// All of it.
         text: String,
@@ -27,40 +27,40 @@ pub enum FaultError {
         example: &'static str,
     },
     /// A node beyond the last.
-    #[error("there is no node {node}; they are 0 (the origin) to {last}")]
+    #[error("unknown node {node}; nodes are 0 (the origin) to {last}")]
     NoNode {
-        /// What was asked for.
+        /// The request.
         node: u32,
         /// The last there is.
         last: u32,
     },
     /// A switch of another cluster.
-    #[error("there is no switch {name:?}; there are {all}")]
+    #[error("unknown switch {name:?}; switches are {all}")]
     NoSwitch {
-        /// What was asked for.
+        /// The request.
         name: String,
-        /// What there is.
+        /// The existing ones.
         all: String,
     },
     /// Two switches that no link joins.
-    #[error("no link joins {a} and {b}; there are {all}")]
+    #[error("no link between {a} and {b}; links are {all}")]
     NoLink {
         /// One end.
         a: String,
         /// The other.
         b: String,
-        /// What there is.
+        /// The existing ones.
         all: String,
     },
     /// A piece beyond the last.
-    #[error("there is no piece {piece}; they are 0 to {last}")]
+    #[error("unknown piece {piece}; pieces are 0 to {last}")]
     NoPiece {
-        /// What was asked for.
+        /// The request.
         piece: u32,
         /// The last there is.
         last: u32,
     },
     /// Node 0 is where the data is.
-    #[error("node 0 is the origin: it is there from the start and cannot join late")]
+    #[error("node 0 is the origin, which is present from the start and cannot join later")]
     OriginJoins,
 }

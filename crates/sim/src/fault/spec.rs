@@ -1,4 +1,4 @@
-//! A fault as a person writes it: what, whom, when. `text` reads it, `apply` makes faults of it.
+//! A fault as a person writes it: kind, nodes, time. `text` reads it, `apply` makes faults of it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use super::units::{show_rate, show_share, show_time};
 /// One fault as it is written; its text is read by `parse` and given back by `to_string`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What happens, and to whom.
+    /// The fault, and its nodes.
     pub what: What,
     /// When, nanoseconds since the start.
     pub at: u64,
@@ -19,7 +19,7 @@ pub struct Spec {
 /// Which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Those named.
+    /// The named nodes.
     Named(Vec<Item>),
     /// So many receivers in a million, rounded up, drawn by the seed of the job.
     Share(u32),
@@ -34,9 +34,9 @@ pub enum Item {
     Switch(String),
 }
 
-/// What happens to nodes and takes no value.
+/// A fault of nodes without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named as the faults they make")]
+#[expect(missing_docs, reason = "the variants have the names of the faults")]
 pub enum Verb {
     Crash,
     Die,
@@ -53,14 +53,14 @@ pub enum Verb {
     Reset,
 }
 
-/// What happens.
+/// The fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Something that takes no value.
     Do(Verb, Who),
-    /// The program ends, and starts anew when the fault ends.
+    /// The program ends, and restarts when the fault ends.
     Restart {
-        /// Who.
+        /// The nodes.
         who: Who,
         /// Its disk is kept.
         disk: bool,
@@ -81,7 +81,7 @@ pub enum What {
         /// Bits per second.
         rate: u64,
     },
-    /// Groups that do not hear each other, nor those in no group.
+    /// Groups that cannot reach each other, nor the nodes in no group.
     Partition(Vec<Who>),
     /// Clocks jump.
     Clock {
@@ -96,7 +96,7 @@ pub enum What {
     Lost {
         /// Whose.
         who: Who,
-        /// Which, or the next that it has; drawn where it is not said.
+        /// The piece, or the next that it has; drawn if not given.
         piece: Option<u32>,
     },
     /// Messages of different connections overtake each other: each may be held up by this much, ns.

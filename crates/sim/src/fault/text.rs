@@ -1,5 +1,5 @@
-//! The grammar of faults: `WHAT:WHOM[=VALUE][@WHEN[+HOW LONG]]`. Hostile input ends in an error that
-//! shows how it is written right.
+//! The grammar of faults: `FAULT:NODES[=VALUE][@TIME[+DURATION]]`. Invalid input ends in an error that shows
+//! the correct form.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::error::FaultError;
 use super::spec::{Item, Spec, Verb, What, Who};
 use super::units;
 
-/// A fault's word, one that is right, and what it does.
+/// A fault's word, an example, and its effect.
 struct Form {
     word: &'static str,
     example: &'static str,
@@ -25,29 +25,29 @@ const fn ending(word: &'static str, example: &'static str, meaning: &'static str
 }
 
 const FORMS: [Form; 20] = [
-    form("crash", "crash:12@3s", "the program dies, its connections are reset"),
-    form("die", "die:5%@10s", "the machine dies, nobody is told"),
-    ending("freeze", "freeze:7@2s+5s", "the program stands still (and goes on)"),
-    ending("restart", "restart:7,nodisk@8s+2s", "the program ends and starts anew, with its disk or without"),
-    ending("slow", "slow:3=10mbit@1s", "the network card slows down"),
+    form("crash", "crash:12@3s", "the program is killed; its connections are reset"),
+    form("die", "die:5%@10s", "the machine loses power; its peers get no notice"),
+    ending("freeze", "freeze:7@2s+5s", "the program is stopped (and resumes)"),
+    ending("restart", "restart:7,nodisk@8s+2s", "the program ends and restarts, with its disk or without"),
+    ending("slow", "slow:3=10mbit@1s", "the network card has another rate"),
     ending("link", "link:s0-s1=1gbit@0s", "a link between switches has another rate"),
-    ending("cut", "cut:s0-s1@5s+10s", "a link carries nothing, nobody is told"),
-    ending("partition", "partition:0-31|32-63@5s+10s", "the groups do not hear each other"),
-    form("corrupt", "corrupt:4", "every block it sends is wrong"),
-    form("lie", "lie:4", "it claims pieces that it has not"),
-    form("withhold", "withhold:4", "it takes requests and sends nothing"),
-    form("refuse", "refuse:4", "it rejects every request"),
-    form("closed", "closed:20%", "it accepts no connection"),
+    ending("cut", "cut:s0-s1@5s+10s", "a link drops everything without notice"),
+    ending("partition", "partition:0-31|32-63@5s+10s", "the groups cannot reach each other"),
+    form("corrupt", "corrupt:4", "sends corrupt blocks only"),
+    form("lie", "lie:4", "claims pieces that it does not have"),
+    form("withhold", "withhold:4", "accepts requests and sends nothing"),
+    form("refuse", "refuse:4", "rejects every request"),
+    form("closed", "closed:20%", "accepts no connections"),
     form("reset", "reset:9@1s", "its connections are reset"),
-    form("clock", "clock:5+1h@3s", "its clock jumps, + forward or - back"),
-    form("diskfull", "diskfull:6@2s", "its disk is full: the program ends"),
-    form("join", "join:10%@5s", "it is not there before"),
-    form("leave", "leave:30%@4s", "it leaves politely"),
-    form("lost", "lost:3=17@4s", "a piece is lost on its disk (=17: which)"),
+    form("clock", "clock:5+1h@3s", "its clock jumps: + forward, - back"),
+    form("diskfull", "diskfull:6@2s", "its disk is full; the program ends"),
+    form("join", "join:10%@5s", "joins at that time"),
+    form("leave", "leave:30%@4s", "leaves with a goodbye"),
+    form("lost", "lost:3=17@4s", "a piece disappears from its disk (=17: its number)"),
     form("reorder", "reorder=5ms", "messages of different connections overtake each other"),
 ];
 
-/// What can be written, a line each, for people.
+/// The grammar, a line for each fault, for people.
 #[must_use]
 pub fn help() -> String {
     let line = |form: &Form| format!("{:<30}{}\n", form.example, form.meaning);
@@ -82,7 +82,7 @@ impl FromStr for Spec {
             let by = rest.strip_prefix('=').unwrap_or_default();
             let by = units::time(by).ok_or_else(|| reading.bad(by, "a time"))?;
             if let Some(when) = when {
-                return Err(reading.bad(when, "anything that belongs here: it holds for the whole run"));
+                return Err(reading.bad(when, "expected here, because this fault holds for the whole run"));
             }
             return Ok(Spec { what: What::Reorder(by), at: 0, lasting: None });
         }
@@ -161,7 +161,7 @@ impl Reading<'_> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = number(first).zip(number(last)).ok_or_else(bad)?;
         if first > last {
-            return Err(self.bad(text, "a range: its first node comes after its last"));
+            return Err(self.bad(text, "a range, because its first node comes after its last"));
         }
         Ok(Item::Nodes(first..=last))
     }
@@ -182,7 +182,7 @@ impl Reading<'_> {
         }
     }
 
-    /// `WHOM=RATE`.
+    /// `NODES=RATE`.
     fn rate<'t>(&self, rest: &'t str) -> Result<(&'t str, u64), FaultError> {
         let (who, rate) = rest.split_once('=').unwrap_or((rest, ""));
         let rate =
@@ -190,7 +190,7 @@ impl Reading<'_> {
         Ok((who, rate))
     }
 
-    /// `WHOM+TIME` or `WHOM-TIME`; the unit tells a jump back from a range.
+    /// `NODES+TIME` or `NODES-TIME`; the unit distinguishes a jump back from a range.
     fn clock(&self, rest: &str) -> Result<What, FaultError> {
         let bad = || self.bad(rest, "nodes with a jump, + or - and a time with its unit (5+1h, 0-31-10s)");
         let sign = rest.rfind(['+', '-']).ok_or_else(bad)?;
@@ -200,7 +200,7 @@ impl Reading<'_> {
         Ok(What::Clock { who: self.who(who)?, by, back: jump.starts_with('-') })
     }
 
-    /// `WHOM` or `WHOM=PIECE`.
+    /// `NODES` or `NODES=PIECE`.
     fn lost(&self, rest: &str) -> Result<What, FaultError> {
         let (who, piece) = rest.split_once('=').map_or((rest, None), |(who, piece)| (who, Some(piece)));
         let number = |p: &str| p.parse().map_err(|_| self.bad(p, "the number of a piece"));
@@ -260,7 +260,7 @@ mod tests {
         says("crash", "crash:12@3s");
         says("crash:3@soon", "500ms");
         says("crash:9-3", "comes after its last");
-        says("crash:3@1s+2s", "does not end");
+        says("crash:3@1s+2s", "has no end");
         says("die:200%", "at most 100%");
         says("slow:3@1s", "10mbit");
         says("cut:3", "partition:3");

@@ -1,5 +1,5 @@
-//! Times, rates and shares as people write them, in integers: what is written is what is meant, and
-//! what is shown is read back as the same number.
+//! Times, rates and shares as people write them, in integers: parsing is exact, and a formatted value reads
+//! back as the same number.
 
 use tidecast_text::units::duration;
 

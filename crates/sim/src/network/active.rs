@@ -19,27 +19,27 @@ pub(super) struct Item<M> {
     /// Bytes of it on the wire.
     pub(super) wire: u64,
     pub(super) message: M,
-    /// Not a control message: its sender hears when it has left.
+    /// Not a control message: its sender is notified when it has left.
     pub(super) bulk: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Active<M> {
     pub(super) stream: u32,
-    /// What it moves at, bytes per second, since when.
+    /// Its rate, bytes per second, since when.
     pub(super) rate: u64,
     pub(super) since: u64,
-    /// What is left of the first message and its riders, in bytes / 10^9.
+    /// The rest of the first message and its riders, in bytes / 10^9.
     pub(super) left: u128,
     /// Bytes of the first message and its riders.
     pub(super) head: u64,
-    /// Control messages behind the first message that leave with it.
+    /// Control messages after the first message that leave with it.
     pub(super) riders: u32,
     pub(super) queue: VecDeque<Item<M>>,
-    /// The congestion window, wire bytes; the cap that it means.
+    /// The congestion window, wire bytes; the resulting cap.
     pub(super) window: u64,
     pub(super) cap: u64,
-    /// Round trip while it is active; what queues held up its start.
+    /// Round trip while it is active; includes the queues at its start.
     pub(super) rtt: u64,
     pub(super) lag: u64,
     /// When the window changes.
@@ -49,7 +49,7 @@ pub(super) struct Active<M> {
 }
 
 impl<M> Active<M> {
-    /// A slot that nobody uses.
+    /// An unused slot.
     pub(super) fn vacant() -> Self {
         Active {
             stream: NONE,

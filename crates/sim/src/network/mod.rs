@@ -47,9 +47,9 @@ use wakes::Wakes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u32);
 
-/// What the network has done.
+/// The events of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
+#[expect(missing_docs, reason = "the fields are their types; each variant is documented")]
 pub enum Delivery<M> {
     /// The last byte of a bulk message has left its sender.
     Sent { stream: Stream, message: M },
@@ -57,7 +57,7 @@ pub enum Delivery<M> {
     Arrived { stream: Stream, message: M },
 }
 
-/// What is kept of a stream, idle ones included.
+/// The state of a stream, including idle ones.
 #[derive(Debug)]
 struct StreamState {
     path: Path,
@@ -86,7 +86,7 @@ pub struct Network<M> {
     closed: Vec<bool>,
     /// By flow.
     active: Vec<Active<M>>,
-    /// Flows that have just sent everything: they keep their share until time goes on.
+    /// Flows that have just sent everything: they keep their share until time advances.
     parting: Vec<Flow>,
     wakes: Wakes,
     /// Messages on their way, with their stream, in order of arrival.
@@ -94,7 +94,7 @@ pub struct Network<M> {
     /// Bytes over each port, without messages that have not left yet.
     carried: Vec<u64>,
     changed: Vec<Flow>,
-    /// Most that a message is held up beside everything else, nanoseconds; drawn for each.
+    /// Most that a message is delayed in addition to everything else, nanoseconds; drawn for each.
     jitter: u64,
     dice: Dice,
 }
@@ -213,7 +213,7 @@ impl<M: Clone> Network<M> {
         loop {
             let (mut wake, mut flow) = self.wakes.first().unwrap_or((NEVER, NONE));
             if wake > self.now {
-                // Nothing more happens at this instant but by what it has changed.
+                // Only effects of its own changes happen at this instant.
                 self.settle();
                 (wake, flow) = self.wakes.first().unwrap_or((NEVER, NONE));
             }
@@ -234,14 +234,14 @@ impl<M: Clone> Network<M> {
         }
     }
 
-    /// A port has this rate from now on, bytes per second. At 0 what crosses it waits, and goes on some
-    /// time after it is mended: TCP tries again at growing intervals.
+    /// A port has this rate from now on, bytes per second. At 0 its traffic waits, and continues some time
+    /// after it is repaired: TCP retries at growing intervals.
     pub fn set_rate(&mut self, now: Time, port: Port, bytes_per_s: u64) {
         self.go_to(now);
         self.shares.set_capacity(port.0, bytes_per_s);
     }
 
-    /// From now on nothing moves on this stream, as if a port of it were dead, or it goes on.
+    /// From now on nothing moves on this stream, as if a port of it were dead, or it continues.
     pub fn hold(&mut self, now: Time, stream: Stream, on: bool) {
         self.go_to(now);
         let state = &mut self.streams[stream.0 as usize];
@@ -290,7 +290,7 @@ impl<M: Clone> Network<M> {
         if flow == NONE { 0 } else { self.active[flow as usize].backlog(self.now) }
     }
 
-    /// What the stream moves at, bytes per second on the wire.
+    /// The rate of the stream, bytes per second on the wire.
     pub fn rate(&mut self, stream: Stream) -> u64 {
         self.settle();
         let flow = self.streams[stream.0 as usize].flow;
@@ -318,7 +318,7 @@ impl<M: Clone> Network<M> {
         self.shares.fills
     }
 
-    /// Time goes on: what happened at the last instant takes effect.
+    /// Time advances: changes of the last instant take effect.
     fn go_to(&mut self, now: Time) {
         if now.0 > self.now {
             self.settle();
@@ -331,12 +331,12 @@ impl<M: Clone> Network<M> {
         self.paths.delay(path) + self.model.latency
     }
 
-    /// What queues on the way take.
+    /// The delay of queues on the path.
     fn queueing(&self, path: Path) -> u64 {
         self.paths.ports(path).map(|port| self.queues.wait(port, &self.shares)).sum()
     }
 
-    /// Puts a message at the end of the stream's queue and sees to it that the queue moves.
+    /// Appends a message to the stream's queue and makes sure that the queue moves.
     fn enqueue(&mut self, stream: u32, item: Item<M>) {
         if self.streams[stream as usize].flow == NONE {
             self.activate(stream);
@@ -417,7 +417,7 @@ impl<M: Clone> Network<M> {
         }
     }
 
-    /// What happened at this instant takes effect: shares are fair again.
+    /// Changes of this instant take effect: shares are fair again.
     fn settle(&mut self) {
         if self.parting.is_empty() && self.shares.settled() {
             return;
@@ -441,7 +441,7 @@ impl<M: Clone> Network<M> {
         self.changed = changed;
     }
 
-    /// A flow goes on at its new rate.
+    /// A flow continues at its new rate.
     fn apply(&mut self, flow: Flow) {
         let rate = self.shares.rate(flow);
         let active = &mut self.active[flow as usize];

@@ -5,11 +5,11 @@
 pub struct Model {
     /// TCP payload of a full frame, bytes.
     pub payload: u32,
-    /// What that frame takes of the wire, bytes.
+    /// Bytes of the wire that this frame takes.
     pub frame: u32,
-    /// From program to program, beside the delays of links, nanoseconds.
+    /// From program to program, in addition to the delays of links, nanoseconds.
     pub latency: u64,
-    /// Bytes of the queue at a port, where the topology does not say; twice rate x delay where that is
+    /// Bytes of the queue at a port, where the topology does not set it; twice rate x delay where that is
     /// more (the lab's rule). 0: queues take no time.
     pub queue: u64,
     /// Shares are recomputed when they could be better by one part in so many, 64 to 65,536. The work grows

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::topology::{NodeId, Routes, Topology};
 
-/// What lies between two nodes' own ports.
+/// The ports between two nodes' own ports.
 #[derive(Debug)]
 struct Middle {
     ports: Box<[u32]>,
@@ -32,7 +32,7 @@ impl Paths {
         Paths { routes: Routes::new(topology), middles: Vec::new(), known: BTreeMap::new() }
     }
 
-    /// The way between two nodes.
+    /// The path between two nodes.
     pub(super) fn find(&mut self, from: NodeId, to: NodeId) -> Path {
         let route = self.routes.path(from, to);
         let inner = route.ports.get(1..route.ports.len().saturating_sub(1)).unwrap_or(&[]);

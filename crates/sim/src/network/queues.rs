@@ -1,4 +1,5 @@
-//! Standing queues: what crosses a full port waits behind what the flows that fill it keep there.
+//! Standing queues: traffic that crosses a full port waits behind the data that the flows filling it keep
+//! queued there.
 //!
 //! Measured in the lab (20 and 100 Mbit/s, 256 KiB queues, cubic, 6 to 11 s): a short message from an idle
 //! stream waits 4.5 ms at a 20 Mbit/s port with 1 bulk stream, 10.5 ms with 2, 35 ms with 10 and 87 ms with

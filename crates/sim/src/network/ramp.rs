@@ -1,8 +1,8 @@
 //! How fast TCP lets a stream be: a window that doubles each round trip, forgets when idle, and is held
 //! down by loss.
 //!
-//! The start is RFC 6928's window of 10 segments. The model leaves a stream uncapped once its window
-//! fills the path: congestion avoidance is what the fair shares stand for.
+//! The start is RFC 6928's window of 10 segments. The model leaves a stream uncapped once its window fills
+//! the path: the fair shares stand for congestion avoidance.
 
 /// Segments of the initial window (RFC 6928).
 const INITIAL: u64 = 10;
@@ -10,10 +10,10 @@ const INITIAL: u64 = 10;
 /// Least time without an answer after which TCP sends again, nanoseconds (Linux).
 const RTO: u64 = 200_000_000;
 
-/// Longest wait of a sender that hears nothing, nanoseconds (Linux).
+/// Longest wait of a sender without acknowledgements, nanoseconds (Linux).
 const RTO_MAX: u64 = 120_000_000_000;
 
-/// A window, bytes, that starts anew.
+/// The window, bytes, of a new start.
 pub(super) fn initial(segment: u64) -> u64 {
     INITIAL * segment
 }
@@ -24,8 +24,8 @@ pub(super) fn rate(window: u64, rtt: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// What is left of a window after an idle time: half for each RTO, not less than the initial one
-/// (RFC 2861, Linux's `tcp_slow_start_after_idle`).
+/// The rest of a window after an idle time: half for each RTO, not less than the initial one (RFC 2861,
+/// Linux's `tcp_slow_start_after_idle`).
 pub(super) fn after_idle(window: u64, idle: u64, rtt: u64, segment: u64) -> u64 {
     let halvings = (idle / (RTO + rtt)).min(63);
     (window >> halvings).max(initial(segment).min(window))

@@ -1,17 +1,17 @@
 //! Max-min fair shares of ports among flows, kept up to date where they change and nowhere else.
 //!
-//! A flow crosses a list of ports and takes the same rate of each. Every port keeps a level: no flow
-//! in it is faster. The rate of a flow is the least of its own cap and the levels of its ports, always
-//! and exactly; a port whose flows do not fill it has its capacity as level. Rates are max-min fair
-//! when every full port's level is what water-filling gives it, with what its flows can take elsewhere
-//! as their limits: then each flow has a full port (or its cap) where nobody is faster.
+//! A flow crosses a list of ports and takes the same rate of each. Every port keeps a level: no flow in it is
+//! faster. The rate of a flow is the least of its own cap and the levels of its ports, always and exactly; a
+//! port whose flows do not fill it has its capacity as level. Rates are max-min fair when every full port's
+//! level is the one that water-filling gives it, with the limits of its flows elsewhere: then each flow has a
+//! full port (or its cap) where no other flow is faster.
 //!
-//! A change makes ports stale; stale ports are filled anew one after the other, first come, first
-//! served, until none is left ([`Shares::settle`]). A port is stale when it is over its capacity, or
-//! when its level could rise by more than a step, for example a 1,024th. Lowering a level only frees room
-//! elsewhere, and raising needs more than a step, so that cascades die out. Ports of many flows have a
-//! wider step, up to a 64th at 1,024 flows, and are filled half a step low: a flow that comes or goes
-//! there changes everyone's share by less than that, and filling anew at each would cost too much.
+//! A change makes ports stale; stale ports are refilled one after the other, first come, first served, until
+//! no port is stale ([`Shares::settle`]). A port is stale when it is over its capacity, or when its level
+//! could rise by more than a step, for example a 1,024th. Lowering a level only frees capacity elsewhere, and
+//! raising needs more than a step, so cascades die out. Ports of many flows have a wider step, up to a 64th
+//! at 1,024 flows, and are filled half a step low: a flow that starts or ends there changes everyone's share
+//! by less than that, and refilling at each would cost too much.
 //!
 //! Promises, once settled: no port carries more than its capacity; the same calls give the same rates.
 
@@ -42,7 +42,7 @@ struct FlowState {
     rate: u64,
     /// How many ports it crosses.
     hops: u32,
-    /// It is in the list of those whose rate changed.
+    /// It is in the list of flows whose rate changed.
     told: bool,
 }
 
@@ -68,7 +68,7 @@ struct PortState {
 }
 
 impl PortState {
-    /// Whether it is to be filled anew, when its level may be so many parts below what it could be.
+    /// Whether it is to be refilled, when its level may be so many parts below its optimum.
     fn stale(&self, step: u64) -> bool {
         if self.load > self.capacity || self.level > self.capacity {
             return true;
@@ -198,7 +198,7 @@ impl Shares {
         let idle = state.level == state.capacity;
         state.capacity = capacity;
         if idle && capacity > state.level {
-            // Filled anew whatever the step: it is to be at its capacity again when it is not full.
+            // Refilled whatever the step: it is to be at its capacity again when it is not full.
             self.fill(port);
         }
         self.look(port);
@@ -211,7 +211,7 @@ impl Shares {
 
     /// Makes shares fair; returns the flows whose rate changed since the last time, each once.
     pub(super) fn settle(&mut self, changed: &mut Vec<Flow>) {
-        // Rates cannot go up and down for ever: after so many fills the steps get wider.
+        // Rates cannot oscillate for ever: after so many fills the steps get wider.
         let patience = 16 * self.ports.len() as u64 + 64;
         let start = self.fills;
         while let Some(port) = self.worklist.pop_front() {
@@ -265,7 +265,7 @@ impl Shares {
         self.places *= 2;
     }
 
-    /// What the flow can take but for port `but`.
+    /// The rate that the flow could have without port `but`.
     fn limit(&self, flow: Flow, but: u32) -> u64 {
         let others = self.hops(flow).iter().filter(|hop| hop.port != but);
         others.map(|hop| self.ports[hop.port as usize].level).fold(self.flows[flow as usize].cap, u64::min)
@@ -279,7 +279,7 @@ impl Shares {
         let port = &self.ports[number as usize];
         limits.extend(port.members.iter().map(|member| {
             let rate = self.flows[member.flow as usize].rate;
-            // What is slower than this port's level is held back elsewhere.
+            // Flows slower than this port's level are limited elsewhere.
             if rate < port.level { rate } else { self.limit(member.flow, number) }
         }));
         let capacity = port.capacity;
@@ -335,7 +335,7 @@ impl Shares {
         }
     }
 
-    /// How far a level may be below what it could be, in parts.
+    /// How far a level may be below its optimum, in parts.
     fn step(&self, port: u32) -> u64 {
         (self.ports[port as usize].members.len() as u64).min(WIDEST).max(self.step)
     }

@@ -1,8 +1,8 @@
-//! What is asked of the simulator, and why it may refuse.
+//! The request to the simulator, and the reasons to reject it.
 
 use crate::fault::Spec;
 
-/// What a user asks for. What is None is chosen.
+/// The user's request. Fields that are None get a default.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// A short form, or a file.
@@ -17,7 +17,7 @@ pub struct Ask {
     pub size: u64,
     /// Names of ways.
     pub algorithms: Vec<String>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Spec>,
     /// Another seed, another run.
     pub seed: u64,
@@ -25,7 +25,7 @@ pub struct Ask {
     pub piece_size: Option<u64>,
     /// Bytes in a segment of the ways that have them.
     pub segment: Option<u64>,
-    /// What a node can verify and write, bits per second.
+    /// The rate at which a node can verify and write, bits per second.
     pub write_rate: Option<u64>,
     /// A network of rates and delays alone.
     pub exact: bool,
@@ -54,7 +54,7 @@ impl Default for Ask {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// What is asked for cannot be, or would not end.
+    /// The request is not valid, or would take too long.
     #[error("{0}")]
     Refused(String),
     /// The file of the topology cannot be read.
@@ -62,7 +62,7 @@ pub enum PlanError {
     Unreadable {
         /// Its path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

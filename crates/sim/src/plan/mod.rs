@@ -1,5 +1,5 @@
-//! From what a user asks for to what is simulated: every choice that was left open, every bound that
-//! keeps a hostile question from taking the machine.
+//! From a user's request to a simulation: the default of every option, and the bounds that keep a hostile
+//! request from exhausting the machine.
 
 mod ask;
 mod run;
@@ -29,7 +29,7 @@ const SOON: u64 = 16_000_000;
 const PASSED: u64 = 256 << 10;
 /// Pieces of each stripe in half of a beginning, at least, and pieces in all.
 const BEGUN: (u64, u64) = (8, 64);
-/// Pieces received, of what is simulated whole: beyond, it would take hours.
+/// Pieces received in a complete simulation: beyond, it would take hours.
 const LATE: u64 = 200_000_000;
 /// No engine takes more.
 const MOST_PIECES: u64 = 1 << 24;
@@ -55,14 +55,14 @@ pub enum How {
     Engine {
         /// How it is set.
         policy: Policy,
-        /// What it speaks.
+        /// The protocol that it speaks.
         speech: Speech,
-        /// What the planner knows, if there is one.
+        /// The planner's knowledge, if there is a planner.
         plan: Option<Knows>,
     },
     /// The engine behind a mount: every node opens the files that it would read from a file server.
     Mount {
-        /// What the planner knows, if there is one.
+        /// The planner's knowledge, if there is a planner.
         plan: Option<Knows>,
     },
     /// A published schedule.
@@ -76,10 +76,10 @@ pub enum How {
     Server(Server),
 }
 
-/// What is simulated.
+/// The plan of the simulation.
 #[derive(Debug)]
 pub struct Plan {
-    /// What the user called the topology.
+    /// The topology as the user wrote it.
     pub form: String,
     /// The nodes and wires.
     pub topology: Topology,
@@ -96,11 +96,11 @@ pub struct Plan {
     write: u64,
     /// Of all randomness.
     pub seed: u64,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Spec>,
     /// By name, in the order they were given.
     pub ways: Vec<(String, How)>,
-    /// What no broadcast beats.
+    /// The lower bound of any broadcast.
     pub bound: Bound,
 }
 
@@ -109,21 +109,21 @@ fn refused<T>(why: impl Into<String>) -> Result<T, PlanError> {
 }
 
 impl Plan {
-    /// What is simulated of this question on that topology, which [`topology`] reads.
+    /// The plan of this request on that topology, which [`topology`] reads.
     ///
     /// # Errors
-    /// [`PlanError::Refused`], which says what would be right.
+    /// [`PlanError::Refused`], with the valid form.
     pub fn new(ask: &Ask, topology: Topology) -> Result<Self, PlanError> {
         let size = ask.size;
         let receivers = u64::from(topology.len()).saturating_sub(1);
         if size == 0 || receivers == 0 {
-            return refused("a broadcast needs a byte and two nodes at least");
+            return refused("a broadcast needs at least one byte and two nodes");
         }
         let piece = match ask.piece_size {
             Some(asked) => piece(asked)?,
             None => choose_piece_length(size, std::iter::once(size)),
         };
-        // Who names a piece size wants each piece, and faults strike at their time.
+        // A given piece size asks for every piece, and faults strike at their time.
         let whole = ask.piece_size.is_some() || !ask.faults.is_empty();
         let ways = ways(&ask.algorithms)?;
         let model = if ask.exact { Model::exact() } else { Model::default() };
@@ -162,7 +162,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses what would not end, or not fit.
+    /// Rejects requests that would not end, or not fit into memory.
     fn check(&self) -> Result<(), PlanError> {
         for (name, how) in &self.ways {
             let (speech, size) = match how {
@@ -188,7 +188,7 @@ impl Plan {
             if needs > there {
                 let (needs, there) = (Size(needs), Size(there));
                 return refused(format!(
-                    "{name} would take about {needs} of memory, and {there} is free; take fewer nodes or larger pieces"
+                    "{name} would need about {needs} of memory, but {there} is free; take fewer nodes or larger pieces"
                 ));
             }
         }
@@ -207,8 +207,8 @@ impl Plan {
         u64::from(self.topology.len()).saturating_sub(1)
     }
 
-    /// Bytes of the beginning that stands for the whole, which would take hours: what comes after it goes on
-    /// as its second half did. Not for BitTorrent, whose timers are longer than it.
+    /// Bytes of the beginning that stands for the whole, which would take hours: the rest is assumed to
+    /// continue as its second half did. Not for BitTorrent, whose timers are longer than it.
     #[must_use]
     pub fn beginning(&self, speech: Speech) -> Option<u64> {
         let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes(Knows::Topology)));
@@ -259,7 +259,7 @@ impl Plan {
         }
         let last =
             job.faults.iter().map(|f| f.at).chain(job.joins.iter().map(|j| j.0)).max().unwrap_or_default();
-        // Who is not complete by then never will be.
+        // A node that is not complete by then never will be.
         let patience = self.bound.time.0.saturating_mul(100).saturating_add(3600 * SECOND);
         job.until = Time(last.0.saturating_add(patience));
         Ok(job)
@@ -280,7 +280,7 @@ impl Plan {
         u64::try_from(time).unwrap_or(u64::MAX).checked_div(JITTER.0).unwrap_or(0).min(JITTER.1)
     }
 
-    /// What a schedule needs.
+    /// The inputs of a schedule.
     #[must_use]
     pub fn broadcast(&self) -> Broadcast<'_> {
         Broadcast {
@@ -316,14 +316,14 @@ impl Plan {
         Ok(job)
     }
 
-    /// What a start-up storm needs.
+    /// The inputs of a start-up storm.
     #[must_use]
     pub fn storm(&self, server: Server) -> Storm<'_> {
         let (topology, model, load) = (&self.topology, self.model, Load::libraries(self.size));
         Storm { topology, model, server, load, until: Time(u64::MAX) }
     }
 
-    /// What the user should know before the run: where a choice of ours differs from the real program.
+    /// Notes for the user before the run: where a choice of ours differs from the real program.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -331,7 +331,7 @@ impl Plan {
         let ours = self.ways.iter().any(|(_, how)| ours(how));
         if let Some(begun) = self.beginning(Speech::Tidecast).filter(|_| ours) {
             notes.push(format!(
-                "simulated are the first {} and half of that; the rest is taken to go on as between the two (--piece-size {} simulates all of it, in hours)",
+                "only the first {} and half of that are simulated, the rest is extrapolated from the two (--piece-size {} simulates everything, which takes hours)",
                 Size(begun),
                 Size(self.piece.into())
             ));
@@ -339,7 +339,8 @@ impl Plan {
         let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. } | How::Mount { .. }));
         if !self.faults.is_empty() && rivals {
             notes.push(
-                "faults strike Tidecast and BitTorrent only: other ways have no answer to them".to_owned(),
+                "faults apply to Tidecast and BitTorrent only; the other algorithms do not handle them"
+                    .to_owned(),
             );
         }
         notes
@@ -352,7 +353,7 @@ impl Plan {
         format!("{} to {} {plural}", Size(self.size), grouped(self.receivers()))
     }
 
-    /// What else decides the run, on a line.
+    /// The other parameters of the run, on a line.
     #[must_use]
     pub fn subtitle(&self) -> String {
         let origin = self.topology.nodes.first().map_or(0, |node| node.rate);
@@ -367,7 +368,7 @@ impl Plan {
 fn piece(size: u64) -> Result<u32, PlanError> {
     match u32::try_from(size) {
         Ok(bytes) if bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => refused(format!("--piece-size: {} is no power of two from 16 KiB to 1 GiB", Size(size))),
+        _ => refused(format!("--piece-size: {} is not a power of two from 16 KiB to 1 GiB", Size(size))),
     }
 }
 
@@ -408,7 +409,7 @@ fn ways(names: &[String]) -> Result<Vec<(String, How)>, PlanError> {
     Ok(ways)
 }
 
-/// Bytes of memory that are free; 8 GiB where the system does not say.
+/// Bytes of memory that are free; 8 GiB where the system does not report it.
 fn available() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -484,8 +485,8 @@ mod tests {
             ("single:4 --size 1GB --segment 1", "--segment"),
             ("single:1 --size 1GB", "two nodes"),
             ("single:4 --size 1GB --fault crash:17", "17"),
-            ("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=4@1s", "no piece 4"),
-            ("single:4 --size 1GB --algorithm ,", "no algorithm"),
+            ("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=4@1s", "unknown piece 4"),
+            ("single:4 --size 1GB --algorithm ,", "unknown algorithm"),
             ("single:4 --size 1GB --nodes 0", "--nodes"),
         ] {
             let error = plan(line).unwrap_err();

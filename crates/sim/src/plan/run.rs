@@ -16,11 +16,11 @@ const CHECKED: usize = 256;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// What was asked for cannot be simulated.
+    /// The request cannot be simulated.
     #[error("{0}")]
     Refused(String),
     /// A bug.
-    #[error("a rule was broken, which is a bug of this program: {0}")]
+    #[error("an invariant was violated, which is a bug of this program: {0}")]
     Broken(Box<Violation>),
 }
 
@@ -31,13 +31,13 @@ impl From<PlanError> for RunError {
 }
 
 impl Plan {
-    /// Runs the way of that number, on this thread, until it is over or `progress` is told to stop.
+    /// Runs the algorithm of that number, on this thread, until it is over or `progress` is told to stop.
     ///
     /// # Errors
     /// It cannot be simulated; a rule was broken.
     pub fn run(&self, way: usize, progress: &Progress) -> Result<Outcome, RunError> {
         let Some((name, how)) = self.ways.get(way) else {
-            return Err(RunError::Refused("there is no such way".into()));
+            return Err(RunError::Refused("unknown run".into()));
         };
         let mut outcome = self.simulate(how, progress)?;
         outcome.algorithm.clone_from(name);

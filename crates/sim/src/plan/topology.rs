@@ -14,7 +14,7 @@ const CARD: u64 = 10_000_000_000;
 /// Longest topology file, bytes.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The topology that is asked for: a form or a file, with the nodes and the origin as they shall be.
+/// The requested topology: a form or a file, with the requested nodes and origin.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -23,7 +23,7 @@ pub fn topology(ask: &Ask) -> Result<Topology, PlanError> {
     let path = Path::new(named);
     let is_file = path.exists() && !path.is_dir();
     let card = ask.rate.map(|rate| usable(rate, "--rate")).transpose()?;
-    let advice = if is_file || named.contains(':') { "" } else { ", and no file of that name" };
+    let advice = if is_file || named.contains(':') { "" } else { ", and no file has that name" };
     let read = match is_file {
         true => of_file(&text(path)?, card).map_err(|why| format!("{}: {why}", path.display())),
         false => Topology::parse(named).map_err(|e| format!("{e}{advice}")),
@@ -41,7 +41,8 @@ pub fn topology(ask: &Ask) -> Result<Topology, PlanError> {
     Ok(topology)
 }
 
-/// A file of any form that a broadcast reads, too. Where nobody says how fast a node's card is, it has the usual rate.
+/// A file of any form that a broadcast reads, too. Without a rate in the file, a node's card has the usual
+/// rate.
 fn of_file(text: &str, card: Option<u64>) -> Result<Topology, String> {
     let text = text.trim_start_matches(MARK);
     match Form::of(text) {
@@ -53,7 +54,7 @@ fn of_file(text: &str, card: Option<u64>) -> Result<Topology, String> {
     }
 }
 
-/// A rate within what topologies may have.
+/// A rate within the bounds of topologies.
 pub(super) fn usable(rate: u64, flag: &str) -> Result<u64, PlanError> {
     match rate {
         8_000..=1_000_000_000_000 => Ok(rate),
@@ -72,7 +73,7 @@ fn text(path: &Path) -> Result<String, PlanError> {
     let read = file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(cannot)?;
     if read as u64 > MAX_FILE {
         let most = Size(MAX_FILE);
-        return Err(PlanError::Refused(format!("{shown} is too long to be a topology (limit {most})")));
+        return Err(PlanError::Refused(format!("{shown} is too large for a topology (limit {most})")));
     }
     Ok(text)
 }

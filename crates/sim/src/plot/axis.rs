@@ -29,7 +29,7 @@ impl Scale {
         Scale::linear(last * 1.04, places)
     }
 
-    /// Where `value` is; what lies outside is moved to the nearer end.
+    /// The position of `value`; values outside are moved to the nearer end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let (from, to) = self.values;
         let value = value.clamp(from, to);
@@ -42,7 +42,7 @@ impl Scale {
         self.logarithmic
     }
 
-    /// Round times between the ends, few enough to read, with what to call them.
+    /// Round times between the ends, few enough to read, with their labels.
     pub(super) fn time_ticks(&self) -> Vec<(f64, String)> {
         let (from, to) = self.values;
         if self.logarithmic {

@@ -3,7 +3,7 @@
 
 use super::{Hop, Schedule, Sends};
 
-/// Its state is where a rank is in its list of children, and that the last message says.
+/// Its only state is the position of a rank in its list of children, which the last message contains.
 pub(super) struct Binomial {
     ranks: u32,
 }
@@ -13,7 +13,7 @@ impl Binomial {
         Binomial { ranks }
     }
 
-    /// Sends to the child at distance `step` or, where there is none, at the next smaller one.
+    /// Sends to the child at distance `step` or, if it does not exist, at the next smaller one.
     fn pass(&self, rank: u32, mut step: u32, out: &mut Sends) {
         while step > 0 && rank + step >= self.ranks {
             step /= 2;

@@ -1,9 +1,10 @@
 //! Broadcasts that are too long to simulate message by message.
 //!
 //! A pipeline of segments, once it runs, repeats itself: each further segment takes as long as the one
-//! before; so does what a plan or a swarm moves when nothing happens to it. So a beginning and half of it are simulated, and each node's time goes on along the line
-//! through both. Where flows of one chain share wires (ranks in shuffled order) the beginning is long
-//! enough to fill the chain, since only then do all of them run at once.
+//! before; the same holds for a plan or a swarm without events. So a beginning and half of it are simulated,
+//! and each node's time is extrapolated along the line through both. Where flows of one chain share links
+//! (ranks in shuffled order) the beginning is long enough to fill the chain, since only then do all of them
+//! run at once.
 
 use tidecast_swarm::Time;
 

@@ -1,8 +1,9 @@
-//! Other ways to broadcast, as published, on the same modelled network: what Tidecast is compared with.
+//! Other broadcast algorithms, as published, on the same modelled network, for comparison with Tidecast.
 //!
-//! A way is a [`Schedule`]: a few dozen lines that say who sends which parts to whom, and when. One
-//! runner ([`run`]) moves the bytes for all of them and writes the [`Outcome`](crate::outcome::Outcome).
-//! BitTorrent and Tidecast are no schedules but the engine itself, run by the world.
+//! An algorithm is a [`Schedule`]: a few dozen lines that say which node sends which parts to which, and
+//! when. One runner ([`run`]) moves the bytes for all of them and writes the
+//! [`Outcome`](crate::outcome::Outcome). BitTorrent and Tidecast are not schedules: the world runs the engine
+//! itself.
 
 mod binomial;
 mod extend;
@@ -26,7 +27,7 @@ struct Hop {
     parts: Range<u32>,
 }
 
-/// What a schedule wants done now.
+/// The actions that a schedule requests now.
 #[derive(Default)]
 struct Sends {
     data: Vec<Hop>,
@@ -34,7 +35,7 @@ struct Sends {
 }
 
 impl Sends {
-    /// Sends these parts: after what the same pair has under way, beside everything else.
+    /// Sends these parts: after those that the same pair has in progress, concurrently with all others.
     fn send(&mut self, from: u32, to: u32, parts: Range<u32>) {
         self.data.push(Hop { from, to, parts });
     }
@@ -45,9 +46,9 @@ impl Sends {
     }
 }
 
-/// Who sends what to whom. Ranks count from 0, the origin, which has everything at the start; which
-/// node a rank is, is not its business. Every rank acts on what it has seen itself, so that the
-/// schedule could run distributed; it lives in one place only to be short.
+/// The sender, receiver and parts of each message. Ranks count from 0, the origin, which has everything at
+/// the start; the schedule does not know which node has a rank. Every rank acts on its own observations, so
+/// that the schedule could run distributed; it lives in one place only to be short.
 trait Schedule {
     /// The broadcast starts.
     fn start(&mut self, out: &mut Sends);

@@ -9,11 +9,11 @@ use crate::planned::Knows;
 pub struct Algorithm {
     /// As on the command line.
     pub name: String,
-    /// What it is.
+    /// The algorithm.
     pub way: Way,
 }
 
-/// Who decides what is sent.
+/// The decision maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Tidecast's engine on its own protocol, by a plan or as a swarm.
@@ -52,7 +52,7 @@ pub enum Rival {
 
 /// No such algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no algorithm {0:?}; there are {names}, and each from flat on also with -shuffled", names = Algorithm::NAMES.join(", "))]
+#[error("unknown algorithm {0:?}; use one of {names}; from flat on, -shuffled may follow", names = Algorithm::NAMES.join(", "))]
 pub struct UnknownAlgorithm(pub String);
 
 impl Algorithm {
@@ -82,7 +82,7 @@ impl Algorithm {
     /// The algorithm of that name.
     ///
     /// # Errors
-    /// When there is none.
+    /// Unknown names.
     pub fn parse(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
         let way = match name {
             "swarm" => Some(Way::Tidecast(None)),

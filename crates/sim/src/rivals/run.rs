@@ -30,7 +30,7 @@ const SBCAST_BLOCK: u64 = 8 << 20;
 /// Messages in one run, at most: about ten minutes of a core.
 const MOST: u64 = 200_000_000;
 
-/// What a message costs beside the wire.
+/// The cost of a message beside the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mpi {
     /// Bytes that are sent unasked; a longer message waits for an answer after so many.
@@ -51,7 +51,7 @@ impl Default for Mpi {
     }
 }
 
-/// What is broadcast, from node 0 to all others.
+/// The broadcast data, from node 0 to all others.
 #[derive(Clone, Debug)]
 pub struct Broadcast<'a> {
     /// The cluster.
@@ -62,7 +62,7 @@ pub struct Broadcast<'a> {
     pub size: u64,
     /// Bytes of a segment, for the schedules that have segments: Open MPI's best is 128 KiB.
     pub segment: u64,
-    /// What a message costs.
+    /// The cost of a message.
     pub mpi: Mpi,
     /// Draws the ranks where they are shuffled.
     pub seed: u64,
@@ -74,10 +74,10 @@ pub struct Broadcast<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RivalError {
     /// Nothing to send, or segments of nothing.
-    #[error("a size and a segment of at least one byte are needed")]
+    #[error("size and segment must be at least one byte")]
     Empty,
     /// It would take too long.
-    #[error("{0} messages are too many to simulate (at most {MOST}): take fewer nodes")]
+    #[error("{0} messages are too many to simulate (at most {MOST}); take fewer nodes")]
     TooMany(u64),
 }
 
@@ -177,14 +177,14 @@ fn order(job: &Broadcast<'_>, shuffled: bool) -> Vec<NodeId> {
     ranks
 }
 
-/// What is on the wire.
+/// A message on the wire.
 #[derive(Clone, Debug)]
 enum Packet {
     /// A message, or as much of a long one as is sent unasked.
     Head(Hop),
     /// The receiver of a long message is ready.
     Clear(Hop),
-    /// What was left of it.
+    /// Its rest.
     Rest(Hop),
     /// No data.
     Note(u32, u32),
@@ -199,7 +199,7 @@ struct Run<'a> {
     nodes: Vec<NodeId>,
     streams: BTreeMap<(u32, u32), Stream>,
     parts: u32,
-    /// What each rank has.
+    /// The parts of each rank.
     has: Vec<PieceSet>,
     /// By node.
     finished: Vec<Option<Time>>,
@@ -209,7 +209,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Plays until everyone has everything, nothing happens any more or time is up.
+    /// Runs until every rank has everything, nothing happens any longer or time is up.
     fn all(&mut self, schedule: &mut dyn Schedule) {
         let mut sends = Sends::default();
         schedule.start(&mut sends);
@@ -234,7 +234,7 @@ impl Run<'_> {
         }
     }
 
-    /// A packet has arrived and its receiver has come round to it.
+    /// A packet has arrived and its receiver handles it.
     fn act(&mut self, packet: Packet, schedule: &mut dyn Schedule, sends: &mut Sends) {
         match packet {
             Packet::Head(hop) if self.bytes(&hop) > self.mpi.eager => {
@@ -270,7 +270,7 @@ impl Run<'_> {
         self.stage.note(u64::from(hop.to) << 32 | u64::from(hop.parts.start));
     }
 
-    /// Sends what the schedule wants sent.
+    /// Sends the parts that the schedule requests.
     fn dispatch(&mut self, sends: &mut Sends) {
         for hop in sends.data.drain(..) {
             let bytes = self.bytes(&hop);

@@ -1,16 +1,16 @@
 //! Slurm's `sbcast`: stop and wait. Every block goes down a tree, store and forward, and the next one
 //! starts when all nodes have acknowledged it.
 //!
-//! The tree is what Slurm 22.05 was measured to build: `--fanout` (8 at most) shapes the first level
-//! only; below it each slurmd splits its list by its own `TreeWidth`, 50 by default. With 16 nodes that
-//! puts 15 copies on the sender's wire, as its own slurmd serves the first subtree.
+//! The tree is the one that Slurm 22.05 was measured to build: `--fanout` (8 at most) shapes the first level
+//! only; below it each slurmd splits its list by its own `TreeWidth`, 50 by default. With 16 nodes that puts
+//! 15 copies on the sender's link, as its own slurmd serves the first subtree.
 
 use super::{Hop, Schedule, Sends};
 
 /// `TreeWidth` of slurm.conf before 23.11.
 pub(super) const TREE_WIDTH: u32 = 50;
 
-/// The tree and who waits for whom.
+/// The tree and the waits.
 pub(super) struct Sbcast {
     blocks: u32,
     block: u32,
@@ -65,7 +65,7 @@ impl Sbcast {
         }
     }
 
-    /// Hands the current block on, or says upward that everyone below has it.
+    /// Forwards the current block, or reports upward that all ranks below have it.
     fn pass(&mut self, rank: u32, out: &mut Sends) {
         let r = &mut self.ranks[rank as usize];
         r.waits = r.children.len();

@@ -1,6 +1,6 @@
-//! Scatter and ring allgather (van de Geijn), MPICH's broadcast of large messages: a binomial tree
-//! hands each rank one N-th, then all pass what they got round a ring, N - 1 times. Every rank sends
-//! about 2S in all, S of it round the ring.
+//! Scatter and ring allgather (van de Geijn), MPICH's broadcast of large messages: a binomial tree hands each
+//! rank one N-th, then all pass their parts round a ring, N - 1 times. Every rank sends about 2S in all, S of
+//! it round the ring.
 
 use super::binomial::span;
 use super::{Hop, Schedule, Sends};
@@ -18,7 +18,7 @@ struct Rank {
     busy: bool,
     /// Blocks that have left it for the ring.
     put: u32,
-    /// Blocks that have come round the ring.
+    /// Blocks received round the ring.
     got: u32,
 }
 
@@ -44,7 +44,7 @@ impl Scatter {
         }
     }
 
-    /// Sends the next block to the right if it is there: its own first, then each as it has come.
+    /// Sends the next block to the right if it is there: its own first, then each as it arrives.
     fn ring(&mut self, rank: u32, out: &mut Sends) {
         let count = self.count();
         let r = &mut self.ranks[rank as usize];

@@ -1,5 +1,5 @@
-//! Which scenarios follow a plan, and what is opened by one on demand. Each is drawn by itself, so that what a seed meant
-//! before stays what it was.
+//! Scenarios with a plan, and those with a plan on demand. They are drawn independently, so that existing
+//! seeds keep their meaning.
 
 use tidecast_swarm::{Policy, Time};
 
@@ -10,11 +10,11 @@ use crate::planned::{Knows, stripes};
 
 /// Files that are opened.
 const FILES: u64 = 8;
-/// Most that one file may need to come, whatever happens: the longest pauses of the engine, several times.
+/// The longest time that one file may need to arrive: the longest pauses of the engine, several times.
 const FILE: u64 = 400 * SECOND;
 
-/// The plan of one broadcast in some. A broadcast gives everybody everything: who wants parts is no member, and would be
-/// pushed the beginning of every piece, each time anew.
+/// The plan of one broadcast in some. A broadcast gives every member everything: a node that wants parts is
+/// not a member, and would be pushed the beginning of every piece, each time again.
 pub(super) fn plan(job: &Job) -> Option<(Knows, u16)> {
     let mut draw = Draw(Dice::new(job.seed ^ 0x00D1_CE0F_71A2_0002));
     if !job.wants.is_empty() {

@@ -7,8 +7,8 @@ use tidecast_swarm::plan::topology::Map;
 use super::units::{MAX_RATE, MIN_RATE};
 use super::{Link, Node, Topology, TopologyError, room};
 
-/// Each place becomes a switch, each host a node on it, in the order of the file. Where the text does not say how wide the
-/// link from a place upwards is, it carries all that the nodes below can send.
+/// Each place becomes a switch, each host a node on it, in the order of the file. Where the text has no rate
+/// for the link from a place upwards, it carries all that the nodes below can send.
 pub(super) fn build(map: &Map, rate: u64) -> Result<Topology, TopologyError> {
     let hosts = map.listed();
     if hosts.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn build(map: &Map, rate: u64) -> Result<Topology, TopologyError> {
     Ok(pruned(topology))
 }
 
-/// Names of the places as switches have them: what the text calls them where that will do, else `s` and a number.
+/// Names of the places as switches: those of the text if they are valid, else `s` and a number.
 fn names(map: &Map) -> Vec<String> {
     let mut all = vec![String::new(); map.places().len()];
     let mut taken = BTreeSet::new();

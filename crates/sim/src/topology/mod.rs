@@ -1,4 +1,4 @@
-//! What a cluster looks like: switches, the nodes on them, the links between them.
+//! The topology of a cluster: switches, the nodes on them, the links between them.
 //!
 //! The same short forms and the same file drive the emulated cluster (`lab/README.md`) and this
 //! simulator. The simulator allows rings of switches (fat tree, dragonfly); the lab wants a tree.
@@ -88,13 +88,13 @@ pub struct Topology {
     pub links: Vec<Link>,
 }
 
-/// The text names no topology; the message says which part and what was wanted.
+/// The text is not a topology; the message names the part and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says it")]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TopologyError {
-    #[error("it names no host by itself; patterns and subnets are not enough to simulate")]
+    #[error("the topology names no single hosts; patterns and subnets are not enough to simulate")]
     NoHosts,
-    #[error("{0:?} is no short form: wanted for example single:16@100mbit ({known})", known = short::KINDS)]
+    #[error("unknown short form {0:?}: wanted for example single:16@100mbit ({known})", known = short::KINDS)]
     Unknown(String),
     #[error("{form:?}: {wanted}")]
     Form { form: String, wanted: &'static str },
@@ -124,11 +124,11 @@ pub enum TopologyError {
          with at most {MAX_LINKS}"
     )]
     Count { nodes: u64, switches: u64, links: u64 },
-    #[error("not every switch is linked to the others")]
+    #[error("the switches are not all connected")]
     Apart,
     #[error("link {0}: a NAT link has a rate and no delay or loss; put them on a link behind it")]
     NatDelay(String),
-    #[error("link {0}: there is another way around this NAT")]
+    #[error("link {0}: another path bypasses this NAT")]
     NatAround(String),
     #[error("a subnet may have only one NAT in front of it")]
     NatTwice,
@@ -150,7 +150,7 @@ impl Topology {
         text::read(text)?.checked()
     }
 
-    /// The file that says the same.
+    /// The equivalent file.
     #[must_use]
     pub fn to_text(&self) -> String {
         text::write(self)
@@ -162,8 +162,8 @@ impl Topology {
         let origin = *self.nodes.first().ok_or(TopologyError::Apart)?;
         let models = if self.nodes.len() > 1 { &self.nodes[1..] } else { &self.nodes[..] };
         let (old, new) = (models.len() as u64, u64::from(n) - 1);
-        // The i-th of `old` becomes as many as lie between the i-th and next multiple of new / old:
-        // the order is kept, shares are exact and what is left over is spread evenly.
+        // The i-th of `old` becomes as many as lie between the i-th and next multiple of new / old: the order
+        // is kept, shares are exact and the remainder is spread evenly.
         let share = |i: usize| i as u64 * new / old;
         let others = models.iter().enumerate().flat_map(|(i, node)| (share(i)..share(i + 1)).map(|_| *node));
         self.nodes = std::iter::once(origin).chain(others).collect();
@@ -203,7 +203,7 @@ impl Topology {
         self.nodes.get(wire).map_or_else(link, |node| node.rate)
     }
 
-    /// `n3 out`, `n3 in`, `s0-s1`: what people call a port.
+    /// `n3 out`, `n3 in`, `s0-s1`: the name of a port.
     #[must_use]
     pub fn port_name(&self, port: Port) -> String {
         let wire = (port.0 / 2) as usize;
@@ -242,7 +242,7 @@ impl Topology {
         Ok(())
     }
 
-    /// This topology, or the reason why it is none.
+    /// This topology, or the reason why it is not valid.
     fn checked(self) -> Result<Topology, TopologyError> {
         room(self.nodes.len() as u64, self.switches.len() as u64, self.links.len() as u64)?;
         let mut subnets = self.subnets();

@@ -1,8 +1,8 @@
 //! Ways through a topology: the fewest switches, and among equals a choice that depends on nothing but
 //! the pair of nodes, as switches hash a flow.
 //!
-//! What is kept is the distance of every switch to those switches that somebody asked for, so that
-//! memory grows with pairs of switches, never with pairs of nodes, and is bounded.
+//! Only the distances to requested switches are kept, so memory grows with pairs of switches, never with
+//! pairs of nodes, and is bounded.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 
 use super::{NodeId, Port, Topology};
 
-/// Most distances kept, two bytes each; when they are more, all are forgotten and found anew.
+/// Most distances kept, two bytes each; when they are more, all are dropped and computed again.
 const MAX_KEPT: usize = 128 << 20;
 
-/// The way of one direction.
+/// The path of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// What it passes: first the sender's `2n`, last the receiver's `2n + 1`.
+    /// Its ports: first the sender's `2n`, last the receiver's `2n + 1`.
     pub ports: SmallVec<[Port; 6]>,
-    /// Of all links together, nanoseconds; what switches and cables add is the model's.
+    /// Of all links together, nanoseconds; the delay of switches and cables is in the model.
     pub delay: u64,
     /// Packets lost on the way, in parts per million.
     pub loss: u32,
@@ -31,7 +31,7 @@ pub struct Routes {
     hops: Hops,
     /// By link: its delay and loss.
     links: Vec<(u64, u32)>,
-    /// By destination switch: the distance of every switch, in links; empty where nobody asked.
+    /// By destination switch: the distance of every switch, in links; empty if not requested.
     distances: Vec<Vec<u16>>,
     kept: usize,
     subnet: Vec<u32>,
@@ -95,7 +95,7 @@ impl Routes {
         }
     }
 
-    /// Whether `from` can open a connection to `to`: nobody calls into a NAT from outside.
+    /// Whether `from` can open a connection to `to`: no connection into a NAT from outside is possible.
     #[must_use]
     pub fn reaches(&self, from: NodeId, to: NodeId) -> bool {
         let [mut here, there] = [from, to].map(|n| self.subnet[self.node_switch[n.0 as usize] as usize]);
@@ -106,7 +106,7 @@ impl Routes {
         true
     }
 
-    /// The way that bytes of `from` take to `to`.
+    /// The path of bytes from `from` to `to`.
     pub fn path(&mut self, from: NodeId, to: NodeId) -> Route {
         let [mut here, there] = [from, to].map(|n| self.node_switch[n.0 as usize]);
         let mut route = Route::default();

@@ -1,4 +1,4 @@
-//! The short forms, `KIND:COUNTS@RATE,OPTION=VALUE..`: what people write on a command line.
+//! The short forms, `KIND:COUNTS@RATE,OPTION=VALUE..`, as written on a command line.
 
 use super::text::{LINK_OPTIONS, set};
 use super::units::{self, cut};
@@ -121,7 +121,7 @@ fn bordeaux(form: &mut Form) -> Result<Topology, TopologyError> {
     Ok(topology)
 }
 
-/// The origin outside, everybody else behind a NAT.
+/// The origin outside, all other nodes behind a NAT.
 fn nat(form: &mut Form) -> Result<Topology, TopologyError> {
     let &[count @ 2..=u32::MAX] = form.counts.as_slice() else {
         return Err(form.wrong("wanted nat:N@RATE, N >= 2 (node 0 is outside)"));

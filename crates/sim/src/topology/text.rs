@@ -1,4 +1,4 @@
-//! The file of a topology: `switch`, `nodes` and `link` lines, as `lab/README.md` says.
+//! The file of a topology: `switch`, `nodes` and `link` lines, as specified in `lab/README.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -59,10 +59,10 @@ fn read_line(
     }
 }
 
-/// What options a link has, in the order in which they are written.
+/// The options of a link, in the order in which they are written.
 pub(super) const LINK_OPTIONS: [&str; 5] = ["delay", "loss", "dup", "reorder", "queue"];
 
-/// Sets one of `LINK_OPTIONS`; false where there is none of that name.
+/// Sets one of `LINK_OPTIONS`; false for an unknown name.
 pub(super) fn set(link: &mut Link, key: &str, value: &str) -> Result<bool, TopologyError> {
     match key {
         "delay" => link.delay = units::delay(value)?,

@@ -1,7 +1,7 @@
-//! Connections: dialling, refusal, closing, and who is at the other end.
+//! Connections: dialling, refusal, closing, and the identity of the remote node.
 //!
-//! Times are the driver's (crate `net`): a dial takes three round trips (TCP, TLS, handshakes), one
-//! that nobody answers fails after five seconds, one whose handshake stops after ten.
+//! Times are the driver's (crate `net`): a dial takes three round trips (TCP, TLS, handshakes), an unanswered
+//! one fails after five seconds, one whose handshake stops after ten.
 
 use tidecast_swarm::{Candidate, Event, PeerId, Protocol, Time};
 
@@ -10,16 +10,17 @@ use crate::job::Speech;
 use crate::network::Stream;
 use crate::topology::NodeId;
 
-/// A dial that nobody answers has failed after this time, nanoseconds.
+/// An unanswered dial has failed after this time, nanoseconds.
 const UNANSWERED: u64 = 5_000_000_000;
-/// A handshake that nobody goes on with has failed after this time.
+/// An unfinished handshake has failed after this time.
 const HANDSHAKE: u64 = 10_000_000_000;
-/// What a kernel takes for a program that does not read, bytes: about what Linux lets a buffer grow to.
+/// Bytes that a kernel buffers for a program that does not read: about the size to which Linux lets a buffer
+/// grow.
 const WINDOW: u64 = 4 << 20;
 /// Largest block between Tidecast peers.
 const MAX_BLOCK: u32 = 1 << 20;
 
-/// One connection; its two ends are sides 0 (who dialled) and 1.
+/// One connection; its two ends are sides 0 (the dialer) and 1.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) ends: [End; 2],
@@ -30,13 +31,13 @@ pub(super) struct Conn {
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) node: NodeId,
-    /// What its engine calls the connection.
+    /// The engine's id of the connection.
     pub(super) peer: PeerId,
-    /// Carries what this end says.
+    /// Carries the messages of this end.
     pub(super) out: Stream,
     /// Its engine has the connection.
     pub(super) up: bool,
-    /// When it last heard the other end.
+    /// The time of the last data from the other end.
     pub(super) heard: Time,
     /// When it gives the other end up, where that is silent.
     pub(super) deadline: Option<Time>,
@@ -71,7 +72,7 @@ impl World {
             self.shun(id, other, at);
             return self.later(at, id, Own::DialFailed(candidate));
         }
-        // Of a program that is gone: whoever calls now is another.
+        // Of a program that has ended: a new connection comes from another program.
         if let Some(&stale) =
             to.live.get(&id).filter(|c| !self.conns[**c as usize].ends[self.side(**c, id)].up)
         {
@@ -116,7 +117,7 @@ impl World {
         }
     }
 
-    /// An engine gets a connection; the other end has said in its handshake how much it queues.
+    /// An engine gets a connection; the other end has announced in its handshake the length of its queue.
     fn up(&mut self, id: NodeId, peer: PeerId, protocol: Protocol, candidate: Option<Candidate>) {
         let requests = self.job.limits.queued_requests as u32;
         self.give(id, Event::PeerUp { peer, protocol, candidate });
@@ -153,7 +154,7 @@ impl World {
         }
     }
 
-    /// The end opposite `side` learns after the path's delay that the connection is gone, if this machine
+    /// The end opposite `side` learns after the path's delay that the connection is closed, if this machine
     /// lives and the network joins the two; else it has to find out.
     pub(super) fn reset_far(&mut self, conn: u32, side: usize) {
         let ends = &self.conns[conn as usize].ends;
@@ -166,7 +167,7 @@ impl World {
         }
     }
 
-    /// One end learns that its connection is gone.
+    /// One end learns that its connection is closed.
     pub(super) fn down(&mut self, conn: u32, side: usize) {
         let now = self.now;
         let Conn { ends, .. } = &mut self.conns[conn as usize];
@@ -196,7 +197,7 @@ impl World {
         }
     }
 
-    /// What this end says stands still while a partition is in its way or the other end's buffer is full.
+    /// Messages of this end are delayed while a partition is in their way or the other end's buffer is full.
     pub(super) fn hold(&mut self, conn: u32, side: usize) {
         let ends = &self.conns[conn as usize].ends;
         let on = self.wires.parts(ends[0].node, ends[1].node) || ends[1 - side].waiting > WINDOW;

@@ -1,4 +1,4 @@
-//! What goes wrong, applied to the world.
+//! Applies faults to the world.
 //!
 //! | fault | what others see |
 //! |---|---|
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// A lost piece is one that the node has; nothing where it has none.
+    /// A lost piece is one that the node has; no effect if it has none.
     fn exact(&self, fault: Fault) -> Option<Fault> {
         let Fault::PieceLost { node, piece } = fault else { return Some(fault) };
         let held = &self.nodes[node.0 as usize];
@@ -227,7 +227,7 @@ impl World {
         self.runs(id)
     }
 
-    /// A piece is gone from the disk; a program that stands still finds out when it goes on.
+    /// A piece is lost from the disk; a stopped program finds out when it resumes.
     fn lose(&mut self, id: NodeId, piece: u32) -> bool {
         let node = self.node(id);
         if node.frozen {

@@ -16,11 +16,11 @@ use crate::topology::NodeId;
 
 /// How long a member waits for its part.
 const EXPECT: u64 = 5_000_000_000;
-/// When a member hears of others, and of how many: should the plan not hold.
+/// When a member is told of others, and of how many: in case the plan fails.
 const SPARE: u64 = 4_000_000_000;
 const SPARES: u64 = 8;
 
-/// What is said of the plan.
+/// A message about the plan.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     Join,
@@ -34,7 +34,7 @@ pub(super) enum Said {
 pub(super) struct Gathered {
     /// None when every piece has been given.
     gathering: Option<Gathering>,
-    /// Who the members are, by number.
+    /// The members, by number.
     members: Vec<NodeId>,
     wake: Option<Time>,
 }
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// A program hears of some others that are there.
+    /// A program is told of some other present nodes.
     pub(super) fn hear_of_spares(&mut self, id: NodeId) {
         let present: Vec<NodeId> = self.present.iter().copied().filter(|n| n.0 != 0 && *n != id).collect();
         let mut heard = BTreeSet::new();
@@ -73,7 +73,8 @@ impl World {
         }
     }
 
-    /// A connection is up: a member joins over that to node 0, and who is who is known to those that have a part.
+    /// A connection is up: a member joins over that to node 0, and members with a part know the identity of
+    /// the peer.
     pub(super) fn gather(&mut self, id: NodeId, peer: PeerId, other: NodeId) {
         if self.gathered.is_none() {
             return;
@@ -115,7 +116,7 @@ impl World {
         }
     }
 
-    /// Something is said of the plan.
+    /// A message about the plan is sent.
     pub(super) fn said(&mut self, id: NodeId, peer: PeerId, said: Said) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let other = self.conns[conn as usize].ends[1 - side].node;
@@ -196,7 +197,7 @@ impl World {
         }
     }
 
-    /// Node 0 makes the next epoch, where it is time, and tells everyone.
+    /// Node 0 makes the next epoch, where it is time, and tells all members.
     pub(super) fn gather_more(&mut self) {
         let (now, given) = (self.now, self.given_all());
         let Some(gathered) = self.gathered.as_mut().filter(|g| g.wake.is_some_and(|at| at <= now)) else {

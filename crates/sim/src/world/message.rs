@@ -1,4 +1,4 @@
-//! What travels: the engines' messages with the sizes of the wire, and payload.
+//! The traffic: the engines' messages with the sizes of the wire, and payload.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct Packet {
     content: Content,
 }
 
-/// What a packet says.
+/// The contents of a packet.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Block(Block, bool),
@@ -30,7 +30,7 @@ pub(super) enum Content {
     Exactly(Vec<Range<u32>>),
     /// These too.
     More(Vec<Range<u32>>),
-    /// This one no more.
+    /// Cancels this one.
     Less(u32),
     All,
     Interested(bool),
@@ -41,14 +41,14 @@ pub(super) enum Content {
     Reject(Block),
     /// This piece follows unasked, in that stripe; its leaf hashes go ahead.
     Offer(u32, u16),
-    /// These are to come by the plan: whose stripe the wish goes up, and whether somebody waits.
+    /// A wish for these by the plan: the stripe whose tree the wish goes up, and whether a reader waits.
     Wish(Range<u32>, u16, bool),
     /// About a plan that members join.
     Plan(Said),
 }
 
 impl World {
-    /// Sends what an engine says to a peer.
+    /// Sends a message of an engine to a peer.
     pub(super) fn say(&mut self, id: NodeId, action: Action) {
         let vice = self.node(id).vice;
         let count = self.job.lengths.len() as u32;
@@ -76,7 +76,7 @@ impl World {
         self.post(id, peer, content);
     }
 
-    /// The node claims every piece to everyone it is connected to.
+    /// The node claims every piece to all its peers.
     pub(super) fn claim_all(&mut self, id: NodeId) {
         for conn in self.node(id).live.clone().into_values() {
             let ends = &self.conns[conn as usize].ends;
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Rejects what is asked for; false when nothing is.
+    /// Rejects requests; false when there are none.
     fn refuse(&mut self, id: NodeId, peer: PeerId, content: &Content) -> bool {
         let whole = |piece: u32| Block { piece, begin: 0, len: self.job.lengths[piece as usize] };
         let blocks: Vec<Block> = match content {
@@ -155,7 +155,7 @@ impl World {
             return;
         }
         if !up {
-            // Nobody has this connection any more: the kernel says so.
+            // The connection no longer exists: the kernel reports it.
             return self.reset_far(conn, side);
         }
         let end = &mut self.conns[conn as usize].ends[side];

@@ -41,9 +41,9 @@ use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::topology::NodeId;
 
-/// A node asks this often who else is there, nanoseconds.
+/// A node asks this often for other nodes, nanoseconds.
 const ANNOUNCE: u64 = 60_000_000_000;
-/// Random neighbours beside the parents that a plan names, as in crate `net`.
+/// Random neighbours in addition to the parents that a plan names, as in crate `net`.
 const PLANNED_NEIGHBOURS: usize = 4;
 /// Steps between two words of progress.
 const TELL: u64 = 4096;
@@ -52,13 +52,13 @@ const TELL: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The engine refuses it.
-    #[error("the engine refuses the job: {0}")]
+    #[error("the engine rejected the job: {0}")]
     Setup(#[from] SetupError),
     /// A fault or a join names a node that the topology has not.
-    #[error("node {0} is not in the topology, which has nodes 0 to {1}")]
+    #[error("unknown node {0}; the topology has nodes 0 to {1}")]
     NoSuchNode(u32, usize),
     /// There is no plan for it.
-    #[error("no plan can be made: {0}")]
+    #[error("cannot make a plan: {0}")]
     Plan(#[from] tidecast_swarm::plan::PlanError),
 }
 
@@ -71,7 +71,7 @@ enum Thing {
     Wake(NodeId),
     /// Something that a program of a node began; nothing where it is no longer the same program.
     Own(NodeId, u32, Own),
-    /// One end of a connection learns that it is gone.
+    /// One end of a connection learns that it is closed.
     Down(u32, usize),
     /// One end of a connection has waited for a sign of life.
     Quiet(u32, usize),
@@ -79,11 +79,11 @@ enum Thing {
     Slow(u32, usize),
     /// The job's fault of that number.
     Fault(usize),
-    /// The coordinator hears what a node has to say of another.
+    /// The coordinator receives a node's report about another.
     Complaint(NodeId, u32, Complaint),
     /// The coordinator may make a new epoch.
     Replan,
-    /// A node hears of it.
+    /// A node is told of it.
     Epoch(NodeId),
     /// The maker of a plan that members join may make a new epoch.
     Gather,
@@ -91,22 +91,22 @@ enum Thing {
     Sample,
 }
 
-/// Something that a node's program began and that now comes to its end.
+/// Work that a node's program began and that now ends.
 #[derive(Debug)]
 enum Own {
     /// A dial ends, well or not.
     Dialled(Candidate),
-    /// A dial has come to nothing.
+    /// A dial has failed.
     DialFailed(Candidate),
     /// A block was hashed and written.
     Verdict(PeerId, Block, bool),
     /// All blocks of a piece are there.
     Settle(u32),
-    /// It asks again who else is there.
+    /// It asks again for other nodes.
     Announce,
     /// Its user opens the next file.
     Open,
-    /// It hears of others.
+    /// It is told of others.
     Spares,
 }
 
@@ -124,19 +124,19 @@ pub struct World {
     /// The first rule that was broken.
     broken: Option<Violation>,
     dice: Dice,
-    /// Nodes that have joined, for newcomers to hear of.
+    /// Nodes that have joined, of which newcomers are told.
     present: Vec<NodeId>,
     /// Length of the longest piece.
     longest: u32,
-    /// Kinds of faults that found what they strike.
+    /// Kinds of faults that struck.
     met: BTreeSet<&'static str>,
     /// Nodes whose completion the run waits for.
     awaited: usize,
     tally: Tally,
     links: Links,
-    /// What the coordinator knows, where there is a plan.
+    /// The coordinator's knowledge, where there is a plan.
     planning: Option<Planning>,
-    /// What the maker of a plan that members join knows.
+    /// The planner's knowledge of a plan that members join.
     gathered: Option<Gathered>,
 }
 
@@ -159,7 +159,7 @@ impl World {
         Self::watched(job, Watch::Full)
     }
 
-    /// The same, checked as `watch` says.
+    /// The same, checked as `watch` requests.
     ///
     /// # Errors
     /// When the engine refuses the job, or it names a node that is not there.
@@ -225,7 +225,7 @@ impl World {
         Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.dice.next() }
     }
 
-    /// Runs to the end: everyone who can be complete is, or the job's time is up.
+    /// Runs to the end: every node that can be complete is, or the job's time is up.
     ///
     /// # Errors
     /// The first rule that was broken.
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Something will come to its end, if the node's program is still the same by then.
+    /// Schedules the end of some work, if the node's program is still the same by then.
     fn later(&mut self, at: Time, id: NodeId, own: Own) {
         let life = self.node(id).life;
         self.agenda.push(at, Thing::Own(id, life, own));
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// Gives an event to a node's engine and does what it says.
+    /// Passes an event to a node's engine and carries out its actions.
     fn give(&mut self, id: NodeId, event: Event) {
         let now = self.now;
         let node = self.node(id);
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// A node starts its program, and hears of others, they of it. A dead machine starts nothing.
+    /// A node starts its program, and is told of others, and they of it. A dead machine starts nothing.
     fn join(&mut self, id: NodeId) {
         if self.node(id).silent || self.node(id).engine.is_some() {
             return;
@@ -402,7 +402,7 @@ impl World {
         }
     }
 
-    /// Starts a node's program with what its disk holds.
+    /// Starts a node's program with the contents of its disk.
     fn start(&mut self, id: NodeId) {
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
@@ -423,8 +423,8 @@ impl World {
         self.give(id, Event::Tick);
     }
 
-    /// A node hears of others, again and again while it lacks something or may: from trackers and neighbours, or of
-    /// the plan as it is, should it have missed that it changed.
+    /// A node is told of others, repeatedly while it lacks pieces or may: from trackers and neighbours, or of
+    /// the current plan, in case it has missed a change.
     fn announce(&mut self, id: NodeId) {
         self.hand_plan(id);
         for (candidate, told) in self.acquaintances(id) {
@@ -435,7 +435,8 @@ impl World {
         }
     }
 
-    /// Whom a newcomer hears of: the origin, as long as it can hold everyone, and some by chance.
+    /// The nodes that a newcomer is told of: the origin, as long as it can hold all of them, and some at
+    /// random.
     fn acquaintances(&mut self, id: NodeId) -> Vec<(Candidate, bool)> {
         if self.planning.is_some() || self.gathered.is_some() {
             // The plan has told it.
@@ -467,7 +468,7 @@ impl World {
         self.nodes[id.0 as usize].engine.as_ref().is_some_and(|engine| !engine.is_complete())
     }
 
-    /// A node wants these pieces too from now on, and the run waits for it: somebody has opened a file.
+    /// A node wants these pieces too from now on, and the run waits for it: a reader has opened a file.
     pub fn want(&mut self, id: NodeId, pieces: Range<u32>) {
         let node = self.node(id);
         node.finished = None;

@@ -1,4 +1,4 @@
-//! One node: its engine, and what a driver and a disk would hold beside it.
+//! One node: its engine, and the state of its driver and its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub enum Vice {
 pub struct Node {
     /// None while its program does not run.
     pub engine: Option<Engine>,
-    /// What the program is started with; `have` comes from the disk.
+    /// The setup of the program; `have` comes from the disk.
     pub setup: Setup,
     /// The program stands still.
     pub frozen: bool,
@@ -40,7 +40,7 @@ pub struct Node {
     pub closed: bool,
     /// Its misbehaviour.
     pub vice: Vice,
-    /// It has misbehaved at some time: nobody owes it anything.
+    /// It has misbehaved at some time: the rules no longer protect it.
     pub guilty: bool,
     /// Pieces that are good on its disk.
     pub truth: PieceSet,
@@ -56,13 +56,13 @@ pub struct Node {
     pub banned: BTreeSet<NodeId>,
     /// Nodes it leaves alone until a time.
     pub(super) shunned: BTreeMap<NodeId, Time>,
-    /// What its network card carries, bytes per second.
+    /// The rate of its network card, bytes per second.
     pub(super) rate: u64,
-    /// Counts its programs: what one began does not go on in the next.
+    /// Counts its programs: work that one began does not continue in the next.
     pub(super) life: u32,
     /// Its clock is this far from the world's, nanoseconds.
     pub(super) offset: i64,
-    /// What waits until it thaws, in order.
+    /// Events that wait until it resumes, in order.
     pub(super) inbox: Vec<Held>,
     /// Pieces whose loss it has not found out.
     pub(super) lost: Vec<u32>,
@@ -79,7 +79,7 @@ pub struct Node {
     /// Files it has read, of those that it opens, and whether it reads the next.
     pub(super) files: usize,
     pub(super) reads: bool,
-    /// When its hashing and writing is done with what it has.
+    /// When the hashing and writing of its data is done.
     pub(super) settled: Time,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Partial {
     pub(super) bytes: u32,
 }
 
-/// What a program that stands still has not dealt with.
+/// Events that a stopped program has not handled.
 #[derive(Debug)]
 pub(super) enum Held {
     Event(Event),

@@ -17,7 +17,7 @@ impl World {
         self.job.opens.is_some() && id.0 != 0 && self.nodes[id.0 as usize].finished.is_none()
     }
 
-    /// The next file is opened: somebody waits for all of it.
+    /// The next file is opened: a reader waits for all of it.
     pub(super) fn open(&mut self, id: NodeId) {
         let (now, Some(opens)) = (self.now, &self.job.opens) else { return };
         let node = &mut self.nodes[id.0 as usize];
@@ -32,7 +32,7 @@ impl World {
         self.read_on(id);
     }
 
-    /// Goes on to the next file when all of this one is there.
+    /// Continues with the next file when all of this one is there.
     pub(super) fn read_on(&mut self, id: NodeId) {
         let Some(opens) = &self.job.opens else { return };
         let node = &mut self.nodes[id.0 as usize];

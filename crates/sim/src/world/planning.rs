@@ -1,5 +1,5 @@
-//! The coordinator of a planned broadcast: it sits with the origin, makes the plan, hears complaints and
-//! makes the next epoch. What it says and hears takes the time that a message takes.
+//! The coordinator of a planned broadcast: it runs at the origin, makes the plan, receives complaints and
+//! makes the next epoch. Its messages take the time of any message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::planned;
 use crate::topology::NodeId;
 
-/// Members beside the parents that a node is told of.
+/// Members in addition to the parents that a node is told of.
 const SPARE: usize = 64;
 
 /// See the head of the file.
@@ -29,7 +29,7 @@ impl Planning {
     pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
         let Some((knows, stripes)) = job.plan.filter(|_| !job.gathers) else { return Ok(None) };
         let mut epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
-        // The coordinator dials everyone before it makes the plan.
+        // The coordinator dials all nodes before it makes the plan.
         for timed in job.faults.iter().filter(|timed| timed.at == Time(0)) {
             if let Fault::Closed { node } = timed.fault
                 && let Some(member) = epoch.members.get_mut(node.0 as usize)
@@ -53,8 +53,8 @@ impl World {
         self.give(id, Event::Plan(role));
     }
 
-    /// Members that a program is told of when it starts, beside its parents, should the plan not hold: as many
-    /// as crate `net` tells it of.
+    /// Members that a program is told of when it starts, in addition to its parents, in case the plan fails:
+    /// as many as crate `net` names.
     pub(super) fn spares(&mut self, id: NodeId) -> BTreeSet<Candidate> {
         let count = self.nodes.len() as u64;
         let mut out = BTreeSet::new();
@@ -67,7 +67,7 @@ impl World {
         out
     }
 
-    /// The engine learns who a connection's other end is.
+    /// The engine learns the member at the other end of a connection.
     pub(super) fn introduce(&mut self, id: NodeId, peer: PeerId) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let other = self.conns[conn as usize].ends[1 - side].node;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// What a message between a node and the coordinator takes; none where nothing gets through.
+    /// The delay of a message between a node and the coordinator; None where nothing gets through.
     fn coordinator_delay(&mut self, id: NodeId) -> Option<u64> {
         let origin = NodeId(0);
         let there = |node: NodeId| {
@@ -97,7 +97,7 @@ impl World {
         joined.then(|| self.net.rtt(id, origin) / 2 + self.job.host.think)
     }
 
-    /// The coordinator hears a complaint.
+    /// The coordinator receives a complaint.
     pub(super) fn complained(&mut self, from: NodeId, about: u32, why: Complaint) {
         let now = self.now;
         if let Some(planning) = &mut self.planning {
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// The coordinator makes the next epoch, where it is time, and tells everyone.
+    /// The coordinator makes the next epoch, where it is time, and tells all members.
     pub(super) fn replan(&mut self) {
         let now = self.now;
         let Some(planning) = self.planning.as_mut().filter(|p| p.wake.is_some_and(|at| at <= now)) else {
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// Whom a node dials for the plan: its parents, and its children if it `calls` them.
+/// The nodes that a node dials for the plan: its parents, and its children if it `calls` them.
 fn dialled(role: &Role, calls: bool) -> BTreeSet<Candidate> {
     let parents = role.stripes.iter().filter_map(|edges| edges.parent);
     let children = role.stripes.iter().flat_map(|edges| &edges.children).filter(|_| calls);

@@ -1,11 +1,11 @@
-//! What the run came to: the outcome, its last judgement, and the samples of link use on the way.
+//! The result of the run: the outcome, the final checks, and the samples of link use.
 
 use super::{Thing, World};
 use crate::check::Violation;
 use crate::outcome::Outcome;
 
 impl World {
-    /// What the run has come to so far. Once: it takes the samples with it.
+    /// The outcome so far. Once: it takes the samples with it.
     pub fn outcome(&mut self) -> Outcome {
         let (ports, samples) =
             self.links.finish(self.now, &self.job.topology, |port| self.net.carried_by(self.now, port));

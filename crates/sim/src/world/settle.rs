@@ -1,4 +1,4 @@
-//! What happens to payload that has come: hashing, writing, the verdict of blocks and pieces.
+//! The handling of received payload: hashing, writing, the verdict on blocks and pieces.
 //!
 //! The rules are those of the driver's settling threads: a block gets one verdict, a leaf that is
 //! there already is a duplicate, a piece whose leaves are all there is good or is dropped.
@@ -9,7 +9,7 @@ use super::node::Partial;
 use super::{Own, World};
 use crate::topology::NodeId;
 
-/// What a piece is written in, bytes.
+/// The chunk in which a piece is written, bytes.
 const LEAF: u32 = 16 << 10;
 const SECOND: u64 = 1_000_000_000;
 
@@ -89,7 +89,7 @@ impl Partial {
         true
     }
 
-    /// Writes what is new of a block; false when nothing is.
+    /// Writes the new parts of a block; false when there are none.
     fn add(&mut self, peer: PeerId, block: Block, good: bool) -> bool {
         let end = block.begin + block.len;
         let touches =

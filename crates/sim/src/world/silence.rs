@@ -1,8 +1,8 @@
-//! What a driver does when nothing comes from the other end: it waits as long as crate `net` waits, then
-//! lets go and shuns the peer for a while.
+//! The driver's reaction to a silent peer: it waits as long as crate `net` waits, then closes the connection
+//! and avoids the peer for a while.
 //!
-//! A living driver that has nothing to say says so every 90 s, so that a time-out only ever strikes where
-//! the other end cannot be heard; only there is a timer kept.
+//! A driver without other messages sends a keep-alive every 90 s, so that a timeout only occurs where the
+//! other end cannot be reached; only there is a timer kept.
 
 use tidecast_swarm::{Event, Protocol, Time};
 
@@ -17,15 +17,15 @@ const STALL: u64 = 20 * SECOND;
 const BLOCK_MOST: u64 = 600 * SECOND;
 const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
 const LEAF: u32 = 16 << 10;
-/// While a block comes slowly, the engine hears so this often.
+/// While a block arrives slowly, the engine is told so this often.
 const COMING: u64 = SECOND;
-/// Who has nothing to say says so this often.
+/// An idle peer sends a keep-alive this often.
 const KEEP_ALIVE: u64 = 90 * SECOND;
-/// Who was late is left alone for so long.
+/// A peer that was late is avoided for so long.
 const SHUN: u64 = 60 * SECOND;
 
 impl World {
-    /// Something may have fallen silent: every end that cannot hear its other end gets a time-out.
+    /// A connection may have fallen silent: every end that cannot be reached by its other end gets a timeout.
     pub(super) fn listen(&mut self) {
         let live = |(id, node): (u32, &super::Node)| {
             node.live.values().map(|&conn| (conn, self.side(conn, NodeId(id)))).collect::<Vec<_>>()
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// This end gets a time-out if it cannot hear the other.
+    /// This end gets a timeout if the other cannot reach it.
     pub(super) fn mistrust(&mut self, conn: u32, side: usize) {
         let ends = &self.conns[conn as usize].ends;
         if !ends[side].up || ends[side].deadline.is_some() || self.hears(conn, side) {
@@ -58,7 +58,7 @@ impl World {
         BLOCK_MOST + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))
     }
 
-    /// A time-out is over: the other end was heard meanwhile, or is let go.
+    /// A timeout is over: data came from the other end meanwhile, or it is disconnected.
     pub(super) fn quiet(&mut self, conn: u32, side: usize) {
         let end = &mut self.conns[conn as usize].ends[side];
         let Some(deadline) = end.deadline.take() else { return };
@@ -78,7 +78,7 @@ impl World {
         self.late(conn, side);
     }
 
-    /// The other end would be heard if it spoke, which it does now and then.
+    /// Messages of the other end would arrive, and it sends one now and then.
     fn hears(&self, conn: u32, side: usize) -> bool {
         let ends = &self.conns[conn as usize].ends;
         let other = &self.nodes[ends[1 - side].node.0 as usize];
@@ -119,8 +119,8 @@ impl World {
         }
     }
 
-    /// Looks at the block that is on its way to this end: it has come, or something of it does, or the other end is let go.
-    /// That what has left takes a moment to arrive is left out.
+    /// Checks the block that is in transit to this end: it has arrived, or part of it does, or the other end
+    /// is disconnected. The transit time of sent data is left out.
     pub(super) fn slow(&mut self, conn: u32, side: usize) {
         let patience = self.patience(conn);
         let ends = &mut self.conns[conn as usize].ends;

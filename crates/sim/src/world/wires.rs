@@ -54,14 +54,14 @@ impl Wires {
         };
     }
 
-    /// These hear only each other from now on.
+    /// These can reach only each other from now on.
     pub(super) fn partition(&mut self, nodes: &[NodeId]) {
         let number = self.numbers.next();
         self.cuts.push((nodes.to_vec(), number));
         self.cross(nodes, number);
     }
 
-    /// Ends the last such partition; false where there is none.
+    /// Ends the last such partition; false if there is none.
     pub(super) fn heal(&mut self, nodes: &[NodeId]) -> bool {
         let Some(last) = self.cuts.iter().rposition(|(cut, _)| cut == nodes) else { return false };
         let (_, number) = self.cuts.remove(last);

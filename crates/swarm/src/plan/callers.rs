@@ -1,4 +1,5 @@
-//! Relays that nobody can connect to feed those whom they call themselves, and no other of their kind.
+//! Relays that accept no connections feed the members that they connect to themselves, and no other relay of
+//! their kind.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) fn part_callers(epoch: &Epoch, parents: &mut [u32]) {
             open.entry(parent).or_default().push(member);
         }
         for caller in (0..row.len() as u32).filter(|&m| calls(m)) {
-            // Upwards, until there is somebody who can be called.
+            // Upwards, until a member that accepts connections.
             while let Some(parent) = Some(row[caller as usize]).filter(|&p| calls(p)) {
                 let siblings = open.get(&parent).map_or(&[][..], Vec::as_slice).iter().copied();
                 let other = siblings.min_by_key(|&m| (load[m as usize], m)).unwrap_or(row[parent as usize]);

@@ -1,6 +1,6 @@
-//! What members complain of.
+//! Complaints of members.
 
-/// What is wrong with a member of the plan.
+/// The fault of a member of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Complaint {
     /// No connection to it, or it has ended.

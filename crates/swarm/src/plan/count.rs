@@ -6,15 +6,15 @@ use super::epoch::Member;
 
 /// Bytes of the blocks that relays pass on as they come, where links are slow enough for it to matter.
 const BLOCK: u64 = 16 << 10;
-/// What a link carries in the time that a block takes through a relay: 1 ms at 1 Gbit/s.
+/// Bytes that a link carries in the time that a block takes through a relay: 1 ms at 1 Gbit/s.
 const HOP: u64 = 128 << 10;
-/// What a link carries in the time that it takes to open one connection more: 0.5 ms of a core at 1 Gbit/s.
+/// Bytes that a link carries in the time to open one more connection: 0.5 ms of a core at 1 Gbit/s.
 const OPEN: u64 = 64 << 10;
 /// Beyond so many, nothing is won.
 const MOST: u16 = 18;
-/// Bytes per second of the thinnest flow by which a stripe comes, where there are more than two. Linux cuts a flow into
-/// units of what it sends in 1/1024 s at 6/5 of its rate, two full segments (1448 bytes each) at least; this is
-/// where a unit is five, at 49 Mbit/s.
+/// Bytes per second of the thinnest flow of a stripe, where there are more than two. Linux cuts a flow into
+/// units of the data sent in 1/1024 s at 6/5 of its rate, two full segments (1448 bytes each) at least; this
+/// is where a unit is five, at 49 Mbit/s.
 ///
 /// Thinner flows share links unevenly, most where small round trips do not make the units larger (`tcp_tso_rtt_log`
 /// is 0, or Linux is older than 5.18). A stripe that the source's uplink favours fills the queues of its relays, which
@@ -23,8 +23,8 @@ const MOST: u16 = 18;
 /// flows of 50 Mbit/s they did not, nor where there were two stripes.
 const THIN: u64 = 5 * 1448 * 1024 * 5 / 6;
 
-/// The number of stripes for `bytes` in pieces of `piece` bytes to these members, of whom the first is the source. `rate`:
-/// bytes per second that a member's link carries each way, 0 where nobody knows it.
+/// The number of stripes for `bytes` in pieces of `piece` bytes to these members, of whom the first is the
+/// source. `rate`: bytes per second that a member's link carries each way, 0 if unknown.
 ///
 /// In units of bytes that a link carries, a broadcast over k stripes takes about
 ///
@@ -71,9 +71,10 @@ fn count(places: &[u32], bytes: u64, piece: u32, rate: u64) -> u16 {
     other.unwrap_or(chosen) as u16
 }
 
-/// Whether work divides evenly at a place of n: in k stripes as many of them feed, or each in as many stripes, except one
-/// perhaps who helps all. Connections share a link alike, whatever they carry: where one has to carry
-/// more stripes than those beside it, the others are done early, in bursts, and it late.
+/// Whether work divides evenly at a place of n: in k stripes as many of them feed, or each in as many
+/// stripes, except perhaps one that helps all. Connections share a link equally, whatever they carry: a
+/// connection that has to carry more stripes than those beside it is late, while the others finish early, in
+/// bursts.
 fn is_even(n: u64, k: u64) -> bool {
     [n, n.saturating_sub(1)].iter().any(|&m| m.is_multiple_of(k) || k.is_multiple_of(m))
 }

@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The inputs of a plan.
 //!
 //! An epoch comes over the network, so everything in it is bounded and checked before it is used.
 
@@ -43,8 +43,8 @@ impl Epoch {
         Epoch { number: 0, source: 0, members, places: vec![Place::default()], stripes, seed }
     }
 
-    /// Who gives out which share of the data, and is the root of which stripes: the source, and those beside it. There
-    /// are as many in every epoch of a broadcast.
+    /// The sources, with their shares of the data and the stripes of which each is the root: the main source,
+    /// and those beside it. There are as many in every epoch of a broadcast.
     pub(super) fn sources(&self) -> Vec<u32> {
         let beside =
             (0..).zip(&self.members).filter(|(number, m)| m.part.is_source() && *number != self.source);
@@ -58,27 +58,27 @@ impl Epoch {
 pub struct Member {
     /// Index of the place where it is.
     pub place: u32,
-    /// What it may be used for.
+    /// Its use in the plan.
     pub part: Part,
 }
 
-/// What a member may be used for.
+/// The use of a member in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// It is fed, and feeds others.
     Relay,
-    /// A relay to which nobody can connect: it dials its children as well as its parents.
+    /// A relay that accepts no connections: it dials its children as well as its parents.
     Caller,
-    /// It is fed and feeds nobody: too slow, or nobody can connect to it and there are too few others.
+    /// It is fed and feeds none: too slow, or it accepts no connections and too few others do.
     Leaf,
-    /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if it lives and
-    /// costs nobody anything if not.
+    /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if
+    /// it lives and costs the others nothing if not.
     Silent,
-    /// It is gone and not fed.
+    /// It has left and is not fed.
     Out,
-    /// It has the data too, as the epoch's source has: it feeds, and nobody feeds it.
+    /// It has the data too, as the epoch's source has: it feeds, and is not fed.
     Source,
-    /// It was a source and is gone: the epoch's own gives what it would have given.
+    /// It was a source and has left: the epoch's own source takes over its share.
     Lost,
 }
 
@@ -104,41 +104,41 @@ pub struct Place {
     pub rate: u64,
 }
 
-/// Why there is no plan for an epoch.
+/// The reason why there is no plan for an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// More than [`MAX_MEMBERS`].
-    #[error("{0} members are more than {MAX_MEMBERS}")]
+    #[error("{0} members, more than the limit of {MAX_MEMBERS}")]
     Members(usize),
     /// More than [`MAX_PLACES`].
-    #[error("{0} places are more than {MAX_PLACES}")]
+    #[error("{0} places, more than the limit of {MAX_PLACES}")]
     Places(usize),
     /// None, or more than [`MAX_STRIPES`].
-    #[error("{0} stripes: it must be 1 to {MAX_STRIPES}")]
+    #[error("invalid number of stripes {0}: must be 1 to {MAX_STRIPES}")]
     Stripes(u16),
     /// More than [`MAX_EDGES`].
-    #[error("{members} members times {stripes} stripes are more than {MAX_EDGES}")]
+    #[error("{members} members times {stripes} stripes exceed the limit of {MAX_EDGES}")]
     Edges {
         /// Members there are.
         members: usize,
         /// Stripes there are to be.
         stripes: u16,
     },
-    /// The source is no member, or is out.
-    #[error("the source, number {0}, is not among the members that are there")]
+    /// The source is not a member, or is out.
+    #[error("the source, member {0}, is not a present member")]
     Source(u32),
     /// A member is at a place that does not exist.
     #[error("member {member} is at place {place}, which does not exist")]
     Nowhere {
         /// The member.
         member: usize,
-        /// Where it is said to be.
+        /// Its place.
         place: u32,
     },
     /// A place hangs on one that does not exist.
-    #[error("place {0} hangs on a place that does not exist")]
+    #[error("place {0} has a parent that does not exist")]
     Loose(u32),
     /// A place hangs on itself, perhaps by way of others, or is more than [`MAX_LEVELS`] deep.
-    #[error("place {0} hangs on itself, or more than {MAX_LEVELS} places deep")]
+    #[error("place {0} is its own ancestor, or is nested more than {MAX_LEVELS} levels deep")]
     Deep(u32),
 }

@@ -1,11 +1,12 @@
 //! The plan of members that join while it runs: its members, and when a new epoch is due. The holder of the data makes it.
 //!
 //! - Members that join at the same time are in the same epoch: it waits while more join, up to a limit.
-//! - In a plan for a whole tree, members sit in the order in which they join. So the roots of the stripes, to which the
-//!   source sends, stay when more members join, and the last ones, which lack most, are at the bottom. With random seats
-//!   each epoch has new roots, and the source sends them again what it has sent to the roots before.
+//! - In a plan for a whole tree, members sit in the order in which they join. So the roots of the stripes, to
+//!   which the source sends, stay when more members join, and the latest ones, which lack most, are at the
+//!   bottom. With random seats each epoch has new roots, and the source sends them again the pieces that it
+//!   has sent to the roots before.
 //! - The number of stripes never changes: the pieces given so far belong to stripes of that number.
-//! - A member that leaves with everything is no loss, unless a child of it complains.
+//! - A member that leaves after it is complete is no loss, unless a child of it complains.
 //! - In a plan for a whole tree, complaints of slowness are ignored: members connect while the tree is sent, and a stripe
 //!   whose parent was met late does not show that the parent is slow.
 
@@ -35,9 +36,9 @@ const PAUSE_WHOLE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Gathering {
     planner: Planner,
-    /// Everyone wants everything.
+    /// All members want everything.
     whole: bool,
-    /// When a new epoch is due because members have joined: if no more join, and at most.
+    /// The time at which a new epoch is due because members have joined: if no more join, and at most.
     settles: Option<(Time, Time)>,
     /// No new epoch of whole trees before this; none before the first epoch.
     rests: Option<Time>,
@@ -46,8 +47,8 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// A plan that nobody has joined. `whole`: everyone wants all of a tree; else it is a plan on demand, in which members
-    /// are seated by `seed`.
+    /// A plan without members. `whole`: every member wants all of a tree; else it is a plan on demand, in
+    /// which members are seated by `seed`.
     #[must_use]
     pub fn new(now: Time, whole: bool, seed: u64) -> Option<Gathering> {
         let (stripes, seed) = if whole { (STRIPES_WHOLE, IN_ORDER) } else { (STRIPES, seed) };
@@ -96,7 +97,7 @@ impl Gathering {
         self.planner.complain(now, from, about, why);
     }
 
-    /// When to poll next; nothing can happen before unless something is said.
+    /// The time of the next poll; nothing can happen before without another call.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let plan = self.planner.wakeup()?;

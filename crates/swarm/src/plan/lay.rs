@@ -82,7 +82,7 @@ impl Layer<'_> {
         ends
     }
 
-    /// A unit of units: first who feeds whom among them, then each by itself, then who meets at the edges.
+    /// A unit of units: first the edges among them, then each by itself, then the members at the edges.
     fn unit(&mut self, unit: u32, outside: &[u32]) -> Ends {
         let unit = &self.units.units[unit as usize];
         let shares = shares(unit, outside);

@@ -1,7 +1,7 @@
 //! The tree of places, as it looks from the source.
 //!
-//! Whoever draws the topology puts a spine or a site's router at the top. Data comes from the source, so
-//! the tree is hung up at the source's place instead: the first place above it becomes one below it.
+//! A topology is usually drawn with a spine or a site's router at the top. Data comes from the source, so the
+//! tree is rooted at the source's place instead: the first place above it becomes one below it.
 
 use super::epoch::{Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Place, PlanError};
 
@@ -61,7 +61,7 @@ impl Tree {
 }
 
 impl Epoch {
-    /// Refuses what no plan can be made of; finds how deep each place lies.
+    /// Rejects places of which no plan can be made; finds the depth of each.
     pub(super) fn check(&self) -> Result<Tree, PlanError> {
         if self.members.len() > MAX_MEMBERS {
             return Err(PlanError::Members(self.members.len()));
@@ -127,7 +127,7 @@ impl View {
             at = next.0;
         }
         let mut places: Vec<Seen> = up.iter().map(|&(_, rate)| Seen { beyond: Vec::new(), rate }).collect();
-        // What joins the tops is not worth a place where there is but one.
+        // A place that only joins the tops is not needed where there is but one.
         let last = epoch.places.iter().filter(|p| p.above.is_none()).count() == 1;
         for (place, &(above, _)) in up.iter().enumerate().take(up.len() - usize::from(last)) {
             if above as usize != place {

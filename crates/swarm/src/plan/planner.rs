@@ -1,17 +1,17 @@
-//! Who makes the epochs: hears complaints, weighs them, and takes from members the work they do not do.
+//! Makes the epochs: receives complaints, weighs them, and relieves members of work that they do not do.
 //!
-//! What is believed of whom:
+//! The rules for complaints:
 //!
-//! - Only a neighbour in the plan knows, so nobody else is heard.
-//! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour says so too,
-//!   or it stays away for [`GRACE`]. It is then out.
-//! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two who say so (one
-//!   where it has but one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside the
-//!   trees: it still gets everything.
-//! - Who complains of more than half of those who feed it has the trouble itself, and does not count. So
-//!   a complaint waits [`SETTLE`] before it is weighed.
-//! - Whom a slow member feeds is slow to those whom it feeds in turn: who complains itself is blamed only
-//!   when nobody else is. After a new epoch everyone is heard afresh.
+//! - Only a neighbour in the plan can know, so other members are not heard.
+//! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour reports it
+//!   too, or it stays away for [`GRACE`]. It is then out.
+//! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two complaints (one
+//!   where it has only one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside
+//!   the trees: it still gets everything.
+//! - A member that complains of more than half of its parents has the fault itself, and does not count. So a
+//!   complaint waits [`SETTLE`] before it is weighed.
+//! - The children of a slow member appear slow to their own children: a member that complains itself is
+//!   blamed only when no other is. A new epoch discards earlier complaints.
 //! - A liar's word counts against [`WORDS`] members in the whole broadcast. All complaints together make
 //!   leaves of a quarter of the members at most, and never of the last relay at a place where others are.
 
@@ -28,23 +28,23 @@ use crate::time::Time;
 pub const EVERY: Duration = Duration::from_millis(250);
 /// How long complaints are gathered before they are weighed.
 pub const SETTLE: Duration = Duration::from_millis(100);
-/// How long a member that nobody else misses may be away.
+/// How long a member that no other member misses may be away.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// How long a complaint stands.
 pub const MEMORY: Duration = Duration::from_secs(10);
 /// Against how many members the word of one counts.
 pub const WORDS: u8 = 4;
-/// How often a member comes back before it is no relay any more.
+/// How often a member may come back before it is no longer a relay.
 pub const RETURNS: u8 = 2;
 
-/// What is known of a member beside its part.
+/// State of a member beside its part.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// What it may do at best.
+    /// Its best possible use.
     best: Part,
-    /// A neighbour says that nothing comes from it, or that it is not there.
+    /// A neighbour reports that nothing comes from it, or that it is not there.
     missed: bool,
-    /// A neighbour says that nothing comes from it.
+    /// A neighbour reports that nothing comes from it.
     silent: bool,
     returns: u8,
     words: u8,
@@ -57,9 +57,9 @@ pub struct Planner {
     shape: Shape,
     plan: Plan,
     known: Vec<Known>,
-    /// Since when we have no connection to whom, of those who are not out.
+    /// Members to which we have no connection, and since when, except those that are out.
     away: BTreeMap<u32, Time>,
-    /// When each complaint was first made, and what it says: by whom it is, about whom.
+    /// The time of each complaint, and its content: by which member, about which.
     complaints: BTreeMap<(u32, u32), (Time, Complaint)>,
     /// Members that complaints have made leaves.
     demoted: usize,
@@ -70,7 +70,8 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Starts with an epoch in which everyone is connected to us, and the shape of its plan and of all later ones.
+    /// Starts with an epoch in which all members are connected to us, and the shape of its plan and of all
+    /// later ones.
     ///
     /// # Errors
     /// No plan can be made of it.
@@ -111,7 +112,8 @@ impl Planner {
         &self.plan
     }
 
-    /// A member complains about another. Who is no neighbour of it in the current plan is not heard.
+    /// A member complains about another. A complaint by a member that is not its neighbour in the current
+    /// plan is ignored.
     pub fn complain(&mut self, now: Time, from: u32, about: u32, why: Complaint) {
         let feeds = self.feeds(about, from);
         if about == self.epoch.source || !(feeds || why == Complaint::Gone && self.feeds(from, about)) {
@@ -192,7 +194,7 @@ impl Planner {
         Some(&self.epoch)
     }
 
-    /// When to poll next; nothing can happen before unless something is said.
+    /// The time of the next poll; nothing can happen before without another call.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let away = self.away.iter().map(|(&m, &since)| self.out_at(m, since));
@@ -207,7 +209,7 @@ impl Planner {
         if self.known[member as usize].missed { since } else { since.after(GRACE) }
     }
 
-    /// Takes out whom nobody has.
+    /// Removes members to which no member has a connection.
     fn miss(&mut self, now: Time) {
         let out: Vec<u32> =
             self.away.iter().filter(|&(&m, &since)| self.out_at(m, since) <= now).map(|(&m, _)| m).collect();
@@ -219,7 +221,7 @@ impl Planner {
         }
     }
 
-    /// Makes leaves of those of whom enough complain.
+    /// Makes leaves of members with enough complaints.
     fn weigh(&mut self, now: Time) {
         self.weighed = now;
         let members = &self.epoch.members;
@@ -249,7 +251,7 @@ impl Planner {
             blamed
         };
         if blame(self, false) || blame(self, true) {
-            // Silence is no other's fault.
+            // Silence has no other cause.
             self.complaints.retain(|_, (_, why)| *why != Complaint::Slow);
         }
     }

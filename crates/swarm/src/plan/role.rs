@@ -1,6 +1,6 @@
 //! One member's part in the plan.
 
-/// What one member does in one epoch of the plan.
+/// The part of one member in one epoch of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Role {
     /// Number of the epoch; a higher one replaces a lower one.
@@ -38,8 +38,8 @@ impl Role {
 /// A member's neighbours in one stripe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Edges {
-    /// Who feeds us; nobody feeds the source, nor who is not in the plan.
+    /// Our parent; the source has none, nor has a member that is not in the plan.
     pub parent: Option<u32>,
-    /// Whom we feed; the one first whose subtree is deepest.
+    /// Our children; the one with the deepest subtree first.
     pub children: Vec<u32>,
 }

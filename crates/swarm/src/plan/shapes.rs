@@ -58,7 +58,7 @@ impl Plan {
     }
 }
 
-/// Everyone who is there but the source, one place after the other.
+/// All present members but the source, one place after the other.
 fn walk(epoch: &Epoch, units: &Units) -> Vec<u32> {
     let Some(top) = units.top else {
         let fed = |&m: &u32| m != epoch.source && epoch.members[m as usize].part.is_fed();

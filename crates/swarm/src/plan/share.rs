@@ -1,19 +1,19 @@
 //! How many children each item of a unit has in each stripe.
 //!
 //! The unit of account is one child in one stripe: with k stripes, k of them are one copy of the data. Every
-//! stripe of a unit with n items needs n - 1 of them, plus what the unit gives to others.
+//! stripe of a unit with n items needs n - 1 of them, plus those that the unit gives to others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::units::{Item, Unit};
 
-/// Those who feed others in one stripe, the root first: index of the item, children (never 0).
+/// Items that feed others in one stripe, the root first: index of the item, children (never 0).
 pub(super) type Feeders = Vec<(u32, u32)>;
 
-/// What each stripe of a unit is made of.
+/// The composition of each stripe of a unit.
 pub(super) struct Shares {
-    /// Who feeds others, by stripe.
+    /// Feeding items, by stripe.
     pub(super) feeders: Vec<Feeders>,
     /// By stripe, the class whose seats (those that leave its number when divided by `classes`) feed in it.
     pub(super) class: Vec<u32>,
@@ -23,9 +23,9 @@ pub(super) struct Shares {
 
 /// Most children that each item may have, over all `stripes`, so that all that is needed is given.
 ///
-/// An item of n members and r relays must make n - 1 copies within itself, so that r relays that send C
-/// have rC - k(n - 1) left. C is k, one copy, where that is enough, and otherwise as little more as can be.
-/// What lies behind a link of its own sends no more than one copy over it, unless there is no other way.
+/// An item of n members and r relays must make n - 1 copies within itself, so that r relays that send C have
+/// rC - k(n - 1) left. C is k, one copy, where that is enough, and otherwise as little more as can be. An
+/// item behind a link of its own sends no more than one copy over it, unless there is no other way.
 fn budgets(unit: &Unit, stripes: u64, needed: u64) -> Vec<u64> {
     let mut cap = stripes;
     let given = |cap: u64, most: u64| {
@@ -103,7 +103,7 @@ pub(super) fn shares(unit: &Unit, outside: &[u32]) -> Shares {
     Shares { feeders, class, classes }
 }
 
-/// The group that feeds in each stripe: that of its class, or, where nobody is left of it, another in turn.
+/// The group that feeds in each stripe: that of its class, or, where it is empty, another in turn.
 fn serving(class: &[u32], groups: &[Vec<u32>]) -> Vec<usize> {
     let some: Vec<usize> = (0..groups.len()).filter(|&g| !groups[g].is_empty()).collect();
     let mut others = some.iter().copied().cycle();
@@ -114,8 +114,8 @@ fn serving(class: &[u32], groups: &[Vec<u32>]) -> Vec<usize> {
     class.iter().map(group).collect()
 }
 
-/// Takes what a stripe is missing from a group that owes so much to this stripe and later ones: of each what
-/// is due, those who come first first. A group that has less than it owes gives to each stripe its due part.
+/// Takes the missing copies of a stripe from a group that owes so many to this stripe and later ones: of each
+/// item its due share, in order. A group that has less than it owes gives its due share to each stripe.
 fn feed(group: &[u32], owed: u64, left: &mut [u64], missing: &mut u32, feeders: &mut Feeders) {
     let wanted = u64::from(*missing);
     let all: u64 = group.iter().map(|&item| left[item as usize]).sum();
@@ -141,8 +141,8 @@ fn feed(group: &[u32], owed: u64, left: &mut [u64], missing: &mut u32, feeders: 
     }
 }
 
-/// Who has something left helps where something is missing: those with most first, so that few have to.
-/// A group that misses something in a stripe has nothing left at all, so nobody comes twice.
+/// Items with spare copies help where copies are missing: those with most first, so that few have to. A group
+/// that misses copies in a stripe has none left at all, so no item comes twice.
 fn help(order: &[usize], left: &[u64], missing: &mut [u32], feeders: &mut [Feeders]) {
     let able = (0..).zip(left).filter(|&(_, &left)| left > 0);
     let mut heap: BinaryHeap<(u64, Reverse<u32>)> = able.map(|(i, &left)| (left, Reverse(i))).collect();
@@ -176,8 +176,8 @@ fn groups(unit: &Unit, left: &[u64], classes: u32) -> Vec<Vec<u32>> {
     seated.into_iter().map(order).collect()
 }
 
-/// Puts those who sit at seats `0..places` there, and the others where a seat is free. When one goes, the
-/// last one takes the seat and nobody else moves.
+/// Puts members of seats `0..places` there, and the others where a seat is free. When one leaves, the last
+/// one takes the seat and no other moves.
 pub(super) fn close(seated: &[(u32, u32)], places: usize) -> Vec<u32> {
     const FREE: u32 = u32::MAX;
     let mut row = vec![FREE; places];

@@ -1,4 +1,4 @@
-//! A plan: everyone's parents and children.
+//! A plan: the parents and children of every member.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,7 +10,7 @@ use super::places::{Tree, View};
 use super::role::{Edges, Role};
 use super::units::Units;
 
-/// Who feeds whom in each stripe. See the head of the module.
+/// The edges of each stripe. See the head of the module.
 #[derive(Clone, Debug)]
 pub struct Plan {
     number: u32,
@@ -73,7 +73,7 @@ impl Plan {
         plan
     }
 
-    /// Sorts everyone's children: those on whom most depends are sent to first.
+    /// Sorts every member's children: those on which most depends are sent to first.
     fn deepest_first(&mut self) {
         for stripe in 0..self.stripes {
             let order = self.downwards(stripe);
@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// Everyone that a stripe reaches, each after its parent.
+    /// All members that a stripe reaches, each after its parent.
     fn downwards(&self, stripe: usize) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.members());
         order.push(self.root(stripe));
@@ -134,7 +134,7 @@ impl Plan {
         self.stripes as u16
     }
 
-    /// Who feeds a member in a stripe: nobody the source, nor those who are out or do not exist.
+    /// The parent of a member in a stripe: none for the source, and for members that are out or do not exist.
     #[must_use]
     pub fn parent(&self, member: u32, stripe: u16) -> Option<u32> {
         let at = usize::from(stripe) * self.members() + member as usize;
@@ -142,7 +142,7 @@ impl Plan {
         self.parents.get(at).copied().filter(|&p| known && p != NOBODY)
     }
 
-    /// Whom a member feeds in a stripe, the one with the deepest subtree first.
+    /// The children of a member in a stripe, the one with the deepest subtree first.
     #[must_use]
     pub fn children(&self, member: u32, stripe: u16) -> &[u32] {
         if member as usize >= self.members() || usize::from(stripe) >= self.stripes {
@@ -187,7 +187,7 @@ impl Plan {
     }
 }
 
-/// Nobody can pass on: the sources feed everyone themselves.
+/// No member can relay: the sources feed all members themselves.
 fn alone(epoch: &Epoch, parents: &mut [u32]) {
     let sources = epoch.sources();
     for (row, source) in parents.chunks_mut(epoch.members.len()).zip(sources.iter().cycle()) {
@@ -199,8 +199,8 @@ fn alone(epoch: &Epoch, parents: &mut [u32]) {
     }
 }
 
-/// Those from whom nothing comes are fed by relays at their place, or by any where there is none: each stripe by who has
-/// least to do.
+/// Silent members are fed by relays at their place, or by any where there is none: each stripe by the least
+/// loaded one.
 fn beside(epoch: &Epoch, parents: &mut [u32]) {
     let numbered = || (0..).zip(&epoch.members);
     let silent: Vec<_> = numbered().filter(|(_, m)| m.part == Part::Silent).collect();

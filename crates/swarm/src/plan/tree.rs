@@ -3,21 +3,22 @@
 use super::share::{Shares, close};
 use super::units::Unit;
 
-/// Who is fed.
+/// The members to feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Child {
     /// An item of the unit, by index.
     Item(u32),
-    /// Someone outside: the number of the place that the unit keeps for others.
+    /// An item outside: the number of the place that the unit keeps for others.
     Outside(u32),
 }
 
 /// The tree of stripe `s`: its root, and feeder and child for each edge, from the root downwards.
 ///
-/// Feeders stand in a row, the root first. Everyone takes from the row, in this order, as many as are his:
-/// those outside as early as can be (whole units hang on them), then the next feeders of the row, then those
-/// who feed nobody. So the tree is as deep as a heap of that degree. Feeders to whom nobody can connect are at the end
-/// of the row, and of those who feed nobody they come first: so they are seldom given to each other.
+/// Feeders stand in a row, the root first. Each takes its number of children from the row, in this order:
+/// items outside as early as can be (whole units depend on them), then the next feeders of the row, then
+/// members that feed none. So the tree is as deep as a heap of that degree. Feeders that accept no
+/// connections are at the end of the row, and among the members that feed none they come first: so they are
+/// seldom given to each other.
 pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32, Vec<(u32, Child)>) {
     let calls: Vec<bool> = unit.all().map(|item| item.calls).collect();
     let mut feeders = shares.feeders[s].clone();
@@ -32,7 +33,7 @@ pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32
     let mut others = others.into_iter();
     let mut given = 0;
     let mut attached = 1;
-    // Children that those who are attached may still take: while feeders wait, one must remain for them.
+    // Children that the attached ones may still take: while feeders wait, one must remain for them.
     let mut open = feeders.first().map_or(0, |f| f.1);
     for &(feeder, children) in &feeders {
         for _ in 0..children {
@@ -55,9 +56,9 @@ pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32
     (root, edges)
 }
 
-/// Who helps in several stripes feeds the end of the row. Lest that is the same one in all of them, over one
-/// connection that gets no more of a link than any other, the end of the row is another in each class. Among many
-/// it matters less than that few edges change when one goes.
+/// An item that helps in several stripes feeds the end of the row. To avoid that it is the same child in all
+/// of them, over one connection that gets no more of a link than any other, the end of the row is another in
+/// each class. Among many it matters more that few edges change when one leaves.
 fn shift(others: &mut [u32], class: u32) {
     let count = others.len();
     if count > 0 {
@@ -65,7 +66,8 @@ fn shift(others: &mut [u32], class: u32) {
     }
 }
 
-/// Those who feed nobody in stripe `s`, each at its seat among those who never do while all is well.
+/// Members that feed none in stripe `s`, each at its seat among those that never do while all members are
+/// healthy.
 fn others(unit: &Unit, shares: &Shares, s: usize) -> Vec<u32> {
     let feeders = &shares.feeders[s];
     let mut feeds = vec![false; unit.len()];

@@ -1,13 +1,13 @@
-//! Who is dealt with together: the units of a plan.
+//! The units of a plan: groups of members that are treated together.
 //!
-//! A *unit* gets each stripe over one edge from outside, whatever is in it: a member; the relays and leaves
-//! at one place (a cluster); or a place and all beyond it. A unit's items are units again.
+//! A *unit* gets each stripe over one edge from outside, whatever it consists of: a member; the relays and
+//! leaves at one place (a cluster); or a place and all places below it. A unit's items are units again.
 
 use super::epoch::{Epoch, IN_ORDER, Part};
 use super::places::View;
 use crate::rng::Rng;
 
-/// What is in a unit.
+/// The contents of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// One member.
@@ -20,13 +20,13 @@ pub(super) enum What {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) what: What,
-    /// Where it stands among all that ever were in the unit: who leaves leaves a gap, and nobody moves.
+    /// Its position among all that ever were in the unit: a leaving item leaves a gap, and no other moves.
     pub(super) seat: u32,
     /// Relays in it.
     pub(super) relays: u64,
     /// Members in it that are to be fed.
     pub(super) members: u64,
-    /// Whether it is a member to whom nobody can connect.
+    /// Whether it is a member that accepts no connections.
     pub(super) calls: bool,
     /// Whether a link of the topology lies between it and its siblings.
     pub(super) apart: bool,
@@ -35,8 +35,8 @@ pub(super) struct Item {
 /// A unit of several items.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unit {
-    /// The one through which data comes in and that feeds the others as far as it can: those who are at the
-    /// place itself, before those beyond it.
+    /// The item through which data comes in and that feeds the others as far as it can: members at the place
+    /// itself come before those below it.
     pub(super) first: Option<Item>,
     /// The others, by seat.
     pub(super) items: Vec<Item>,
@@ -44,7 +44,7 @@ pub(super) struct Unit {
     pub(super) seats: u32,
     /// Whether all items are members, at one place.
     pub(super) cluster: bool,
-    /// Whether seats are by the rates of links, which differ: nobody takes the seat of a faster one.
+    /// Whether seats are by the rates of links, which differ: no item takes the seat of a faster one.
     pub(super) ranked: bool,
 }
 
@@ -64,7 +64,7 @@ impl Unit {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
-    /// What the source feeds; none where there is no relay at all.
+    /// The units that the source feeds; none where there is no relay at all.
     pub(super) top: Option<Item>,
 }
 
@@ -76,12 +76,12 @@ fn lot(seed: u64, kind: u64, number: u32) -> u64 {
     Rng::new(seed ^ Rng::new(kind << 32 | u64::from(number)).next()).next()
 }
 
-/// What is at a place and cannot be one unit yet, on the way up.
+/// Items at a place that cannot be one unit yet, on the way up.
 #[derive(Default)]
 struct Pending {
-    /// Everyone at the place itself but sources, gone or not, in order of lot.
+    /// All members at the place itself except sources, present or not, in order of lot.
     own: Vec<u32>,
-    /// Leaves from beyond, where nobody can pass on to them.
+    /// Leaves from below, where no member can relay to them.
     stranded: Vec<u32>,
     /// The unit of each place beyond, by place.
     beyond: Vec<(u32, Item)>,
@@ -137,7 +137,7 @@ impl Units {
                 Vec::new(),
             );
         }
-        // Nobody here can pass on to the leaves here: those beyond do.
+        // No member here can relay to the leaves here: members below do.
         let mut items = beyond;
         for leaf in &mut cluster.items {
             leaf.seat += seats;
@@ -170,7 +170,8 @@ impl Item {
     }
 }
 
-/// Those at one place and the leaves stranded beyond it. Those who are gone or silent keep their seats.
+/// Members at one place and the leaves stranded below it. Members that have left or are silent keep their
+/// seats.
 fn members(epoch: &Epoch, here: &Pending) -> Unit {
     let mut items = Vec::with_capacity(here.own.len() + here.stranded.len());
     let count = |part: Part| here.own.iter().filter(|&&m| epoch.members[m as usize].part == part).count();

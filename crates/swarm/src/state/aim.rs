@@ -29,7 +29,7 @@ impl Aim {
         self.cursor = Some(end);
     }
 
-    /// A part of this piece was asked of it; `more`: it has parts that are not asked of anyone.
+    /// A part of this piece was requested from it; `more`: it has parts that are not requested from any peer.
     pub(crate) fn asked_part_of(&mut self, piece: u32, more: bool) {
         self.current = more.then_some(piece);
         self.cursor = Some(piece + 1);

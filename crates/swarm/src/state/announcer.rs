@@ -1,4 +1,4 @@
-//! Pieces that Tidecast peers have not heard of yet, and what it has cost to tell them.
+//! Pieces not yet announced to Tidecast peers, and the cost of the announcements.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(crate) struct Announcer {
     /// One of them is not common.
     rare: bool,
     last: Option<Time>,
-    /// What batches have cost, bytes on the wire.
+    /// The cost of batches, bytes on the wire.
     spent: u64,
     /// Pieces below it are here or not; others may turn out to be.
     judged: u32,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::api::PeerId;
 
-/// What a peer counts as while blocks are on their way to it.
+/// The weight of a peer while blocks are in flight to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Child,
@@ -18,9 +18,9 @@ pub(crate) enum Kind {
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// There is a plan that brings everyone everything.
+    /// There is a plan that brings all pieces to all members.
     on: bool,
-    /// Those who wait for their turn.
+    /// Waiting peers.
     ring: VecDeque<PeerId>,
     /// The first of them waits until another has been served.
     waits: bool,
@@ -30,7 +30,8 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Whether children come first, from now on. Where they no longer do, those who wait have their turns among all.
+    /// Whether children come first, from now on. Where they no longer do, waiting ones have their turns among
+    /// all.
     pub(crate) fn follow(&mut self, on: bool) -> VecDeque<PeerId> {
         (self.on, self.waits) = (on, false);
         if on { VecDeque::new() } else { std::mem::take(&mut self.ring) }

@@ -76,7 +76,7 @@ impl Availability {
     }
 }
 
-/// What one peer has: everything, or a set (allocated only when it has some).
+/// The pieces of one peer: everything, or a set (allocated only when it has some).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
     all: bool,

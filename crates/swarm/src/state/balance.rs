@@ -1,14 +1,14 @@
 //! How evenly a source gives pieces to its stripes.
 //!
-//! Promise: no stripe gets far ahead of another while the connection to the other's first member can catch up. These
-//! connections share the source's uplink, and TCP shares it unevenly for many seconds. Each stripe has relays of its own
-//! with no uplink to spare: those of the stripe that gets more fall behind, those of the others stand idle, and what they
-//! could have sent meanwhile is lost.
+//! Promise: no stripe gets far ahead of another while the connection to the other's first member can catch
+//! up. These connections share the source's uplink, and TCP shares it unevenly for many seconds. Each stripe
+//! has relays of its own with no uplink to spare: those of the stripe that gets more fall behind, those of
+//! the others are idle, and the capacity that they had meanwhile is lost.
 //!
-//! A stripe that is too far ahead waits until half of its lead is gone. If that takes longer than a connection that has
-//! the uplink to itself needs, the stripe behind is slow for another reason, and the others wait for it no more until it has
-//! caught up. After members are lost, first members may be slow one after another: waits in which the uplink may have been
-//! idle are a 64th of the time at most.
+//! A stripe that is too far ahead waits until half of its lead is used up. If that takes longer than a
+//! connection that has the uplink to itself needs, the stripe behind is slow for another reason, and the
+//! others no longer wait for it until it has caught up. After members are lost, first members may be slow one
+//! after another: waits in which the uplink may have been idle are a 64th of the time at most.
 
 use std::time::Duration;
 
@@ -17,15 +17,16 @@ use crate::state::meter::Meter;
 
 /// The rate is measured over this long.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// The lead that is too much: this part of what is given in a second, and at least so many pieces.
+/// The excessive lead: this share of the data given in a second, and at least so many pieces.
 const LEAD: u64 = 8;
 const LEAD_PIECES: u64 = 2;
-/// What kernels may hold of all connections together. It is sent before a stripe that waits leaves the uplink to others.
+/// Data that the kernels may hold of all connections together. It is sent before a waiting stripe leaves the
+/// uplink to others.
 const BUFFERED: u64 = 1 << 20;
-/// After a wait in which the uplink may have been idle, nobody waits for so many times as long.
+/// After a wait in which the uplink may have been idle, no stripe waits for so many times as long.
 const REST: u32 = 64;
 
-/// A stripe, and what it was given.
+/// A stripe and its given data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Given {
     pub(crate) bytes: u64,
@@ -38,9 +39,9 @@ pub(crate) struct Balance {
     meter: Meter,
     /// Stripes for which the others do not wait.
     late: Vec<u16>,
-    /// What is waited for.
+    /// The stripe that is waited for.
     hold: Option<Hold>,
-    /// Nobody waits before this.
+    /// No stripe waits before this time.
     rests: Time,
 }
 
@@ -58,7 +59,7 @@ impl Balance {
         self.meter.add(now, len, SAMPLE);
     }
 
-    /// There is nothing to give, or nobody who takes it.
+    /// There is nothing to give, or no receiver.
     pub(crate) fn rest(&mut self, now: Time) {
         let Some(hold) = self.hold.take() else { return };
         let busy = self.meter.time_for(BUFFERED).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Balance {
         }
     }
 
-    /// When those who wait go on at the latest.
+    /// The time at which waiting stripes continue at the latest.
     pub(crate) fn due(&self) -> Option<Time> {
         self.hold.map(|hold| hold.until)
     }
@@ -104,7 +105,7 @@ impl Balance {
         }
     }
 
-    /// Stripes that are no longer so far behind the others are waited for again.
+    /// Stripes that have caught up are waited for again.
     fn forgive(&mut self, all: &[Given], behind: u64) {
         let others = all.iter().filter(|given| !self.late.contains(&given.stripe)).map(|given| given.bytes);
         let Some(least) = others.min() else { return self.late.clear() };
@@ -121,8 +122,8 @@ mod tests {
     const PIECE: u32 = 1 << 16;
     const MS: u64 = 1_000_000;
 
-    /// Bytes that each of three stripes has got, and the milliseconds in which nothing was given, where the first
-    /// members' connections take what `rates` says of each millisecond and the number that take something in it.
+    /// Bytes that each of three stripes has got, and the idle milliseconds, where the first members'
+    /// connections take `rates` bytes of each millisecond, by the number that take something in it.
     fn given(millis: u64, rates: impl Fn(u64, usize) -> [u64; 3]) -> ([u64; 3], u64) {
         let mut balance = Balance::default();
         let (mut bytes, mut queued, mut idle) = ([0u64; 3], [0u64; 3], 0);
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_tcp_favours_gets_no_more() {
-        // For three seconds one gets six times as much as another, then it is the other way round. Who is alone gets all.
+        // For three seconds one gets six times as much as another, then the reverse. A single one gets all.
         let (bytes, _) = given(30_000, |at, taking| match (taking, at / 3000 % 2) {
             (3, 0) => [600, 300, 100],
             (3, _) => [100, 300, 600],

@@ -1,4 +1,4 @@
-//! Pieces under suspicion, each of which must come from one peer alone, and the addresses of peers that are gone.
+//! Suspect pieces, each of which must come from one peer alone, and the addresses of peers that have left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,9 +12,9 @@ const DEPARTED: usize = 1024;
 /// A piece that must come from one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Solo {
-    /// Who is asked for it now.
+    /// The peer that is asked for it now.
     peer: Option<PeerId>,
-    /// Who was in it when it failed.
+    /// The contributors when it failed.
     suspects: BTreeSet<PeerId>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Blame {
 }
 
 impl Solo {
-    /// Who is asked for it now.
+    /// The peer that is asked for it now.
     pub(crate) fn chosen(&self) -> Option<PeerId> {
         self.peer
     }
@@ -74,7 +74,7 @@ impl Blame {
         }
     }
 
-    /// What `peer` was asked for of `piece` was taken back.
+    /// The requests to `peer` for `piece` were cancelled.
     pub(crate) fn abandoned(&mut self, piece: u32, peer: PeerId) {
         if let Some(solo) = self.solo.get_mut(&piece)
             && solo.peer == Some(peer)

@@ -1,4 +1,4 @@
-//! What the source of a plan may send, and the requests that wait for others to serve them.
+//! The source's sending budget in a plan, and the requests that wait for other peers to serve them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Budget {
         Budget { bytes, finished: 0, waiting: VecDeque::new() }
     }
 
-    /// Whether who has so many of the `shares` of the data has sent all that it is to send.
+    /// Whether a source with so many of the `shares` of the data has sent its budget.
     pub(crate) fn spent(&self, served: u64, ours: u64, shares: u64) -> bool {
         served >= self.bytes / shares.max(1) * ours
     }
@@ -64,7 +64,7 @@ impl Budget {
         Some((id, block))
     }
 
-    /// A peer no longer wants what lies within this block.
+    /// A peer has cancelled its requests within this block.
     pub(crate) fn cancel(&mut self, id: PeerId, block: Block) {
         let gone = block.begin..block.begin.saturating_add(block.len);
         let touches = |(_, peer, own): &(Time, PeerId, Block)| (*peer, own.piece) == (id, block.piece);
@@ -84,13 +84,13 @@ impl Budget {
         }
     }
 
-    /// A peer is gone.
+    /// A peer has disconnected.
     pub(crate) fn forget(&mut self, id: PeerId) {
         self.waiting.retain(|(_, peer, _)| *peer != id);
     }
 }
 
-/// Of one connection: whether the peer is served at once, whatever others have.
+/// Of one connection: whether the peer is served at once, whichever pieces others have.
 #[derive(Debug)]
 pub(crate) struct Need {
     grew: Time,
@@ -107,7 +107,8 @@ impl Need {
         self.grew = now;
     }
 
-    /// It has waited in vain for what others have: if it got nothing for so long, it is served at once for a time.
+    /// It has waited in vain for pieces of others: if it got nothing for so long, it is served at once for a
+    /// time.
     pub(crate) fn waited(&mut self, now: Time, wait: Duration, served: Duration) {
         if now.since(self.grew) >= wait {
             self.until = now.after(served);

@@ -1,4 +1,4 @@
-//! When slots are given out anew, and who has the one that chance gives.
+//! The times at which slots are reassigned, and the peer with the random slot.
 
 use crate::api::{PeerId, Time};
 use crate::state::counts::Counts;
@@ -22,18 +22,18 @@ impl Choker {
         self.next.get_or_insert(next);
     }
 
-    /// A rechoke is due no more; the next one is, or none where nobody is there.
+    /// A rechoke is no longer due; sets the next one, or none without peers.
     pub(crate) fn schedule(&mut self, next: Option<Time>) {
         self.next = next;
     }
 
-    /// Another round; whether in this one of so many chance chooses anew.
+    /// Another round; whether the random slot is reassigned in this one of so many.
     pub(crate) fn is_turn(&mut self, every: u32) -> bool {
         self.round = self.round.wrapping_add(1);
         self.round.is_multiple_of(every)
     }
 
-    /// Whom chance has unchoked.
+    /// The randomly unchoked peer.
     pub(crate) fn optimistic(&self) -> Option<PeerId> {
         self.optimistic
     }
@@ -43,7 +43,7 @@ impl Choker {
     }
 }
 
-/// Of one connection: whether we let the peer ask, and what moved before the last choice.
+/// Of one connection: whether the peer may send requests, and its data before the last choice.
 #[derive(Debug)]
 pub(crate) struct Choking {
     choked: bool,
@@ -64,7 +64,7 @@ impl Choking {
         self.choked
     }
 
-    /// A choice is made: the next one goes by what moves from now on.
+    /// A choice is made: the next one counts data from now on.
     pub(crate) fn count_from(&mut self, counts: &Counts) {
         (self.received, self.served) = (counts.received(), counts.served());
     }

@@ -1,4 +1,4 @@
-//! What one peer says it has, and how much of that we lack.
+//! The pieces that one peer claims, and how many of them we lack.
 //!
 //! Promise: `lacking` is the number of its pieces that we lack, for a peer that does not have all (`Engine::check`).
 
@@ -29,12 +29,12 @@ impl Claims {
         self.have.count(pieces)
     }
 
-    /// What it has.
+    /// Its pieces.
     pub(crate) fn holding(&self) -> &Holding {
         &self.have
     }
 
-    /// Pieces it has that we lack, who lack `left` in all.
+    /// Pieces that it has and we lack; we lack `left` in all.
     pub(crate) fn lacking(&self, left: u32) -> u32 {
         if self.is_all() { left } else { self.lacking }
     }
@@ -46,7 +46,8 @@ impl Claims {
         new
     }
 
-    /// It has lost a piece; `lacked`: we lack it. True when it had it. What it has must be spelled out.
+    /// It has lost a piece; `lacked`: we lack it. True when it had it. Its set of pieces must be stored
+    /// explicitly.
     pub(crate) fn remove(&mut self, piece: u32, lacked: bool) -> bool {
         let gone = self.have.remove(piece);
         self.lacking -= u32::from(gone && lacked);
@@ -83,7 +84,7 @@ impl Claims {
         self.lacking = left;
     }
 
-    /// We lack one of its pieces more, or one less; true when there is none any more.
+    /// We lack one of its pieces more, or one less; true when no such piece is left.
     pub(crate) fn lack(&mut self, more: bool) -> bool {
         if self.is_all() {
             return false;

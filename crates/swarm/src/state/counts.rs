@@ -1,4 +1,4 @@
-//! Bytes moved, by what became of them: of one peer, or of all together.
+//! Bytes moved, by their fate: of one peer, or of all together.
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,10 +10,10 @@ pub(crate) struct Counts {
     served: u64,
 }
 
-/// What became of bytes.
+/// The fate of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They came, whatever became of them after.
+    /// They were received, whatever happened to them after.
     Received,
     /// ... on disk.
     Stored,

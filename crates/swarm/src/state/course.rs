@@ -1,5 +1,5 @@
-//! The plan under way, as one member sees it: which piece goes by which stripe, what our children are
-//! still to get, how far each stripe has come, which pieces will come of their own accord.
+//! The current plan, as one member sees it: the stripe of each piece, the pieces that our children are still
+//! to get, the progress of each stripe, and the pieces that will be pushed to us.
 //!
 //! `push` feeds the children, `follow` minds the parents.
 
@@ -19,19 +19,20 @@ use crate::state::wishes::Wishes;
 const UNKNOWN: u16 = u16::MAX;
 
 /// A stripe is given up for a while when nothing has come by it for eight times its usual pause, between
-/// these; and a parent, when nothing whatever has come from it: who waits itself still tells what it gets
-/// by other stripes.
+/// these; and a parent, when nothing at all has come from it: a parent that waits itself still announces the
+/// pieces that it gets by other stripes.
 const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_secs(5));
 pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// A parent has this long to be connected at the start of an epoch.
 const MEET: Duration = Duration::from_secs(1);
-/// So many times as patient are members of a plan that whoever fetches joins: on busy hosts, by slow links.
+/// Members of a plan that can be joined at any time wait so many times as long: hosts may be busy, links
+/// slow.
 const BUSY: u32 = 4;
 
-/// How one stripe comes to us.
+/// The state of one stripe at this member.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// Its pieces, in the order in which we heard of them.
+    /// Its pieces, in the order in which they were announced to us.
     log: Vec<u32>,
     /// One more than the highest piece offered to us.
     front: u32,
@@ -45,8 +46,8 @@ struct Line {
 }
 
 impl Line {
-    /// Something of it has come, in an epoch that came at `since`. What took long to come first may take as long
-    /// again: a relay that passes on whole pieces waits for each.
+    /// The first part of it has come, in an epoch that came at `since`. If it took long to come first it may
+    /// take as long again: a relay that forwards whole pieces waits for each.
     fn moved(&mut self, now: Time, since: Time) {
         let pause = now.since(self.last.max(since)).min(STALL.1);
         self.gap = if self.gap.is_zero() { pause } else { (self.gap * 7 + pause) / 8 };
@@ -54,14 +55,14 @@ impl Line {
     }
 }
 
-/// How a stripe comes to us.
+/// The state of a stripe at this member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// It comes, or may yet.
     Live,
     /// Nothing comes, but its parent lives: it waits itself.
     Dry,
-    /// Nothing whatever comes from its parent.
+    /// Nothing at all comes from its parent.
     Silent,
     /// Its parent is not connected.
     Gone,
@@ -87,7 +88,7 @@ pub(crate) struct Course {
     /// Stripe and child of each order, ascending, each once: asked for at every block.
     fed: Vec<(u16, PeerId)>,
     stripe_of: Vec<u16>,
-    /// Pieces that will come of their own accord and are not to be asked for.
+    /// Pieces that will be pushed to us and are not to be requested.
     awaited: BitSet,
     /// Pieces below it are no longer awaited.
     released: u32,
@@ -101,7 +102,7 @@ pub(crate) struct Course {
     adrift: bool,
     /// Members complained about in this epoch.
     blamed: Vec<u32>,
-    /// What is touched, where the plan is on demand.
+    /// The wished pieces, where the plan is on demand.
     wishes: Wishes,
     /// By how much the waits are longer.
     patience: u32,
@@ -130,7 +131,7 @@ impl Course {
         }
     }
 
-    /// The next epoch; what is known of the stripes stays.
+    /// The next epoch; the state of the stripes stays.
     pub(crate) fn renew(&mut self, role: Arc<Role>, now: Time) {
         self.source = role.is_source(role.member);
         self.role = role;
@@ -145,7 +146,7 @@ impl Course {
         }
     }
 
-    /// There are other stripes now: what was being sent is sent to its end, as it was offered.
+    /// The stripes have changed: pieces in transit are sent to their end, as they were offered.
     pub(crate) fn take_open(&mut self, old: Option<Course>) {
         for (peer, mut orders) in old.into_iter().flat_map(|old| old.orders) {
             orders.retain_mut(Order::end);
@@ -167,7 +168,7 @@ impl Course {
         self.fed.dedup();
     }
 
-    /// Who feeds whom in this epoch, and who we are.
+    /// The edges of this epoch, and our member number.
     pub(crate) fn role(&self) -> &Arc<Role> {
         &self.role
     }
@@ -186,7 +187,8 @@ impl Course {
     /// pieces: of one that had them before the broadcast began nothing follows.
     pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Duration {
         let at_end = pieces.saturating_sub(self.front()) <= 2 * self.lines.len() as u32;
-        // In a busy plan a relay that is silent for seconds is not lost: finished members would be asked for all that it still sends.
+        // In a busy plan a relay that is silent for seconds is not lost: otherwise finished members would be
+        // asked for all that it still sends.
         if self.patience > 1 || !at_end {
             return Duration::ZERO;
         }
@@ -203,7 +205,7 @@ impl Course {
         self.role.stripes.iter().enumerate()
     }
 
-    /// Who feeds us this stripe.
+    /// Our parent in this stripe.
     fn parent(&self, stripe: usize) -> Option<u32> {
         self.role.stripes.get(stripe)?.parent
     }
@@ -227,8 +229,8 @@ impl Course {
         self.stripe_of.get(piece as usize).copied().filter(|&s| s != UNKNOWN)
     }
 
-    /// The piece goes by this stripe, if none was known: our children in it are to get it, those too who
-    /// were fed by another when it came the first time.
+    /// The piece goes by this stripe, if none was known: our children in it are to get it, including those
+    /// fed by another parent when it came the first time.
     pub(crate) fn assign(&mut self, piece: u32, stripe: u16) {
         let Some(known) = self.stripe_of.get_mut(piece as usize) else { return };
         let Some(line) = self.lines.get_mut(usize::from(stripe)) else { return };
@@ -241,7 +243,7 @@ impl Course {
         }
     }
 
-    /// What children that are connected are to get.
+    /// The queues of connected children.
     pub(crate) fn orders(&self) -> impl Iterator<Item = (PeerId, &[Order])> {
         self.orders.iter().map(|(&peer, orders)| (peer, orders.as_slice()))
     }
@@ -251,12 +253,12 @@ impl Course {
         self.orders.contains_key(&peer)
     }
 
-    /// Takes out what a child is to get, to work on it; `put_back` ends that.
+    /// Takes out the queues of a child, to work on them; `put_back` ends that.
     pub(crate) fn take_orders(&mut self, peer: PeerId) -> Option<Vec<Order>> {
         self.orders.get_mut(&peer).map(std::mem::take)
     }
 
-    /// Puts back what is left of the orders of a child.
+    /// Puts back the rest of the queues of a child.
     pub(crate) fn put_back(&mut self, peer: PeerId, mut orders: Vec<Order>) {
         let before = orders.len();
         orders.retain(|order| !order.is_over());
@@ -275,14 +277,16 @@ impl Course {
         self.orders.get_mut(&peer).into_iter().flatten().for_each(|order| order.remove(piece));
     }
 
-    /// A child does not want this part of a piece, or what is left of the `whole`; false where the peer is no child.
+    /// A child declines this part of a piece, or the rest of the `whole`; false where the peer is not a
+    /// child.
     pub(crate) fn decline(&mut self, peer: PeerId, block: Block, whole: bool) -> bool {
         let Some(orders) = self.orders.get_mut(&peer) else { return false };
         orders.iter_mut().for_each(|order| order.decline(block, whole));
         true
     }
 
-    /// A child, in this stripe or any, gets these pieces once more; false where it is none, or has asked for `most` already.
+    /// A child, in this stripe or any, gets these pieces once more; false if it is not a child, or has asked
+    /// for `most` already.
     pub(crate) fn give_again(
         &mut self,
         peer: PeerId,
@@ -298,7 +302,7 @@ impl Course {
         true
     }
 
-    /// The connection is gone, with what was to go over it.
+    /// The connection has ended, with the pieces that were to go over it.
     pub(crate) fn forget(&mut self, peer: PeerId) {
         if self.orders.remove(&peer).is_some() {
             self.index();
@@ -359,7 +363,7 @@ impl Course {
         wishes.next_due(|piece| here(piece) && unknown(piece))
     }
 
-    /// What is touched and has not come.
+    /// Wished pieces that have not come.
     pub(crate) fn wishes(&self) -> &Wishes {
         &self.wishes
     }
@@ -368,7 +372,7 @@ impl Course {
         &mut self.wishes
     }
 
-    /// Wishes that were not heard go up again; what is now to be fetched from whoever has it.
+    /// Unanswered wishes go up again; returns the pieces that are now to be fetched from any peer.
     pub(crate) fn mind_wishes(&mut self, now: Time, missing: impl Fn(u32) -> bool) -> Vec<u32> {
         let (last, stripes) = (self.last_moved(), self.role.stripes.len() as u16);
         self.wishes.mind(now, last, stripes, missing)
@@ -399,7 +403,7 @@ impl Course {
         self.released
     }
 
-    /// Those below `to` are not either; those that are released with it.
+    /// The pieces below `to` are not either; including those that are released with it.
     pub(crate) fn release(&mut self, to: u32) -> Range<u32> {
         let from = self.released;
         self.released = from.max(to);
@@ -441,8 +445,8 @@ impl Course {
         self.lines.get(stripe).map(|l| l.front)
     }
 
-    /// Sets what a member that is connected is to get, by our role. `old`: whether it is to get a piece of
-    /// which we have heard before it was our child.
+    /// Sets the pieces that a connected member is to get, by our role. `old`: whether it is to get a piece
+    /// that was announced to us before it was our child.
     pub(crate) fn open_orders(&mut self, peer: PeerId, member: u32, old: impl Fn(u32) -> bool) {
         let mut orders = self.orders.remove(&peer).unwrap_or_default();
         for order in &mut orders {
@@ -485,8 +489,8 @@ impl Course {
         };
     }
 
-    /// How a stripe does. `heard`: when its parent was last heard, and its usual pause; none where it is
-    /// not connected.
+    /// The state of a stripe. `heard`: the time of the last message of its parent, and its usual pause; none
+    /// where it is not connected.
     pub(crate) fn flow(&self, stripe: usize, heard: Option<(Time, Duration)>, now: Time) -> Flow {
         let Some(line) = self.lines.get(stripe) else { return Flow::Gone };
         let silent = |pause| patience(pause, (self.patient(SILENT.0), SILENT.1));

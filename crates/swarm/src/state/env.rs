@@ -1,4 +1,4 @@
-//! What every decision reads and none changes: the time, the policy, the limits.
+//! Constant inputs of every decision: the time, the policy, the limits.
 
 use crate::api::{Limits, Policy, Time};
 

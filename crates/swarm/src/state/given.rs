@@ -12,7 +12,7 @@ const KEPT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     to: BTreeMap<u32, (PeerId, Time)>,
-    /// When somebody who waits may be served after all.
+    /// The time at which a waiting peer may be served after all.
     recheck: Option<Time>,
 }
 
@@ -21,7 +21,7 @@ impl Given {
         self.to.len()
     }
 
-    /// When somebody who waits may be served after all.
+    /// The time at which a waiting peer may be served after all.
     pub(crate) fn due(&self) -> Option<Time> {
         self.recheck
     }
@@ -39,19 +39,19 @@ impl Given {
         held
     }
 
-    /// The piece was seen at a peer; whether somebody was waiting for that.
+    /// The piece was announced by a peer; whether another peer was waiting for that.
     pub(crate) fn seen(&mut self, piece: u32) -> bool {
         self.to.remove(&piece).is_some()
     }
 
-    /// A peer is gone, with what it was given; whether it was given something.
+    /// A peer has disconnected, with the pieces that it was given; whether there were any.
     pub(crate) fn departed(&mut self, id: PeerId) -> bool {
         let before = self.to.len();
         self.to.retain(|_, (peer, _)| *peer != id);
         self.to.len() != before
     }
 
-    /// All who wait are looked at now.
+    /// All waiting peers are checked now.
     pub(crate) fn checked(&mut self) {
         self.recheck = None;
     }

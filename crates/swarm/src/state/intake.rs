@@ -1,7 +1,8 @@
 //! Payload on its way to us, over all peers: asked for, received, settled; and how fast it comes.
 //!
-//! Promises: `outstanding` is the sum of what all peers owe (`Engine::check` compares); while more waits for its
-//! verdict than the limit allows, nothing new is asked for, and the end of that pause is told once.
+//! Promises: `outstanding` is the sum of all peers' outstanding requests (`Engine::check` compares); while
+//! more payload awaits its verdict than the limit allows, nothing new is requested, and the end of that pause
+//! is reported once.
 
 use std::time::Duration;
 
@@ -52,13 +53,13 @@ impl Intake {
         self.outstanding += bytes;
     }
 
-    /// `bytes` that were asked for have come, or are not awaited any more.
+    /// `bytes` of requests have come, or are no longer awaited.
     pub(crate) fn gone(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.outstanding, "{bytes} bytes are gone of {} asked for", self.outstanding);
         self.outstanding = self.outstanding.saturating_sub(bytes);
     }
 
-    /// `bytes` have come off a socket, of what was asked for at `asked`.
+    /// `bytes` have come off a socket, of a request sent at `asked`.
     pub(crate) fn received(&mut self, now: Time, bytes: u32, asked: Time) {
         self.unsettled += u64::from(bytes);
         self.meter.add_asked(now, bytes, SAMPLE, asked);

@@ -1,10 +1,10 @@
-//! Who wants something of whom, and who lets the other ask: what the messages of BEP 3 and BEP 6 have told.
+//! Interest and choking: the state of the messages of BEP 3 and BEP 6.
 
 use std::collections::BTreeSet;
 
 use crate::api::Time;
 
-/// Of one connection. What we do not let the peer ask is `choker`'s.
+/// Of one connection. Our choking of the peer is in `choker`.
 #[derive(Debug)]
 pub(crate) struct Interest {
     chokes_us: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    /// `chokes`: until it says that it does not.
+    /// `chokes`: until it unchokes us.
     pub(crate) fn new(chokes: bool, now: Time) -> Self {
         Interest {
             chokes_us: chokes,
@@ -45,7 +45,7 @@ impl Interest {
         self.wants_ours
     }
 
-    /// It has said that it downloads nothing any more.
+    /// It has announced that it no longer downloads (BEP 21).
     pub(crate) fn uploads_only(&mut self) {
         self.upload_only = true;
     }
@@ -54,7 +54,7 @@ impl Interest {
         self.upload_only
     }
 
-    /// We have said that we want something of the peer's, or nothing any more.
+    /// We have reported interest in the peer, or the loss of it.
     pub(crate) fn want(&mut self, want: bool) {
         self.we_want = want;
     }

@@ -1,18 +1,18 @@
 //! How many peers are served at once: as few as keep the uplink busy.
 //!
-//! A piece that is half with thirty peers is of no use to anyone; one that is whole with one of them is
-//! passed on while the next one is served. But how many peers fill an uplink nobody says: one on a
-//! switch of equals, twenty where the uplink is twenty times as fast as theirs. So it is tried: while
-//! somebody waits, half as many lanes again are opened now and then, kept if more goes out, and given
-//! back if not. When less goes out than before (those who are served are slow, or gone), more are
-//! opened at once.
+//! A piece of which thirty peers have half is of no use to any of them; a piece that one of them has complete
+//! is forwarded while the next one is served. But the number of peers that fill an uplink is unknown: one on
+//! a switch of equals, twenty where the uplink is twenty times as fast as theirs. So it is probed: while
+//! peers wait, half as many lanes again are opened now and then, kept if throughput rises, and closed if not.
+//! When throughput falls (the served peers are slow, or have left), more are opened at once.
 
 use std::time::Duration;
 
 use crate::api::Time;
 
-/// The fewest lanes, and the most. Among equals some of those who are served are served by many others too and take
-/// little: with four lanes uplinks of 10 Mbit stood idle a third of the time at first, until enough were tried.
+/// The fewest lanes, and the most. Among equals some served peers are served by many others too and take
+/// little: with four lanes uplinks of 10 Mbit were idle a third of the time at first, until enough were
+/// tried.
 const LEAST: u32 = 8;
 const MOST: u32 = 1 << 12;
 /// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
@@ -27,7 +27,7 @@ const CALM: u32 = 16;
 pub(crate) struct Lanes {
     used: u32,
     most: u32,
-    /// Somebody had to wait in this window.
+    /// A peer had to wait in this window.
     wanted: bool,
     since: Time,
     bytes: u64,
@@ -58,7 +58,7 @@ impl Lanes {
         self.used >= self.most
     }
 
-    /// Whether half the lanes are taken; it is noted that somebody waits.
+    /// Whether half the lanes are taken; records that a peer waits.
     pub(crate) fn half_full(&mut self) -> bool {
         let half = self.used >= self.most / 2;
         self.wanted |= half;
@@ -77,7 +77,7 @@ impl Lanes {
         self.bytes += bytes;
     }
 
-    /// When `regulate` is to be called, if nothing is sent before: all who are served may be gone.
+    /// The time to call `regulate` if nothing is sent before: all served peers may have left.
     pub(crate) fn due(&self) -> Option<Time> {
         self.wanted.then(|| self.since.after(WINDOW_MOST))
     }

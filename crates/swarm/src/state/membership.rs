@@ -27,7 +27,7 @@ impl Membership {
         self.course.as_mut()
     }
 
-    /// Begins an epoch; false if it is none that follows. `busy`: members have other things to do.
+    /// Begins an epoch; false if it is not the next one. `busy`: members have other work.
     pub(crate) fn begin(&mut self, role: Arc<Role>, pieces: u32, busy: bool, now: Time) -> bool {
         match &mut self.course {
             Some(course) if course.role().epoch >= role.epoch => return false,
@@ -46,7 +46,7 @@ impl Membership {
         self.members.insert(member, id);
     }
 
-    /// A connection is gone, with what was to go over it; `member`: whose it was.
+    /// A connection has ended, with the pieces that were to go over it; `member`: its member.
     pub(crate) fn leave(&mut self, id: PeerId, member: Option<u32>) {
         if let Some(member) = member.filter(|member| self.members.get(member) == Some(&id)) {
             self.members.remove(&member);
@@ -90,7 +90,7 @@ impl Membership {
     }
 }
 
-/// Of one connection: who the peer is in the plan, and what may be sent to it unasked.
+/// Of one connection: the member number of the peer, and the pieces that may be pushed to it.
 #[derive(Debug)]
 pub(crate) struct Place {
     member: Option<u32>,
@@ -120,7 +120,7 @@ impl Place {
         self.member
     }
 
-    /// It has said what it has: nothing is sent unasked before. True the first time.
+    /// It has announced its pieces: nothing is pushed before. True the first time.
     pub(crate) fn introduce(&mut self) -> bool {
         !std::mem::replace(&mut self.introduced, true)
     }

@@ -24,8 +24,8 @@ impl Meter {
         self.rate
     }
 
-    /// How long `bytes` take at this rate, or at what the sample that is being taken shows already, being at least
-    /// `span` long when it is over; `None` while neither is known.
+    /// The time that `bytes` take at this rate, or at the rate that the current sample already shows, which
+    /// is at least `span` long when it is over; `None` while neither is known.
     pub(crate) fn time_for_at_best(&self, bytes: u64, span: Duration) -> Option<Duration> {
         let sample = self.bytes * 1000 / (span.as_millis() as u64).max(1);
         Meter { rate: self.rate.max(sample), ..Meter::default() }.time_for(bytes)
@@ -48,9 +48,8 @@ impl Meter {
         (self.rate > 0).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Work begins again at `now`. A pause is not slowness, so the running sample is dropped; but the
-    /// moment between an answer and the next request is no pause, or a small window would never be
-    /// measured.
+    /// Work begins again at `now`. A pause is not slowness, so the running sample is dropped; but the moment
+    /// between an answer and the next request is not a pause, or a small window would never be measured.
     pub(crate) fn resume(&mut self, now: Time) {
         if now.since(self.last) > PAUSE {
             self.since = now;
@@ -59,9 +58,9 @@ impl Meter {
         self.last = now;
     }
 
-    /// Likewise of what comes from several, and was asked for at `asked`. Where nothing has come from anybody since
-    /// then, the wait was a long way's, or the silence of others who were asked before: taken for slowness of our own
-    /// it would make us wait as long for the next who is silent.
+    /// Likewise for data that comes from several peers, requested at `asked`. Where nothing has come from any
+    /// peer since then, the wait was due to a long path, or to the silence of peers asked before: taken for
+    /// slowness of our own it would make us wait as long for the next silent peer.
     pub(crate) fn add_asked(&mut self, now: Time, bytes: u32, span: Duration, asked: Time) {
         match asked >= self.last && now.since(self.last) > PAUSE {
             true => (self.since, self.last, self.bytes) = (now, now, 0),

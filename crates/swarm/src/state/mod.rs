@@ -1,4 +1,5 @@
-//! What the mechanisms of the engine keep: each state private to its file, changed by methods that keep its invariants.
+//! The state of the engine's mechanisms: each private to its file, changed by methods that keep its
+//! invariants.
 //!
 //! Nothing here decides for the engine: the mechanisms (`crate::announce` and its neighbours) do, and call these.
 //!

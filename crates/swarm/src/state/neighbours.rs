@@ -1,8 +1,9 @@
-//! Whom to dial: everyone we were told of, for good; of the others a few, by chance.
+//! The addresses to dial: every peer that the tracker or the user named, permanently; of the others a few, at
+//! random.
 //!
-//! Promises: at most `DIALING` dials at once; a failed address is tried again after 0.25 s, doubling
-//! to a minute, or where the peer refuses us to an hour; one of the random ones that keeps failing is forgotten; the
-//! table is bounded. Who refused us is dialled at once when there is a reason to (`retry`, `admitted`).
+//! Promises: at most `DIALING` dials at once; a failed address is retried after 0.25 s, doubling to a minute,
+//! or to an hour if the peer refuses us; a random one that keeps failing is forgotten; the table is bounded.
+//! A peer that refused us is dialled at once when there is a reason to (`retry`, `admitted`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -170,7 +171,7 @@ impl Neighbours {
     fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
         if let Some(&old) = self.known.get(&candidate) {
             self.leave(candidate, old);
-            // What becomes of a dial is told to who waits for it.
+            // The result of a dial is reported to its waiters.
             let waits = matches!(state, State::Due(_));
             if old.told || !waits || fails < FAILS_MOST || self.known.len() < FEW {
                 self.enter(candidate, Known { state, fails, ..old });
@@ -206,7 +207,7 @@ impl Neighbours {
         self.next
     }
 
-    /// The table has changed: finds what is due first.
+    /// The table has changed: finds the first due address.
     fn look(&mut self) {
         self.first_told = self.due_told.first().map(|d| d.0);
         self.first_random = self.due_random.first().map(|d| d.0);
@@ -236,7 +237,7 @@ impl Neighbours {
         pause + pause * rng.below(256) / 1024
     }
 
-    /// A dial came to nothing. `refused`: somebody was there.
+    /// A dial failed. `refused`: the peer answered and refused.
     pub(crate) fn failed(&mut self, now: Time, candidate: Candidate, refused: bool, rng: &mut Rng) {
         let Some(known) = self.known.get_mut(&candidate).filter(|k| k.state == State::Dialing) else {
             return;
@@ -247,7 +248,7 @@ impl Neighbours {
         self.turn(candidate, State::Due(at), fails.saturating_add(1));
     }
 
-    /// There is a reason to dial it now, whatever came of it before.
+    /// There is a reason to dial it now, whatever its earlier results.
     pub(crate) fn retry(&mut self, now: Time, candidate: Candidate) {
         match self.known.get(&candidate).map(|k| k.state) {
             None => self.add(now, candidate, false),
@@ -258,7 +259,7 @@ impl Neighbours {
         }
     }
 
-    /// Whoever refused us may not any more.
+    /// Peers that refused us may admit us now.
     pub(crate) fn admitted(&mut self, now: Time) {
         let refused = self.known.iter().filter(|(_, k)| k.refused && matches!(k.state, State::Due(_)));
         for candidate in refused.map(|(&c, _)| c).collect::<Vec<_>>() {
@@ -317,11 +318,11 @@ impl Neighbours {
             return Err("counts of dials are wrong".into());
         }
         if n(&due) != self.due_told.len() + self.due_random.len() {
-            return Err("an address that is due is not queued, or twice".into());
+            return Err("a due address is not queued, or is queued twice".into());
         }
         let first = |due: &BTreeSet<(Time, Candidate)>| due.first().map(|d| d.0);
         if (first(&self.due_told), first(&self.due_random)) != (self.first_told, self.first_random) {
-            return Err("what is due first is wrong".into());
+            return Err("the first due address is wrong".into());
         }
         if self.random_busy > self.random_most || self.dialing > DIALING {
             return Err("too many dials".into());
@@ -446,7 +447,7 @@ mod tests {
             assert_eq!(n.dial(now, 9, &mut rng), [c]);
             n.failed(now, c, true, &mut rng);
         }
-        // Who is not there at all is not refusing.
+        // An absent node does not refuse.
         n.retry(now, c);
         n.dial(now, 9, &mut rng);
         n.failed(now, c, false, &mut rng);
@@ -465,7 +466,7 @@ mod tests {
         assert_eq!(n.dial(Time(900 * S), 9, &mut rng), []);
         n.retry(Time(901 * S), c);
         assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [c]);
-        // One that was never heard of, too.
+        // One that was never announced, too.
         n.retry(Time(901 * S), Candidate(2));
         n.failed(Time(901 * S), c, false, &mut rng);
         assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [Candidate(2)]);

@@ -1,4 +1,4 @@
-//! What one child is to get in one stripe.
+//! The queue of one child in one stripe.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::api::Block;
 use crate::ranges::without;
 
-/// Parts of a piece that a child may decline; whoever declines more gets the others.
+/// Parts of a piece that a child may decline; if it declines more it gets the others.
 const SKIPS: usize = 64;
 
 /// See the head of the file.
@@ -19,7 +19,7 @@ pub(crate) struct Order {
     open: Option<(u32, u32)>,
     /// Parts of that piece, bytes, that the child does not want: it has them.
     skip: Vec<Range<u32>>,
-    /// The child is no longer ours: what is open is ended, no more.
+    /// The child is no longer ours: the open piece is ended, and no other is begun.
     last: bool,
 }
 
@@ -38,7 +38,7 @@ impl Order {
         self.pending.len()
     }
 
-    /// The child is no longer ours: what is open is ended, no more.
+    /// The child is no longer ours: the open piece is ended, and no other is begun.
     pub(crate) fn is_last(&self) -> bool {
         self.last
     }
@@ -48,7 +48,7 @@ impl Order {
         self.last = last;
     }
 
-    /// Ends it with what is open; whether there is something.
+    /// Ends it with the open piece; whether there is one.
     pub(crate) fn end(&mut self) -> bool {
         self.pending.clear();
         self.last = true;
@@ -109,7 +109,8 @@ impl Order {
         self.skip.clear();
     }
 
-    /// Takes the first of the next few pieces that is `ready`; what the child has at the front is dropped.
+    /// Takes the first of the next few pieces that is `ready`; pieces at the front that the child has are
+    /// dropped.
     pub(crate) fn next(
         &mut self,
         few: usize,
@@ -123,7 +124,7 @@ impl Order {
         self.pending.remove(at)
     }
 
-    /// The child does not want this part of a piece, or what is left of the `whole`.
+    /// The child declines this part of a piece, or the rest of the `whole`.
     pub(crate) fn decline(&mut self, block: Block, whole: bool) {
         if self.open.is_none_or(|(piece, _)| piece != block.piece) {
             return;

@@ -1,4 +1,4 @@
-//! What the driver is to do, in the order in which it was decided.
+//! The driver's actions, in the order in which they were decided.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
-//! One piece on its way: which of its 16 KiB cells is asked of whom, received, stored.
+//! One piece in progress: which of its 16 KiB cells is requested from which peer, received, stored.
 //!
-//! Invariant: a cell is free (nobody asked), asked (of its owner, and in endgame of others too),
-//! received (from its owner, verdict awaited) or stored (from its owner); the counts say how many are
-//! in each.
+//! Invariant: a cell is free (not requested), asked (of its owner, and in endgame of others too), received
+//! (from its owner, verdict awaited) or stored (from its owner); the counts are the number of cells in each
+//! state.
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl Partial {
         self.cells.len() + self.more.len()
     }
 
-    /// Cells that nobody was asked for.
+    /// Cells that are not requested.
     pub(crate) fn free(&self) -> u32 {
         self.free
     }
@@ -151,8 +151,8 @@ impl Partial {
         out
     }
 
-    /// Data for `cells` has come from `peer`: free and asked cells become received. Everyone who had
-    /// been asked for one of them, `peer` included.
+    /// Data for `cells` has come from `peer`: free and asked cells become received. Returns every peer that
+    /// was asked for one of them, `peer` included.
     pub(crate) fn receive(&mut self, peer: PeerId, cells: Range<u32>) -> Runs {
         self.arrive(peer, cells, Cell::Received)
     }
@@ -162,8 +162,8 @@ impl Partial {
         self.arrive(peer, cells, Cell::Stored)
     }
 
-    /// What `peer` sent for `cells` was on disk already, from whom is not known: what is not received
-    /// from someone else is stored. Everyone who had been asked for one of them.
+    /// The data that `peer` sent for `cells` was on disk already, its sender is unknown: cells that are not
+    /// received from another peer are stored. Returns every peer that was asked for one of them.
     pub(crate) fn store_known(&mut self, peer: PeerId, cells: Range<u32>) -> Runs {
         let mut out = Runs::new();
         for at in self.within(cells) {
@@ -200,8 +200,8 @@ impl Partial {
         out
     }
 
-    /// What `peer` sent among `cells` was wrong: its received and stored cells are free again, and
-    /// those whose sender is not known (if they are there after all, the driver will say so again).
+    /// The data that `peer` sent among `cells` was wrong: its received and stored cells are free again, and
+    /// those with unknown sender (if they are intact after all, the driver will report it again).
     pub(crate) fn spoil(&mut self, peer: PeerId, cells: Range<u32>) {
         for at in self.within(cells) {
             let (cell, owner) = self.get(at);
@@ -223,7 +223,7 @@ impl Partial {
         from + self.cells.iter().skip(from as usize).take_while(stored).count() as u32
     }
 
-    /// Cells that nobody was asked for, ascending.
+    /// Cells that are not requested, ascending.
     pub(crate) fn free_cells(&self) -> impl Iterator<Item = u32> + '_ {
         let free = self.cells.iter().enumerate().filter(|(_, c)| c.0 == Cell::Free);
         free.map(|(at, _)| at as u32)
@@ -252,7 +252,7 @@ impl Partial {
         Some((end - len) as u32..end as u32)
     }
 
-    /// Cells asked of somebody, ascending.
+    /// Requested cells, ascending.
     pub(crate) fn asked(&self) -> impl Iterator<Item = u32> + '_ {
         let asked = self.cells.iter().enumerate().filter(|(_, c)| c.0 == Cell::Asked);
         asked.map(|(at, _)| at as u32)
@@ -265,7 +265,7 @@ impl Partial {
         (self.more.is_empty() && self.cells.iter().all(its)).then_some(first)
     }
 
-    /// Everyone who is asked for something, with the cell.
+    /// Every peer that is asked for a cell, with the cell.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let owners = self.asked().map(|at| (self.get(at).1, at));
         owners.chain(self.more.iter().copied())
@@ -276,7 +276,7 @@ impl Partial {
         self.requests().filter(move |r| r.0 == peer).map(|r| r.1)
     }
 
-    /// The distinct senders of what is stored, ascending.
+    /// The distinct senders of stored cells, ascending.
     pub(crate) fn senders(&self) -> Vec<PeerId> {
         let stored = self.cells.iter().filter(|c| c.0 == Cell::Stored);
         let mut out: Vec<PeerId> = Vec::new();
@@ -295,7 +295,7 @@ impl Partial {
             return Err("counts of cells are wrong".into());
         }
         if self.more.iter().any(|&(_, at)| self.get(at).0 != Cell::Asked) {
-            return Err("a cell is asked of a second peer but not of a first".into());
+            return Err("a cell is requested from a second peer but not from a first".into());
         }
         Ok(())
     }

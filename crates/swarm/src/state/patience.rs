@@ -16,7 +16,7 @@ const REJECTS: u32 = 16;
 /// First pause after a reject, and the longest.
 const REST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(10);
-/// Who sends a part of a block now and then is borne with for so long.
+/// A peer that sends a part of a block now and then is tolerated for so long.
 const BLOCK_MOST: Duration = Duration::from_mins(15);
 
 /// How long a peer has kept us waiting.
@@ -50,8 +50,9 @@ impl Patience {
         }
     }
 
-    /// Requests go out to a peer that had none. A silence that ended because others were asked instead goes
-    /// on: peers that send nothing would else rob one another in turn, each with a fresh start, for ever.
+    /// Requests go out to a peer that had none. A silence that ended because others were asked instead
+    /// continues: otherwise silent peers would take requests from one another in turn, each with a fresh
+    /// start, for ever.
     pub(crate) fn wake(&mut self, now: Time) {
         let pause = self.robbed.take().map(|at| now.since(at)).filter(|&pause| pause < PATIENCE_MOST);
         self.last = pause.map_or(now, |pause| self.last.after(pause));
@@ -80,7 +81,7 @@ impl Patience {
         }
     }
 
-    /// How long nothing whatever has come.
+    /// The time since any data has come.
     pub(crate) fn silence(&self, now: Time) -> Duration {
         now.since(self.last.max(self.part))
     }
@@ -108,8 +109,8 @@ impl Patience {
         }
     }
 
-    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the
-    /// peer's own rate; `drain`: how long all that is asked of everyone takes.
+    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the peer's
+    /// own rate; `drain`: how long all outstanding requests take.
     pub(crate) fn overdue(&mut self, now: Time, explained: Option<Duration>, drain: Duration) -> bool {
         let base = match explained {
             Some(time) => time.saturating_mul(8).clamp(PATIENCE_LEAST, PATIENCE_MOST),
@@ -119,8 +120,8 @@ impl Patience {
         let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
         let over = now.since(self.silent_since) >= bound;
         if over {
-            // What others deliver in the end is no proof that it never would have: only a silence of which
-            // nobody took a part is held against it for good.
+            // Delivery by other peers does not prove that it never would have delivered: only a silence of
+            // which no part was taken over counts permanently.
             let whole = now.since(self.woken) >= bound;
             self.silences = if whole { self.silences + 1 } else { self.silences.max(1) };
             (self.silent_since, self.woken) = (now, now);
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(overdue, Some(19), "two seconds of silence");
         assert!(patience.stalled() && !patience.hopeless());
         assert_eq!(patience.unanswered(), Duration::from_secs(2));
-        // Long after, or when it has answered, it begins anew.
+        // Long after, or when it has answered, it starts again.
         patience.wake(at(10_000));
         assert_eq!(patience.last(), at(10_000));
         patience.rob(at(10_001));

@@ -1,7 +1,7 @@
-//! What the engine knows of one live connection. All of it goes when the connection goes.
+//! The engine's state of one live connection. All of it is dropped with the connection.
 //!
-//! Each mechanism has a part of its own, private to the part's file; private here is what it was asked for, and how the
-//! connection stands.
+//! Each mechanism has a part of its own, private to the part's file; private here are the requests to the
+//! peer, and the state of the connection.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::state::pieces::CELL;
 use crate::state::upload::{Queue, Share, block_size};
 use crate::state::window::Window;
 
-/// Requests outstanding at a stock client that has not said how many it queues.
+/// Outstanding requests at a stock client that has not announced the length of its queue.
 const STOCK_QUEUE: u32 = 250;
-/// ... and at most, whatever it says.
+/// ... and at most, whatever it announces.
 const STOCK_QUEUE_MOST: u32 = 2000;
-/// Pieces outstanding at a Tidecast peer, half of what the default `Limits::queued_requests` allows.
+/// Pieces outstanding at a Tidecast peer, half of the default `Limits::queued_requests`.
 const PIECES_MOST: u32 = 2048;
 /// Largest block a stock client may ask for; most clients draw the line here.
 pub(crate) const STOCK_BLOCK_MOST: u32 = 128 << 10;
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
     pause: Duration,
     /// We have closed it; only `PeerDown` is awaited.
     closing: bool,
-    /// What its address is good for when it is gone.
+    /// The use of its address after it has disconnected.
     end: End,
 
     pub(crate) have: Claims,
@@ -65,7 +65,7 @@ pub(crate) struct Peer {
     pub(crate) place: Place,
     pub(crate) need: Need,
 
-    /// What it was asked for, oldest first.
+    /// Its outstanding requests, oldest first.
     asked: VecDeque<Asked>,
     outstanding: u64,
     /// In cells, the last of a piece being short.
@@ -140,7 +140,7 @@ impl Peer {
         self.closing
     }
 
-    /// What its address is good for when it is gone.
+    /// The use of its address after it has disconnected.
     pub(crate) fn ends(&mut self, end: End) {
         self.end = end;
     }
@@ -184,7 +184,7 @@ impl Peer {
         matches!(self.protocol, Protocol::Web { .. })
     }
 
-    /// It gives what it has in order only.
+    /// It serves in order only.
     pub(crate) fn in_order(&self) -> bool {
         matches!(self.protocol, Protocol::Web { in_order: true, .. })
     }
@@ -228,8 +228,8 @@ impl Peer {
         }
     }
 
-    /// It queues so many requests. A Tidecast peer is sent half as many: what is taken back out of the
-    /// middle of one makes two of it.
+    /// The length of its request queue. A Tidecast peer is sent half as many: cancelling the middle of a
+    /// request makes two of it.
     pub(crate) fn limit_queue(&mut self, requests: u32) {
         let most = if self.is_stock() { requests } else { requests / 2 };
         self.queue_limit = most.clamp(1, STOCK_QUEUE_MOST);
@@ -258,7 +258,7 @@ impl Peer {
         }
     }
 
-    /// What it was asked for, oldest first.
+    /// The outstanding requests, oldest first.
     pub(crate) fn asked(&self) -> &VecDeque<Asked> {
         &self.asked
     }
@@ -278,7 +278,7 @@ impl Peer {
         self.stray += bytes;
     }
 
-    /// So many bytes came that it is not asked for; false when they are more than what may, and `beyond`.
+    /// So many bytes came without a request; false when they are more than allowed, and `beyond`.
     pub(crate) fn strays(&mut self, bytes: u64, beyond: u64) -> bool {
         let may = bytes <= self.stray + beyond;
         if may {
@@ -302,7 +302,7 @@ impl Peer {
         }
     }
 
-    /// When the first of what is to come of `piece` was asked for.
+    /// The time of the first outstanding request for `piece`.
     pub(crate) fn asked_at(&self, piece: u32) -> Option<Time> {
         self.asked.iter().find(|a| a.piece == piece).map(|a| a.at)
     }

@@ -1,8 +1,8 @@
 //! The live connections, by number.
 //!
-//! Every event looks a peer up, most several times, so the numbers stand together: a search is a few steps
-//! in one or two cache lines, and what is kept of the others is not touched. In order of number, so that a
-//! walk over all peers is the same in every run.
+//! Every event looks a peer up, most several times, so the numbers are stored together: a search is a few
+//! steps in one or two cache lines, and the state of other peers is not read. They are in order of number, so
+//! that a walk over all peers is the same in every run.
 
 use crate::api::PeerId;
 use crate::state::peer::Peer;

@@ -4,12 +4,12 @@
 //! each in the tier of its priority and the level of its rarity; picking costs a walk over summaries,
 //! never over all pieces.
 //!
-//! Ties are broken by chance, so that peers of one origin take different pieces and can help one
-//! another; once a peer has been asked for piece p, p + 1 is preferred among equals: runs make few
-//! messages and few seeks, and two downloaders who walk from different places collide far less often
-//! than two who draw lots for each piece. Where a walk must begin anew, it begins far from the start of
-//! a gap, because there somebody else is walking: what he has asked for cannot be seen, what he has
-//! can. (Of a few random places the one deepest in its gap is taken.)
+//! Ties are broken at random, so that peers of one origin take different pieces and can help one another;
+//! once a peer has been asked for piece p, p + 1 is preferred among equals: runs make few messages and few
+//! seeks, and two downloaders that walk from different places collide far less often than two that draw each
+//! piece at random. A new walk begins far from the start of a gap, because another downloader is walking
+//! there: its requests cannot be seen, its pieces can. (Of a few random places the one deepest in its gap is
+//! taken.)
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

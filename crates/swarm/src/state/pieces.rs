@@ -39,7 +39,7 @@ pub(crate) struct Pieces {
     state: Vec<State>,
     priority: Vec<u8>,
     partials: BTreeMap<u32, Partial>,
-    /// Pieces in flight with blocks that nobody was asked for.
+    /// Pieces in flight with blocks that are not requested.
     open: BTreeSet<u32>,
     /// Wanted pieces that are not verified, and their bytes.
     left: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Pieces {
     /// Bytes of the pieces in state `Missing`.
     missing_bytes: u64,
     verified: u32,
-    /// Nothing was left when this was last looked at, and those who are to know it were told.
+    /// Nothing was left at the last check, and it was reported.
     complete: bool,
 }
 
@@ -86,13 +86,13 @@ impl Pieces {
         self.state(piece) == State::Verified
     }
 
-    /// Whether the piece may be served: only what is verified may.
+    /// Whether the piece may be served: only verified pieces may.
     pub(crate) fn servable(&self, piece: u32) -> bool {
         self.verified(piece) || planted(Bug::ServeUnverified)
     }
 
-    /// How many bytes of the piece, from its start on through `from`, may be passed on: all of one that
-    /// is verified, else what is stored and proven leaf by leaf. At least `from`, a multiple of a cell.
+    /// How many bytes of the piece, from its start on through `from`, may be forwarded: all of a verified
+    /// one, else the stored cells proven leaf by leaf. At least `from`, a multiple of a cell.
     pub(crate) fn passable(&self, piece: u32, from: u32) -> u32 {
         let len = self.length(piece);
         if self.verified(piece) {
@@ -196,7 +196,7 @@ impl Pieces {
         self.count_left(piece, lacked);
     }
 
-    /// Counts `piece` in or out of what is left when its `lacks` has changed from `lacked`.
+    /// Counts `piece` in or out of the missing data when its `lacks` has changed from `lacked`.
     fn count_left(&mut self, piece: u32, lacked: bool) {
         let len = u64::from(self.length(piece));
         match (lacked, self.lacks(piece)) {
@@ -232,7 +232,7 @@ impl Pieces {
         self.partials.remove(&piece)
     }
 
-    /// All that we had of the piece is gone. The partial it had is given back.
+    /// All data of the piece is lost. The partial it had is returned.
     pub(crate) fn reset(&mut self, piece: u32) -> Option<Partial> {
         self.open.remove(&piece);
         let to = if self.priority(piece) > 0 { State::Missing } else { State::Unwanted };
@@ -250,27 +250,27 @@ impl Pieces {
         self.change(piece, |p| p.ask_too(peer, cell)).unwrap_or(false)
     }
 
-    /// Takes back what `peer` was asked for among `cells`: the number of cells taken back from it.
+    /// Cancels the requests to `peer` among `cells`: the number of cells taken back from it.
     pub(crate) fn release(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Vec<u32> {
         self.change(piece, |p| p.release(peer, cells)).unwrap_or_default()
     }
 
-    /// `cells` came from `peer`; who else had been asked for which of them.
+    /// `cells` came from `peer`; returns the other peers that were asked for them.
     pub(crate) fn receive(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.receive(peer, cells)).unwrap_or_default()
     }
 
-    /// `cells` from `peer` are on disk; who else had been asked for which of them.
+    /// `cells` from `peer` are on disk; returns the other peers that were asked for them.
     pub(crate) fn store(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.store(peer, cells)).unwrap_or_default()
     }
 
-    /// `cells` from `peer` were on disk already; who else had been asked for which of them.
+    /// `cells` from `peer` were on disk already; returns the other peers that were asked for them.
     pub(crate) fn store_known(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.store_known(peer, cells)).unwrap_or_default()
     }
 
-    /// `cells` from `peer` were wrong and are gone.
+    /// `cells` from `peer` were wrong and are dropped.
     pub(crate) fn spoil(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) {
         self.change(piece, |p| p.spoil(peer, cells));
     }
@@ -299,7 +299,7 @@ impl Pieces {
         Some(out)
     }
 
-    /// What we have, as ranges.
+    /// Our pieces, as ranges.
     pub(crate) fn verified_ranges(&self) -> Vec<Range<u32>> {
         let ours = self.state.iter().enumerate().filter(|(_, s)| **s == State::Verified);
         crate::bitset::to_ranges(ours.map(|(i, _)| i as u32))

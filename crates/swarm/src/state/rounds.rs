@@ -1,7 +1,7 @@
-//! Who is looked at for requests at the end of an event, and when a second look at a peer is worth it.
+//! The peers to check for requests at the end of an event, and the condition for checking a peer again.
 //!
-//! Promise: a peer for which nothing was found to ask is looked at again only when more can be asked for than then. The
-//! count of those changes is the *epoch*; a peer keeps the one in which it was found dry (`Peer::dry`).
+//! Promise: a peer for which no request was found is checked again only when more can be requested than then.
+//! The count of those changes is the *epoch*; a peer keeps the one in which it was found dry (`Peer::dry`).
 
 use crate::api::{PeerId, Time};
 
@@ -12,7 +12,7 @@ pub(crate) struct Rounds {
     hungry: Vec<PeerId>,
     /// Counts the times that more could be asked for than before.
     epoch: u64,
-    /// Those who had nothing to be asked are looked at again.
+    /// Peers without possible requests are checked again.
     stirred: bool,
     /// Nothing is asked for before this time: a plan may come.
     held_until: Option<Time>,
@@ -49,7 +49,7 @@ impl Rounds {
         self.epoch
     }
 
-    /// Whether those who had nothing to be asked are to be looked at again; it is said once.
+    /// Whether peers without possible requests are to be checked again; reported once.
     pub(crate) fn take_stirred(&mut self) -> bool {
         std::mem::take(&mut self.stirred)
     }

@@ -1,8 +1,9 @@
-//! What decides which missing piece is asked for next: how many peers have it, when it is due, and the picker, which
-//! keeps the pieces in that order.
+//! The order of missing pieces: how many peers have each, its deadline, and the picker, which keeps the
+//! pieces in that order.
 //!
-//! Promise: a piece that is in the picker lies at the level of its copies and at its deadline. Whether it is in, its
-//! priority says and what others know of it (`Engine::place`): who changes that goes by `Engine::with_place`.
+//! Promise: a piece that is in the picker lies at the level of its copies and at its deadline. Whether it is
+//! in the picker depends on its priority and on the state of other mechanisms (`Engine::place`): every change
+//! of those goes through `Engine::with_place`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +30,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Nobody has anything, and nothing is to be picked.
+    /// No peer has any piece, and nothing is to be picked.
     pub(crate) fn new(pieces: u32, sequential: bool) -> Self {
         Selection {
             availability: Availability::new(pieces),
@@ -109,17 +110,17 @@ impl Selection {
         after.is_some()
     }
 
-    /// Somebody waits for the piece from this time on.
+    /// A reader waits for the piece from this time on.
     pub(crate) fn set_deadline(&mut self, piece: u32, at: Time) {
         self.deadlines.insert(piece, at);
     }
 
-    /// Nobody waits for the piece any more: it is here, and so no longer in the picker.
+    /// No reader waits for the piece any longer: it is here, and so no longer in the picker.
     pub(crate) fn clear_deadline(&mut self, piece: u32) {
         self.deadlines.remove(&piece);
     }
 
-    /// Somebody waits for the piece.
+    /// A reader waits for the piece.
     pub(crate) fn has_deadline(&self, piece: u32) -> bool {
         self.deadlines.contains_key(&piece)
     }
@@ -129,12 +130,12 @@ impl Selection {
         self.picker.due()
     }
 
-    /// Pieces that somebody waits for.
+    /// Pieces for which a reader waits.
     pub(crate) fn deadlines(&self) -> usize {
         self.deadlines.len()
     }
 
-    /// Whether the picker keeps the piece where `place` says, and else not at all; what is wrong.
+    /// Whether the picker keeps the piece at `place`, and else not at all; the violation.
     pub(crate) fn check(&self, piece: u32, priority: u8, place: Option<Place>) -> Result<(), String> {
         let level = level(self.copies(piece));
         let there = self.picker.contains(piece, priority, level);

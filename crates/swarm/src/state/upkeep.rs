@@ -33,7 +33,7 @@ impl Upkeep {
         self.at
     }
 
-    /// Whether it is due now; it is said once, and what there is to watch has to be found again.
+    /// Whether it is due now; reported once, and the peers to watch have to be determined again.
     pub(crate) fn begins(&mut self, now: Time) -> bool {
         let due = self.at.is_some_and(|at| at <= now);
         if due {

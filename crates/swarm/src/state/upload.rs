@@ -1,15 +1,16 @@
-//! What peers have asked of us: one queue a peer, served in turn.
+//! The requests of peers: one queue a peer, served in turn.
 //!
-//! Promises: peers that wait get equal bytes (deficit round robin), and where all that may be handed out is, a
-//! block each in turn: else a few slow ones would keep everyone waiting; no peer has more than its share handed to
-//! its connection; a queue is bounded, and so is what a cancellation can make of it.
+//! Promises: waiting peers get equal bytes (deficit round robin), or one block each in turn while the
+//! handed-out data is at its limit: else a few slow peers would delay all others; no peer has more than its
+//! share handed to its connection; a queue is bounded, and so is the effect of a cancellation on it.
 //!
-//! A turn is a piece or so (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): pieces
-//! are whole with somebody, and passed on, as soon as may be. In a plan our children come first (`asking`).
+//! A turn is about a piece (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): so
+//! pieces are complete at some peer, and forwarded, as soon as possible. In a plan our children come first
+//! (`asking`).
 //!
-//! Who has everything gives first what it has given nobody: who asks for what another was given waits,
-//! since it may well come from there, as long as there is something new to give; but every 16th block
-//! goes to those who wait.
+//! A complete peer first gives pieces that it has given to no peer: a request for a piece that another peer
+//! has got waits, since that peer may serve it, as long as there are new pieces to give; but every 16th block
+//! goes to those requests.
 //!
 //! A Tidecast peer's queue is served piece by piece, of the next few the one first that fewest others
 //! have: of eight peers that ask us for the same four pieces, each gets one that the others want, and
@@ -24,11 +25,11 @@ use crate::state::asking::{Asking, Kind};
 use crate::state::lanes::Lanes;
 use crate::state::meter::Meter;
 
-/// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a swarm
-/// begins, whoever has no piece yet can help nobody: nobody gets a second one before.
+/// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a
+/// swarm begins, a peer without pieces can help no other: no peer gets a second one before.
 const TURN_LEAST: u64 = 64 << 10;
 const TURN_MOST: u64 = 1 << 20;
-/// Blocks served are between these, about a 64th of a second at the rate of the peer: what is handed
+/// Blocks served are between these, about a 64th of a second at the rate of the peer: a block that is handed
 /// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 32 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
@@ -37,8 +38,8 @@ const BLOCK_FIRST: u64 = 64 << 10;
 const FED_LEAST: u64 = 16 << 10;
 const FED_MOST: u64 = 256 << 10;
 
-/// A peer's rate is measured over this long; at first over less where so many bytes have moved: what comes
-/// in bursts with pauses between them would never be measured, and go out in the least blocks.
+/// A peer's rate is measured over this long; at first over less where so many bytes have moved: data in
+/// bursts with pauses between them would never be measured, and be sent in the smallest blocks.
 const SAMPLE: Duration = Duration::from_millis(50);
 const FIRST_SAMPLE: (Duration, u64) = (Duration::from_millis(2), 1 << 20);
 
@@ -48,7 +49,7 @@ const NEW: u32 = 15;
 /// Requests of which the rarest piece is served first.
 const LOOK: usize = 16;
 
-/// One request, or what is left of it: bytes `begin..end` of a piece.
+/// One request, or the rest of it: bytes `begin..end` of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Job {
     piece: u32,
@@ -74,11 +75,11 @@ pub(crate) struct Queue {
     in_ring: bool,
     /// It takes up one of the lanes.
     in_lane: bool,
-    /// What it counts as while something is in flight.
+    /// Its weight while data is in flight.
     kind: Option<Kind>,
-    /// Our child in the plan: served whoever else is.
+    /// Our child in the plan: served before all others.
     fed: bool,
-    /// It waits for what others were given.
+    /// It waits for pieces that others were given.
     held: bool,
     /// Bytes that have left, in all.
     moved: u64,
@@ -116,7 +117,7 @@ impl Queue {
         self.in_ring = false;
     }
 
-    /// Ends a wait for what others were given; whether there was one.
+    /// Ends a wait for pieces that others were given; whether there was one.
     pub(crate) fn release(&mut self) -> bool {
         std::mem::replace(&mut self.held, false)
     }
@@ -132,7 +133,7 @@ impl Queue {
         self.jobs.push_back(Job { piece: block.piece, begin: block.begin, end });
     }
 
-    /// Adds what follows; one job where it goes on from the last one.
+    /// Adds a request; merged with the last one if it continues it.
     pub(crate) fn push_on(&mut self, block: Block) {
         match self.jobs.back_mut() {
             Some(last) if last.piece == block.piece && last.end == block.begin => {
@@ -142,13 +143,13 @@ impl Queue {
         }
     }
 
-    /// Empties the queue; what was waiting.
+    /// Empties the queue; returns the waiting requests.
     pub(crate) fn drain(&mut self) -> Vec<Block> {
         self.current = None;
         self.jobs.drain(..).map(Job::block).collect()
     }
 
-    /// Takes out what lies within `block`; the blocks taken out.
+    /// Takes out requests within `block`; the blocks taken out.
     pub(crate) fn cancel(&mut self, block: Block) -> Vec<Block> {
         let (from, to) = (block.begin, block.begin.saturating_add(block.len));
         let mut gone = Vec::new();
@@ -167,8 +168,8 @@ impl Queue {
         gone
     }
 
-    /// The place of the request that is served next: the piece under way, else the rarest of the
-    /// next few, by what `rank` says. A child in the plan gets what comes in the order in which it comes.
+    /// The place of the request that is served next: the piece in progress, else the rarest of the next few,
+    /// by `rank`. A child in the plan is served in order.
     fn next(&self, rank: &impl Fn(u32) -> u32) -> usize {
         if self.fed {
             return 0;
@@ -186,7 +187,7 @@ impl Queue {
         Some((at, Block { len: u64::from(block.len).min(most) as u32, ..block }))
     }
 
-    /// Takes what `peek` has shown; true when a piece begins with it.
+    /// Takes the request that `peek` has shown; true when a piece begins with it.
     fn take(&mut self, at: usize, block: Block) -> bool {
         if let Some(job) = self.jobs.get_mut(at) {
             job.begin = block.begin.saturating_add(block.len);
@@ -223,25 +224,26 @@ pub(crate) fn block_size(rate: u64) -> u64 {
     block.clamp(BLOCK_LEAST, BLOCK_MOST)
 }
 
-/// The block that suits a child of this rate (0: not known) that has been sent `moved` bytes: a 128th of a second of the
-/// whole uplink, as a relay passes on what is whole.
+/// The block size for a child of this rate (0: not known) that has been sent `moved` bytes: a 128th of a
+/// second of the whole uplink, as a relay forwards whole blocks.
 ///
-/// A block measured by the child's rate alone gets smaller with each child more, and on a busy processor, which makes all
-/// rates lower; small blocks cost more per byte, and make it busier. A larger one than that takes a 32nd of a second at most,
-/// and a 256th of the time that the child has been fed: what is short cannot wait so long at each hop.
+/// A block measured by the child's rate alone gets smaller with each child more, and on a busy processor,
+/// which makes all rates lower; small blocks cost more per byte, and make it busier. A larger one than that
+/// takes a 32nd of a second at most, and a 256th of the time that the child has been fed: short data cannot
+/// wait so long at each hop.
 fn fed_block_size(rate: u64, uplink: u64, moved: u64) -> u64 {
     let block = (uplink / 128).min(rate / 32).min(moved / 256).max(rate / 128);
     (1u64 << block.max(1).ilog2()).clamp(FED_LEAST, FED_MOST)
 }
 
-/// What a peer's queue may do.
+/// Permissions of a peer's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// Bytes in flight to the peer.
     pub(crate) serving: u64,
     /// Largest block; for stock clients the request itself.
     pub(crate) max_block: u64,
-    /// Stock clients get what they asked for, not more or less at once.
+    /// Stock clients get exactly the requested blocks.
     pub(crate) whole: bool,
 }
 
@@ -249,19 +251,19 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
-    /// Those who are not our children in a plan.
+    /// Peers that are not our children in a plan.
     asking: Asking,
-    /// Those who wait for what others were given; some may be in the ring again.
+    /// Peers that wait for pieces that others were given; some may be in the ring again.
     held: VecDeque<PeerId>,
-    /// The first of the ring waits for a lane: until one is free, nobody is served but who comes before it.
+    /// The first of the ring waits for a lane: until one is free, only peers before it are served.
     stuck: bool,
     /// New blocks since one of them was served.
     new: u32,
     lanes: Lanes,
-    /// There is a plan: it says who is served when, and not lanes.
+    /// There is a plan: it determines the order, and lanes are not used.
     planned: bool,
     in_flight: u64,
-    /// What leaves to all peers together.
+    /// The data sent to all peers together.
     uplink: Meter,
     most: u64,
     /// Bytes of one turn.
@@ -270,14 +272,14 @@ pub(crate) struct Turns {
     given: Vec<u8>,
 }
 
-/// What `Turns::step` has come to.
+/// The result of `Turns::step`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Serve this block.
     Serve(Block),
     /// Not this time.
     Wait,
-    /// All lanes are taken: nobody is served that is not being served.
+    /// All lanes are taken: only peers that are being served are served.
     Full,
     /// This peer has nothing to be served, or may not now: it has left the ring.
     Leave,
@@ -359,7 +361,7 @@ impl Turns {
         self.enter_ring(id, queue, queue.has_turn(self.uplink.rate()));
     }
 
-    /// Likewise; who comes `first` goes on with its turn.
+    /// Likewise; the `first` peer continues its turn.
     fn enter_ring(&mut self, id: PeerId, queue: &mut Queue, first: bool) {
         if (queue.in_ring && !queue.held) || queue.jobs.is_empty() {
             return;
@@ -373,8 +375,8 @@ impl Turns {
         }
     }
 
-    /// Whose turn it is, if anything may be served at all, and whether it has waited for what others
-    /// were given.
+    /// The peer whose turn it is, if anything may be served at all, and whether it has waited for pieces that
+    /// others were given.
     pub(crate) fn next(&mut self) -> Option<(PeerId, bool)> {
         self.stuck &= self.lanes.full();
         if self.stuck || self.full() {
@@ -391,7 +393,7 @@ impl Turns {
         None
     }
 
-    /// Lets the peer wait if what it is served next was given to another.
+    /// Delays the peer if the piece that it is served next was given to another.
     pub(crate) fn hold(&mut self, id: PeerId, queue: &mut Queue, copies: impl Fn(u32) -> u16) -> bool {
         let rank = |piece| self.rank(piece, copies(piece));
         let next = queue.jobs.get(queue.next(&rank)).map(|j| j.piece);
@@ -496,7 +498,7 @@ impl Turns {
         self.enter_ring(id, queue, queue.has_turn(self.uplink.rate()) && !full);
     }
 
-    /// The peer is gone, with all that it was to be served.
+    /// The peer has disconnected, with all its requests.
     pub(crate) fn forget(&mut self, id: PeerId, queue: &mut Queue) {
         self.in_flight -= if planted(Bug::LeakQueue) { 0 } else { queue.in_flight };
         if queue.in_lane {

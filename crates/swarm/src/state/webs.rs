@@ -1,4 +1,4 @@
-//! Web seeds that this node fetches from, and who divides them with it.
+//! Web seeds that this node fetches from, and the nodes with which it shares them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::api::{PeerId, Time};
 use crate::bitset::to_ranges;
 
-/// How long a node waits for what others fetch before it takes over some of it.
+/// How long a node waits for the fetches of others before it takes over some of them.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// One web seed.
 #[derive(Debug)]
 struct Web {
-    /// What the server has.
+    /// The pieces of the server.
     has: Vec<Range<u32>>,
     /// It is asked in order, and not divided.
     whole: bool,
     /// Chunks of which we are the owner of this rank, or a better one, are ours to fetch.
     rank: usize,
-    /// Since when we have nothing to ask of it that is ours, and what we had received then, bytes.
+    /// Since when we have nothing of our share to ask it for, and our received bytes at that time.
     idle: Option<(Time, u64)>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Webs {
     /// This node's key, and those of its peers.
     own: u64,
     keys: BTreeMap<PeerId, u64>,
-    /// Who takes part in the division now, ascending, without us.
+    /// The nodes in the division now, ascending, without us.
     sharers: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Webs {
         self.all.insert(id, Web { has: Vec::new(), whole, rank: 1, idle: None });
     }
 
-    /// A connection is gone.
+    /// A connection has ended.
     pub(crate) fn down(&mut self, id: PeerId) {
         self.keys.remove(&id);
         self.all.remove(&id);
@@ -63,7 +63,7 @@ impl Webs {
         self.keys.insert(id, key);
     }
 
-    /// There are none.
+    /// There are no web seeds.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -76,7 +76,7 @@ impl Webs {
         self.all.keys().copied().collect()
     }
 
-    /// What the server has.
+    /// The pieces of the server.
     pub(crate) fn set_has(&mut self, id: PeerId, pieces: &[Range<u32>]) {
         if let Some(web) = self.all.get_mut(&id) {
             web.has = pieces.to_vec();
@@ -93,7 +93,8 @@ impl Webs {
         }
     }
 
-    /// Those of the peers that take part, `fetches` says who, divide from now on; whether these are others than before.
+    /// The nodes with `fetches`, among the peers in the division, divide from now on; whether these are
+    /// others than before.
     pub(crate) fn divide_with(&mut self, fetches: impl Fn(PeerId) -> bool) -> bool {
         let keys = self.keys.iter().filter(|(id, _)| fetches(**id));
         let mut keys: Vec<u64> = keys.map(|(_, key)| *key).filter(|key| *key != self.own).collect();
@@ -104,7 +105,7 @@ impl Webs {
         changed
     }
 
-    /// What is ours to fetch of what the server has, in chunks of so many pieces.
+    /// Our share of the server's pieces, in chunks of so many pieces.
     pub(crate) fn ours(&self, id: PeerId, chunk: u32) -> Option<Vec<Range<u32>>> {
         let web = self.all.get(&id)?;
         let chunk = if web.whole { u32::MAX } else { chunk };
@@ -123,8 +124,7 @@ impl Webs {
         Some(to_ranges(web.has.iter().cloned().flatten().filter(|p| is_ours(p))))
     }
 
-    /// Looks how a web seed does; `changed`: others divide it than before. Whether what is ours to fetch is more or less
-    /// now.
+    /// Updates a web seed; `changed`: the nodes in the division have changed. Whether our share has changed.
     pub(crate) fn mind(&mut self, id: PeerId, doing: Doing, changed: bool, now: Time) -> bool {
         let Doing { idle, rate, received } = doing;
         let ranks = self.sharers.len();
@@ -134,7 +134,7 @@ impl Webs {
         }
         let (since, had) = *web.idle.filter(|_| idle).get_or_insert((now, received));
         let waited = now.since(since);
-        // Those who give half of what the web seed does are not helped.
+        // Nodes with half the rate of the web seed are not helped.
         let gained = u128::from(received - had) * 1000;
         let fed = gained > 0 && gained >= u128::from(rate / 2) * waited.as_millis();
         let over = idle && waited >= IDLE && !fed && web.rank <= ranks;

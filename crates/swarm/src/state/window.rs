@@ -18,7 +18,7 @@ use crate::state::upload::block_size;
 const SAMPLE: Duration = Duration::from_millis(20);
 /// ... and at most over this long.
 const SAMPLE_MOST: Duration = Duration::from_millis(500);
-/// An idle connection measures its delay anew after this long.
+/// An idle connection measures its delay again after this long.
 const DELAY_AGE: Duration = Duration::from_secs(10);
 /// The least window lasts for this part of a second: an eighth.
 const LEAST_TIME: u64 = 8;
@@ -47,8 +47,8 @@ impl Window {
 
     /// Bytes that may be requested and not yet received.
     ///
-    /// A slow peer, that would take longer than `LEAST_TIME` over the least window, has a smaller one:
-    /// what it is asked for nobody else fetches, and nobody can see that it is asked for.
+    /// A slow peer, that would take longer than `LEAST_TIME` over the least window, has a smaller one: its
+    /// requests are not sent to others, and other peers cannot see them.
     pub(crate) fn size(&self) -> u64 {
         let rate = u128::from(self.meter.rate());
         let delay = self.delay.unwrap_or_default().max(DELAY_FLOOR).as_nanos();
@@ -84,8 +84,8 @@ impl Window {
         self.meter.resume(now);
     }
 
-    /// The first bytes of a request have come `delay` after it went out; `idle`: nothing else was
-    /// asked for then.
+    /// The first bytes of a request have come `delay` after it was sent; `idle`: there were no other requests
+    /// then.
     pub(crate) fn answered(&mut self, now: Time, delay: Duration, idle: bool) {
         let stale = idle && now.since(self.measured) > DELAY_AGE;
         if stale || self.delay.is_none_or(|old| delay < old) {
@@ -94,7 +94,7 @@ impl Window {
         }
     }
 
-    /// Bytes that we asked for have come.
+    /// Requested bytes have come.
     pub(crate) fn received(&mut self, now: Time, bytes: u32) {
         let span = self.delay.unwrap_or(SAMPLE).clamp(SAMPLE, SAMPLE_MOST);
         self.meter.add(now, bytes, span);
@@ -112,13 +112,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A path of `rate` bytes per second and `delay`: what the window comes to.
+    /// A path of `rate` bytes per second and `delay`: the resulting window.
     fn settle(rate: u64, delay: u64) -> u64 {
         let mut w = Window::new((1 << 20, 64 << 20));
         let mut now = Time(0);
         for _ in 0..200 {
             let size = w.size();
-            // A window a round, or what the path carries, whichever takes longer.
+            // A window per round trip, or the capacity of the path, whichever takes longer.
             let nanos = delay.max(size * 1_000_000_000 / rate);
             w.answered(now, Duration::from_nanos(delay), false);
             now = Time(now.0 + nanos);

@@ -1,15 +1,16 @@
-//! What is touched in a plan on demand and has not come.
+//! Pieces that were requested in a plan on demand and have not arrived.
 //!
-//! Promise: a piece is open once, however many wish for it, and goes up again only when it was lost or not heard.
+//! Promise: a piece is open once, however many wish for it, and goes up again only when the wish was lost or
+//! not answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::api::Time;
 
-/// A wish that was not heard for so long was perhaps lost.
+/// A wish that was not answered for so long was perhaps lost.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The member a wish has gone up to when no parent is there.
+/// The member to which a wish has gone up when no parent is present.
 const NOBODY: u32 = u32::MAX;
 /// Pieces in a row that are wished for by the same tree: few messages.
 const RUN: u32 = 64;
@@ -17,9 +18,9 @@ const RUN: u32 = 64;
 /// A piece that is to come.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
-    /// Somebody waits for it.
+    /// A reader waits for it.
     urgent: bool,
-    /// The tree it goes up, when it did so last, or could not, and to whom.
+    /// The tree that it goes up, the time of the last attempt, and the member.
     stripe: u16,
     sent: Option<(Time, u32)>,
     /// How often it has come by another tree since.
@@ -29,14 +30,14 @@ struct Wish {
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    /// A source: what is given to no stripe yet. Others: what nobody has offered yet.
+    /// A source: pieces that are given to no stripe yet. Others: pieces that are not offered yet.
     open: BTreeMap<u32, Wish>,
     /// Of those, the ones to be passed up, and whether it may be possible now.
     unsent: BTreeSet<u32>,
     stirred: bool,
     /// When the last was passed up.
     last: Time,
-    /// A source: `open` in the order of touch; what somebody waits for, and what nobody does yet.
+    /// A source: `open` in the order of the wishes; urgent ones, and the others.
     due: [VecDeque<u32>; 2],
 }
 
@@ -46,7 +47,7 @@ impl Wishes {
         self.stirred = true;
     }
 
-    /// Some may be passed up now that could not before; it is said once.
+    /// Some may be passed up now that could not before; reported once.
     pub(crate) fn take_stirred(&mut self) -> bool {
         std::mem::take(&mut self.stirred) && !self.unsent.is_empty()
     }
@@ -61,13 +62,13 @@ impl Wishes {
         self.open.len() + self.unsent.len() + self.due.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// What nobody has offered yet, ascending.
+    /// Pieces that are not offered yet, ascending.
     pub(crate) fn open(&self) -> impl Iterator<Item = u32> + '_ {
         self.open.keys().copied()
     }
 
-    /// A piece is touched, in a plan of so many stripes: by us, or below us in the tree of this stripe. True when it is to
-    /// be passed up.
+    /// A piece is wished for, in a plan of so many stripes: by us, or below us in the tree of this stripe.
+    /// True when it is to be passed up.
     pub(crate) fn touch(
         &mut self,
         piece: u32,
@@ -78,7 +79,7 @@ impl Wishes {
     ) -> bool {
         let usual = (piece / RUN % stripes.max(1)) as u16;
         let old = self.open.get(&piece).copied();
-        // Each tree once: where relays lack parents, the way up may lead back to us.
+        // Each tree once: where relays lack parents, the path up may lead back to us.
         let moved =
             |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe) && u32::from(old.moves) < stripes;
         if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {
@@ -97,8 +98,8 @@ impl Wishes {
         !source
     }
 
-    /// Passes up what is to be passed up, ascending, each to where `parent` leads: of the stripes whose parent is there, its
-    /// own or the next. `tell` hears of each piece, its parent, stripe and urgency.
+    /// Passes up pending wishes, ascending, each to its `parent`: of the stripes whose parent is present, its
+    /// own or the next. `tell` is called with each piece, its parent, stripe and urgency.
     pub(crate) fn send<P>(
         &mut self,
         now: Time,
@@ -120,7 +121,7 @@ impl Wishes {
         }
     }
 
-    /// The piece that a source gives next, what somebody waits for before all else; `may`: it can be given.
+    /// The piece that a source gives next, urgent ones first; `may`: it can be given.
     pub(crate) fn next_due(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
         for queue in 0..self.due.len() {
             while let Some(piece) = self.due.get(queue).and_then(|queue| queue.front()).copied() {
@@ -140,16 +141,16 @@ impl Wishes {
         self.unsent.remove(&piece);
     }
 
-    /// What went up to this member is lost with it.
+    /// Wishes passed up to this member are lost with it.
     pub(crate) fn lost(&mut self, member: u32) {
         let its = self.open.iter_mut().filter(|(_, w)| w.sent.is_some_and(|(_, to)| to == member));
         self.unsent.extend(its.map(|(&piece, _)| piece));
         self.stirred = true;
     }
 
-    /// Keeps those of which `missing` is true. Those that were passed up long ago and not heard go up again by the next of
-    /// so many trees, if there was no parent, or nothing else comes either (the last at `moved`); what is then to be fetched
-    /// from whoever has it, ascending.
+    /// Keeps wishes of which `missing` is true. Wishes that were passed up long ago and not answered go up
+    /// again by the next of so many trees, if there was no parent, or nothing else comes either (the last at
+    /// `moved`); returns the pieces that are then to be fetched from any peer, ascending.
     pub(crate) fn mind(
         &mut self,
         now: Time,
@@ -176,7 +177,7 @@ impl Wishes {
         released
     }
 
-    /// A new epoch: what is still wanted is wished for again.
+    /// A new epoch: pieces that are still wanted are wished for again.
     pub(crate) fn clear(&mut self) {
         (self.open, self.unsent) = (BTreeMap::new(), BTreeSet::new());
     }

@@ -1,6 +1,6 @@
-//! Which pieces a peer has, in few bytes: a watermark (all below it) with ranges that are the exception to
-//! it, or bits where there would be too many ranges. Either describes a set; the mode says what becomes of
-//! the set known so far.
+//! The pieces that a peer has, in few bytes: a watermark (all below it) with ranges of exceptions, or bits
+//! where there would be too many ranges. Either describes a set; the mode says how it changes the set known
+//! so far.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{MAX_BITS, MAX_RANGES, Message};
 
-/// What a described set does to the set known of the peer.
+/// The effect of a described set on the set known of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// It is the set.
@@ -24,7 +24,7 @@ pub enum Mode {
 pub struct Availability {
     /// The swarm.
     pub channel: u16,
-    /// What the set is for.
+    /// The use of the set.
     pub mode: Mode,
     /// Pieces below this are in the set, others not, ...
     pub watermark: u32,
@@ -48,7 +48,7 @@ impl Availability {
 pub struct AvailabilityBits {
     /// The swarm.
     pub channel: u16,
-    /// What the set is for.
+    /// The use of the set.
     pub mode: Mode,
     /// The piece of the first bit, a multiple of 8.
     pub first: u32,
@@ -72,9 +72,8 @@ impl AvailabilityBits {
     }
 }
 
-/// The messages that describe a set given as ascending ranges apart from each other: ranges or bits,
-/// whichever is shorter, in as many messages as the bounds demand (after the first, `Reset` goes on as
-/// `Add`).
+/// The messages that describe a set given as ascending, separate ranges: ranges or bits, whichever is
+/// shorter, in as many messages as the bounds require (after the first, `Reset` continues as `Add`).
 #[must_use]
 pub fn describe(channel: u16, mode: Mode, held: &[Range<u32>]) -> Vec<Message> {
     debug_assert!(held.iter().all(|r| !r.is_empty()), "a range of no pieces");

@@ -241,7 +241,7 @@ fn opaque(r: &mut Reader<'_>) -> Bytes {
 /// For people, on a terminal: without control characters.
 fn text(r: &mut Reader<'_>) -> String {
     let mut text: String = String::from_utf8_lossy(r.rest()).chars().filter(|c| !c.is_control()).collect();
-    // A replaced byte grows to three: keep what can be sent on.
+    // A replaced byte grows to three: keep the text short enough to be forwarded.
     text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }

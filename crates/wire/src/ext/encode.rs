@@ -72,7 +72,7 @@ fn fit(message: &'static str, field: &'static str, len: usize, max: usize) -> Re
     if len <= max { Ok(()) } else { Err(EncodeError::TooLarge { message, field, len, max }) }
 }
 
-/// Refuses what the receiver would refuse for its size.
+/// Rejects messages that the receiver would reject for their size.
 fn check(message: &Message) -> Result<(), EncodeError> {
     use Message as M;
     match message {
@@ -114,7 +114,7 @@ fn check(message: &Message) -> Result<(), EncodeError> {
     }
 }
 
-/// Appends kind and fields; the caller writes what stands before.
+/// Appends kind and fields; the caller writes the bytes before them.
 pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), EncodeError> {
     check(message)?;
     match message {

@@ -1,7 +1,7 @@
-//! The Tidecast extension (BEP 10 name `tidecast`): what a cluster needs and the peer protocol lacks. Large
-//! blocks, ranges of pieces in one request, availability as a watermark with exceptions, leaf hashes ahead of
-//! data, pushed blocks, whole manifests, several swarms on one connection, enrolment.
-//! `docs/wire-extension.md` specifies it; this module is its messages, their bounds, and the offer that the
+//! The Tidecast extension (BEP 10 name `tidecast`): features that a cluster needs and the peer protocol
+//! lacks. Large blocks, ranges of pieces in one request, availability as a watermark with exceptions, leaf
+//! hashes ahead of data, pushed blocks, whole manifests, several swarms on one connection, enrolment.
+//! `docs/wire-extension.md` specifies it; this module has its messages, their bounds, and the offer that the
 //! two sides compare.
 
 mod availability;
@@ -60,12 +60,11 @@ pub enum Message {
     RequestBlock(BlockRange),
     /// Send me all blocks of these pieces, lowest first.
     RequestPieces(PieceRange),
-    /// What was requested within these bytes no longer; they may be a whole piece.
+    /// Cancels requests within these bytes; they may be a whole piece.
     CancelBlock(BlockRange),
-    /// What is left of these pieces no longer.
+    /// Cancels the rest of these pieces.
     CancelPieces(PieceRange),
-    /// The answer to what was requested within these bytes, in place of its blocks; they may be a whole
-    /// piece.
+    /// The answer to requests within these bytes, in place of their blocks; they may be a whole piece.
     RejectBlock(BlockRange),
     /// The answer to a request of pieces, in place of all blocks of them that were not sent.
     RejectPieces(PieceRange),
@@ -88,9 +87,9 @@ pub enum Message {
     LeavesRequest(LeafRange),
     /// They will not be sent.
     LeavesReject(LeafRange),
-    /// Send me what the leaves of these pieces are known by.
+    /// Requests the fingerprints of the leaves of these pieces.
     FingerprintsRequest(PieceRange),
-    /// What leaves are known by, of whole pieces.
+    /// Fingerprints of leaves, of whole pieces.
     Fingerprints {
         /// The swarm.
         channel: u16,
@@ -163,7 +162,7 @@ pub enum Message {
     Enrol {
         /// The swarm.
         channel: u16,
-        /// What proves that the sender holds a ticket.
+        /// The proof that the sender holds a ticket.
         request: Bytes,
     },
     /// Your, or my, right to be in the swarm.
@@ -182,7 +181,7 @@ pub enum Message {
         /// Why, for people.
         text: String,
     },
-    /// Who is no longer in the swarm.
+    /// Members that are no longer in the swarm.
     Revoked {
         /// The swarm.
         channel: u16,
@@ -212,27 +211,28 @@ pub enum Message {
         /// The first piece that is not to be offered.
         below: u32,
     },
-    /// Let these come by the plan, which is on demand: I lack them, and I or somebody below me wants them.
+    /// A wish for these pieces by the plan, which is on demand: I lack them, and I or a member below me wants
+    /// them.
     Wish {
         /// The stripe whose tree it goes up, below [`MAX_STRIPES`].
         stripe: u16,
-        /// Somebody waits for them.
+        /// A reader waits for them.
         urgent: bool,
         /// The pieces.
         pieces: PieceRange,
     },
-    /// Between a member of a group and who makes its plan: joins, parts, complaints.
+    /// Between a member of a group and its planner: joins, parts, complaints.
     Gather {
         /// The swarm.
         channel: u16,
-        /// What is said, 1 to [`MAX_GATHER`] bytes.
+        /// The message, 1 to [`MAX_GATHER`] bytes.
         bytes: Bytes,
     },
     /// You may push so many bytes more.
     Credit {
         /// The swarm.
         channel: u16,
-        /// Payload bytes, added to what is left.
+        /// Payload bytes, added to the rest.
         bytes: u32,
     },
     /// The sender closes the connection after this.

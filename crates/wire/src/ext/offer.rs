@@ -1,6 +1,6 @@
-//! What each side says of the extension in its extension handshake, and what the two sides make of it. Both
-//! compute the same session from the same two offers, so nothing needs to be confirmed; without one they are
-//! stock peers.
+//! The offer that each side makes in its extension handshake, and the session that results. Both sides
+//! compute the same session from the same two offers, so nothing needs to be confirmed; without an offer they
+//! are stock peers.
 
 use tidecast_metainfo::bencode::{Value, Writer};
 
@@ -8,7 +8,7 @@ use super::MAX_BLOCK;
 use crate::STOCK_BLOCK;
 use crate::bencode::int;
 
-/// What a node takes, as a set of bits. Bits unknown here are kept and mean nothing.
+/// The capabilities of a node, as a set of bits. Unknown bits are kept and mean nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps(pub u32);
 
@@ -27,7 +27,7 @@ impl Caps {
     pub const PLAN: Self = Self(32);
     /// Takes `Roots` and `Seal`: its manifest is a draft.
     pub const ROOTS: Self = Self(64);
-    /// Takes `Gather`: it makes a plan for those who join, or joins one.
+    /// Supports `Gather`: it makes a plan for members that join, or joins one.
     pub const GATHER: Self = Self(128);
     /// Answers `FingerprintsRequest`.
     pub const FINGERPRINTS: Self = Self(256);
@@ -56,18 +56,18 @@ pub struct Offer {
     pub max_version: u32,
     /// The longest block sent or taken, a power of two from 16 KiB to [`MAX_BLOCK`].
     pub block: u32,
-    /// What this node takes.
+    /// The capabilities of this node.
     pub caps: Caps,
 }
 
-/// What two sides agree on.
+/// The agreed session of two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// The version: the highest that both speak.
     pub version: u32,
     /// The longest block, in bytes: the smaller offer. `RequestPieces` is answered in blocks of this size.
     pub max_block: u32,
-    /// What the peer takes.
+    /// The capabilities of the peer.
     pub peer: Caps,
 }
 

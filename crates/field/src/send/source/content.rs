@@ -1,25 +1,25 @@
-//! What a file is by its first bytes, whatever its name says.
+//! The type of a file by its first bytes, whatever its name is.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What a path leads to.
+/// The type of the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// NumPy's .npy.
     Npy,
-    /// NetCDF, HDF5, Zarr, .npz, VTK's files: what the Python package reads.
+    /// NetCDF, HDF5, Zarr, .npz, VTK's files: the formats that the Python package reads.
     Science,
     /// Raw values, or nothing that is known.
     Else,
 }
 
-/// What makes a directory a Zarr array or group.
+/// The files that make a directory a Zarr array or group.
 const ZARR: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
-/// Within so many bytes XML says that it is VTK's.
+/// XML of VTK's is recognised within so many bytes.
 const XML: usize = 512;
-/// HDF5 begins at 0, or at 512 times a power of two, behind a block of the user's.
+/// HDF5 begins at 0, or at 512 times a power of two, after a user block.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
 pub(super) fn of(path: &Path) -> Content {
@@ -53,7 +53,7 @@ pub(super) fn of(path: &Path) -> Content {
     Content::Else
 }
 
-/// What a file is that people take for a field and that has to be changed first; what to do.
+/// The instructions for a file that is often taken for a field but has to be converted first.
 pub(super) fn foreign(path: &Path) -> Option<&'static str> {
     if !path.is_file() {
         return None;
@@ -61,18 +61,18 @@ pub(super) fn foreign(path: &Path) -> Option<&'static str> {
     let mut head = [0; 6];
     let read = File::open(path).and_then(|file| file.read_at(&mut head, 0)).ok()?;
     match head.get(..read)? {
-        [0x1f, 0x8b, ..] => Some("it is packed by gzip: unpack it first (gunzip -k)"),
-        [b'B', b'Z', b'h', ..] => Some("it is packed by bzip2: unpack it first (bunzip2 -k)"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("it is packed by xz: unpack it first (unxz -k)"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it is packed by zstd: unpack it first (unzstd)"),
+        [0x1f, 0x8b, ..] => Some("compressed with gzip; decompress it first (gunzip -k)"),
+        [b'B', b'Z', b'h', ..] => Some("compressed with bzip2; decompress it first (bunzip2 -k)"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("compressed with xz; decompress it first (unxz -k)"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("compressed with zstd; decompress it first (unzstd)"),
         [b'G', b'R', b'I', b'B', ..] => {
-            Some("it is GRIB, which is not read here: make it NetCDF first (cdo -f nc copy, grib_to_netcdf)")
+            Some("GRIB is not supported; convert it to NetCDF first (cdo -f nc copy, grib_to_netcdf)")
         }
         _ => None,
     }
 }
 
-/// Whether XML is of VTK's kinds: other XML is no field.
+/// Whether XML is of VTK's kinds: other XML is not a field.
 fn is_vtk(file: &File) -> bool {
     let mut head = [0; XML];
     let read = file.read_at(&mut head, 0).unwrap_or(0);

@@ -1,6 +1,7 @@
-//! Steps that another process has: the Python package, which reads NetCDF, HDF5, Zarr and VTK's images or runs a user's generator, or a simulation that
-//! sends from within (`tidecast.field.Sender`). They come through a file in memory that both have open, in slots of a volume each; who
-//! may do what with a slot is said by lines of JSON. The dialogue is in docs/field-format.md.
+//! Steps from another process: the Python package, which reads NetCDF, HDF5, Zarr and VTK's images or runs a
+//! user's generator, or a simulation that sends from within (`tidecast.field.Sender`). They come through a
+//! file in memory that both have open, in slots of one volume each; lines of JSON say which process may use a
+//! slot. docs/field-format.md specifies the dialogue.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -24,19 +25,21 @@ use crate::geometry::Shape;
 const SLOTS: usize = 3;
 /// The longest line that is read.
 const LINE: u64 = 64 << 10;
-/// How long a process may take until it says what it has: opening a large file over a network is slow.
+/// How long a process may take until it reports its shape: opening a large file over a network is slow.
 const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
-/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by what is in it, or `script.py:function`.
+/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by its
+/// contents, or `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
     let file = file_of(name);
     if content::of(file) == Content::Science {
         return true;
     }
     let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
-    // What a name promises and the file has not is told by the package; without a variable's name, too: it says which there are.
+    // If a file does not match its suffix, the package reports it; likewise without a variable's name, when
+    // it lists the variables.
     let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py", ".vti", ".pvti"];
     name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds)) || ends(name, &kinds) && file.exists()
 }
@@ -54,9 +57,9 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
     let name = names.first().map_or("", String::as_str);
     let python = std::env::var_os("TIDECAST_PYTHON").unwrap_or_else(|| "python3".into());
     let fail = |what: String| SourceError::Feed { name: name.into(), what };
-    // In memory and without a name, so that nothing is left behind whatever becomes of both.
+    // In memory and without a name, so that nothing is left behind however both processes end.
     let memory = rustix::fs::memfd_create("tidecast-feed", rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(|error| fail(format!("no memory to share: {error}")))?;
+        .map_err(|error| fail(format!("cannot create shared memory: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
         .args(["-m", "tidecast.field", "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
@@ -69,7 +72,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
         .map_err(|error| fail(format!("cannot start {}: {error}; set TIDECAST_PYTHON", python.display())))?;
     let (say, hear) = (child.stdin.take(), child.stdout.take());
     let child = Ending(Some(child));
-    let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("it has no pipes".into())) };
+    let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("missing pipes".into())) };
     Ok(Box::new(Feed::greet(name.into(), memory.into(), Box::new(say), Box::new(hear), Some(child))?))
 }
 
@@ -77,7 +80,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
 pub(super) fn join(ends: &str) -> Result<Box<dyn Source>, SourceError> {
     let parts: Vec<&str> = ends.split(',').collect();
     let [memory, hear, say] = parts[..] else {
-        return Err(SourceError::wrong(ends, "a feed is MEMORY,IN,OUT: a file and two pipes"));
+        return Err(SourceError::wrong(ends, "invalid feed; expected MEMORY,IN,OUT (a file and two pipes)"));
     };
     let open = |path: &str, write: bool| {
         OpenOptions::new().read(!write).write(write).open(path).map_err(SourceError::io(Path::new(path)))
@@ -119,12 +122,12 @@ struct Feed {
     free: (Sender<usize>, Receiver<usize>),
     /// Steps asked for, in order, with their slots.
     asked: VecDeque<(u64, usize)>,
-    /// Ended after `say` is closed, by which it is told.
+    /// Ended after `say` is closed, which tells it to end.
     _child: Option<Ending>,
 }
 
 impl Feed {
-    /// Hears what there is.
+    /// Reads the description of the source.
     fn greet(
         name: String,
         memory: File,
@@ -136,7 +139,9 @@ impl Feed {
         let fail = |what: String| SourceError::Feed { name: name.clone(), what };
         let line = match lines.recv_timeout(START) {
             Ok(line) => line.map_err(&fail)?,
-            Err(RecvTimeoutError::Timeout) => return Err(fail(format!("it said nothing within {START:?}"))),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(fail(format!("the reader sent nothing within {START:?}")));
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(fail("python3 -m tidecast.field has failed, see above (PYTHONPATH must lead to Tidecast's package, or TIDECAST_PYTHON to a Python that has it)".into()));
             }
@@ -144,11 +149,13 @@ impl Feed {
         let hello = heard(&line).map_err(&fail)?;
         let sides: Vec<u64> =
             hello["shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-        let [z, y, x] = sides[..] else { return Err(fail(format!("it said no shape: {line}"))) };
+        let [z, y, x] = sides[..] else { return Err(fail(format!("the reader sent no shape: {line}"))) };
         let shape = check(&name, [x, y, z])?;
         let size = memory.metadata().map_err(|e| fail(e.to_string()))?.len();
         if size < shape.values() * 4 * SLOTS as u64 {
-            return Err(fail(format!("its memory has {size} bytes, too few for {SLOTS} volumes of {shape}")));
+            return Err(fail(format!(
+                "the shared memory has {size} bytes, too few for {SLOTS} volumes of {shape}"
+            )));
         }
         let free = bounded(SLOTS);
         // There is room for all.
@@ -165,13 +172,13 @@ impl Feed {
         SourceError::Feed { name: self.name.clone(), what: what.into() }
     }
 
-    /// Asks for this step, if that is not done, and for those behind it, into all slots that are free.
+    /// Requests this step, if that is not done, and the following ones, into all free slots.
     fn ask(&mut self, step: u64) {
         while let Ok(slot) = self.free.1.try_recv() {
             let ahead = self.asked.iter().any(|(asked, _)| *asked == step);
             let next = self.asked.back().filter(|_| ahead).map_or(step, |(last, _)| last + 1);
             let line = format!("{}\n", json!({ "fill": slot, "step": next }));
-            // When nobody hears it, what was said before is still heard; then the pipe is found closed.
+            // If the write fails, earlier answers are still read; then the pipe is found closed.
             let _ = self.say.write_all(line.as_bytes()).and_then(|()| self.say.flush());
             self.asked.push_back((next, slot));
         }
@@ -202,20 +209,20 @@ impl Source for Feed {
                 Ok(line) => line.map_err(|what| self.fail(what))?,
                 Err(RecvTimeoutError::Timeout) if wait() => continue,
                 Err(RecvTimeoutError::Timeout) => return Err(SourceError::Stopped),
-                // A simulation that has ended says so by closing; a reader that does is broken.
+                // A simulation marks its end by closing; a reader that closes has failed.
                 Err(RecvTimeoutError::Disconnected) if self.live => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.fail("what reads it has ended, see above"));
+                    return Err(self.fail("the reader has ended, see above"));
                 }
             };
             let said = heard(&line).map_err(|what| self.fail(what))?;
             let Some((asked, slot)) = self.asked.pop_front() else {
-                return Err(self.fail(format!("it answered what nobody has asked: {line}")));
+                return Err(self.fail(format!("the reader sent an unexpected answer: {line}")));
             };
             // Free again when this is dropped: here, or with the step.
             let lease = Lease { slot, free: self.free.0.clone() };
             let number = if self.live { said["step"].as_u64().unwrap_or(asked) } else { asked };
-            // What was asked for before the steps began again is passed over.
+            // Requests from before the steps began again are skipped.
             if asked != step && !self.live || number < step {
                 continue;
             }
@@ -223,7 +230,9 @@ impl Source for Feed {
                 return Ok(None);
             }
             if said["filled"].as_u64() != Some(slot as u64) {
-                return Err(self.fail(format!("it was asked to fill {slot} and said {line}")));
+                return Err(
+                    self.fail(format!("the reader was asked to fill slot {slot} and answered {line}"))
+                );
             }
             let (memory, shape, name) = (Arc::clone(&self.memory), self.shape, self.name.clone());
             return Ok(Some(Arc::new(Filled { number, memory, shape, name, lease })));
@@ -265,7 +274,7 @@ impl Step for Filled {
     }
 }
 
-/// Hears lines; the thread ends with the pipe, or when nobody listens any more.
+/// Reads lines; the thread ends with the pipe, or when the lines are no longer taken.
 fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
     let (send, lines) = bounded(SLOTS);
     std::thread::spawn(move || {
@@ -275,7 +284,7 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
             let said = match hear.by_ref().take(LINE).read_line(&mut line) {
                 Ok(0) => return,
                 Ok(_) if line.ends_with('\n') => Ok(line),
-                Ok(_) => Err("it broke off in a line, or said one that is too long".to_owned()),
+                Ok(_) => Err("the reader sent a line that is incomplete or too long".to_owned()),
                 Err(error) => Err(error.to_string()),
             };
             let over = said.is_err();
@@ -287,9 +296,10 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
     lines
 }
 
-/// What a line says; an error that it tells of is one.
+/// Parses a line; a reported error is returned as one.
 fn heard(line: &str) -> Result<Value, String> {
-    let said: Value = serde_json::from_str(line).map_err(|_| format!("it said {:?}", line.trim_end()))?;
+    let said: Value = serde_json::from_str(line)
+        .map_err(|_| format!("the reader sent invalid JSON: {:?}", line.trim_end()))?;
     match said["error"].as_str() {
         Some(error) => Err(error.to_owned()),
         None => Ok(said),

@@ -34,23 +34,25 @@ struct Files {
 pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, SourceError> {
     let first = names.first().map_or("", String::as_str);
     if let Some(missing) = names.iter().find(|name| !Path::new(name).exists()) {
-        return Err(SourceError::wrong(missing, "there is no such file"));
+        return Err(SourceError::wrong(missing, "no such file"));
     }
     if let Some(folder) = names.iter().find(|name| Path::new(name).is_dir()) {
-        let what = "it is a directory: name the files in it (a Zarr array is one whose name ends with .zarr)";
+        let what = "is a directory; name the files in it (the name of a Zarr array ends with .zarr)";
         return Err(SourceError::wrong(folder, what));
     }
     let shape = shape.ok_or_else(|| {
-        // Told its shape, a file is raw values whatever its first bytes are.
+        // With a given shape, a file is raw values whatever its first bytes are.
         let what = content::foreign(Path::new(first));
-        SourceError::wrong(first, what.unwrap_or("raw values need their shape: --shape X,Y,Z"))
+        SourceError::wrong(first, what.unwrap_or("raw values need a shape; give --shape X,Y,Z"))
     })?;
     let step = shape.values() * 4;
     let mut parts = Vec::new();
     for path in names.iter().map(PathBuf::from) {
         let size = std::fs::metadata(&path).map_err(SourceError::io(&path))?.len();
         if size == 0 || size % step != 0 {
-            let what = format!("it has {size} bytes, and a step of --shape {shape} has {step}");
+            let what = format!(
+                "the file has {size} bytes, which is not a multiple of a step of --shape {shape} ({step} bytes)"
+            );
             return Err(SourceError::wrong(path.display().to_string(), what));
         }
         parts.push(Part { path, offset: 0, steps: size / step, kind: Kind::F32, big_endian: false });
@@ -69,23 +71,24 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
             [z, y, x] => (1, [x, y, z]),
             [steps, z, y, x] => (steps, [x, y, z]),
             _ => {
-                let what = format!("it has {} axes: three are needed, or time and three", header.shape.len());
+                let what =
+                    format!("the array has {} axes; expected three, or time and three", header.shape.len());
                 return Err(SourceError::wrong(name, what));
             }
         };
         if header.fortran {
-            let what = "it is in Fortran order: name it alone, or save numpy.ascontiguousarray of it";
+            let what = "the array is in Fortran order; send it alone, or save numpy.ascontiguousarray(array)";
             return Err(SourceError::wrong(name, what));
         }
         let axes = check(&name, axes)?;
         if *shape.get_or_insert(axes) != axes {
-            return Err(SourceError::wrong(name, "its shape is not that of the first file"));
+            return Err(SourceError::wrong(name, "its shape differs from the shape of the first file"));
         }
         let size = std::fs::metadata(&path).map_err(SourceError::io(&path))?.len();
         let step = axes.values() * header.kind.size() as u64;
         let end = step.checked_mul(steps).and_then(|all| all.checked_add(header.offset as u64));
         if steps == 0 || end.is_none_or(|end| end > size) {
-            let what = format!("it has {size} bytes, less than its head says: it is cut off");
+            let what = format!("the file is truncated: it has {size} bytes, less than its header declares");
             return Err(SourceError::wrong(name, what));
         }
         let (offset, kind, big_endian) = (header.offset as u64, header.kind, header.big_endian);
@@ -221,6 +224,6 @@ mod tests {
         let expected: Vec<f32> = (3500 * 42..3500 * 80).map(|n| n as f32).collect();
         assert_eq!(read(&mut *source, 1, 2..40), expected);
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert!(npy(&names).err().unwrap().to_string().contains("cut off"));
+        assert!(npy(&names).err().unwrap().to_string().contains("truncated"));
     }
 }

@@ -1,7 +1,7 @@
 //! Where a field comes from: a shape, a name, and steps that are read slab by slab.
 //!
-//! Whatever a source has, it gives out as float32, little-endian, x fastest: the form in which values travel, so that a file of them is
-//! read straight into the buffer from which they are sent.
+//! Every source delivers float32, little-endian, x fastest: the form in which values are sent, so a file of
+//! them is read straight into the send buffer.
 
 mod content;
 mod convert;
@@ -29,23 +29,23 @@ pub enum SourceError {
     Io {
         /// Which.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The source is not what it should be.
+    /// The source is not valid.
     #[error("{name}: {what}")]
     Wrong {
         /// Which source or file.
         name: String,
-        /// What is wrong, and what to do.
+        /// The defect, and the remedy.
         what: String,
     },
-    /// What feeds it has failed.
+    /// The process that feeds it has failed.
     #[error("{name}: {what}")]
     Feed {
         /// Which source.
         name: String,
-        /// What it said, or what has become of it.
+        /// Its message, or its fate.
         what: String,
     },
     /// It was told to stop.
@@ -68,22 +68,22 @@ impl SourceError {
 pub trait Source: Send {
     /// How large it is.
     fn shape(&self) -> Shape;
-    /// What it is called, for people.
+    /// Its name, for people.
     fn name(&self) -> &str;
     /// How many steps there are, if that is known and there is an end.
     fn steps(&self) -> Option<u64>;
-    /// True if it is computed while it is sent, so that nobody should have to wait.
+    /// True if it is computed while it is sent, so that it should not have to wait.
     fn is_live(&self) -> bool {
         false
     }
-    /// Opens a step; None when there is none any more. Asked in rising order, or from the start again.
+    /// Opens a step; None after the last. Called in rising order, or from the start again.
     ///
     /// # Errors
-    /// When it cannot be had; [`SourceError::Stopped`] when `wait` said so.
+    /// It cannot be read; [`SourceError::Stopped`] when `wait` returned false.
     fn open(&mut self, step: u64, wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError>;
 }
 
-/// Says whether to wait on, while a source waits.
+/// Returns whether to continue waiting, while a source waits.
 pub type Wait<'a> = dyn Fn() -> bool + 'a;
 
 /// How often a wait looks up.
@@ -100,7 +100,7 @@ pub trait Step: Send + Sync {
     fn read(&self, planes: Range<usize>, into: &mut [u8]) -> Result<(), SourceError>;
 }
 
-/// Opens what a user has named.
+/// Opens the source that a user has named.
 ///
 /// # Errors
 /// When there is no such source, or it is not one.
@@ -115,8 +115,8 @@ pub fn open(
     };
     let alone = |source: Box<dyn Source>| match (names.len(), shape) {
         (1, None) => Ok(source),
-        (1, Some(_)) => Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out")),
-        _ => Err(SourceError::wrong(first, "a source of this kind must be the only one")),
+        (1, Some(_)) => Err(SourceError::wrong(first, "this source has its own shape; leave out --shape")),
+        _ => Err(SourceError::wrong(first, "this source must be the only one")),
     };
     if let Some(demo) = first.strip_prefix("demo:") {
         return alone(demo::open(demo)?);
@@ -127,23 +127,23 @@ pub fn open(
     let fortran = is_npy(first) && files::is_fortran(first);
     if fortran || feed::is_fed(first) || axes.is_some() && is_npy(first) {
         if shape.is_some() {
-            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+            return Err(SourceError::wrong(first, "this source has its own shape; leave out --shape"));
         }
         return feed::start(names, axes);
     }
     if axes.is_some() {
-        return Err(SourceError::wrong(first, "it has no named axes: leave --axes out"));
+        return Err(SourceError::wrong(first, "this source has no named axes; leave out --axes"));
     }
     if names.iter().all(|name| is_npy(name)) {
         if shape.is_some() {
-            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+            return Err(SourceError::wrong(first, "this source has its own shape; leave out --shape"));
         }
         return files::npy(names);
     }
     files::raw(names, shape)
 }
 
-/// By what is in it; a name that says so is one too, so that what is wrong with it is told.
+/// By its contents; a name with the suffix counts too, so that a defect of the file is reported.
 fn is_npy(name: &str) -> bool {
     let path = Path::new(name);
     content::of(path) == content::Content::Npy

@@ -5,16 +5,16 @@ use super::Kind;
 /// The longest head that is read: NumPy's own is below 200 bytes.
 pub const MAX_HEADER: usize = 64 << 10;
 
-/// What the head says.
+/// The contents of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What numbers follow.
+    /// The kind of numbers.
     pub kind: Kind,
     /// Their byte order.
     pub big_endian: bool,
     /// The first axis is the fastest, and not the last.
     pub fortran: bool,
-    /// The axes: time, if there is it, z, y, x.
+    /// The axes: time, if present, z, y, x.
     pub shape: Vec<u64>,
     /// Where they begin.
     pub offset: usize,
@@ -23,19 +23,19 @@ pub struct Header {
 /// Reads the head at the beginning of a file.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// The defect, as text.
 pub fn parse(bytes: &[u8]) -> Result<Header, String> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it is not a .npy file")?;
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not a .npy file")?;
     let (before, length, text) = match rest {
         [1, _, a, b, rest @ ..] => (10, usize::from(u16::from_le_bytes([*a, *b])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        _ => return Err("its version of .npy is not known".into()),
+        _ => return Err("unknown .npy version".into()),
     };
     if length > MAX_HEADER {
-        return Err(format!("its head of {length} bytes is too long"));
+        return Err(format!("the .npy header of {length} bytes is too long"));
     }
-    let text = text.get(..length).ok_or("its head is cut off")?;
-    let text = std::str::from_utf8(text).map_err(|_| "its head is not text")?;
+    let text = text.get(..length).ok_or("the .npy header is truncated")?;
+    let text = std::str::from_utf8(text).map_err(|_| "the .npy header is not text")?;
     let (mut descr, mut fortran, mut shape) = (None, None, None);
     let mut words = Words(text);
     words.expect('{')?;
@@ -46,14 +46,14 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
             "descr" => descr = Some(number(words.string()?)?),
             "fortran_order" => fortran = Some(words.truth()?),
             "shape" => shape = Some(words.tuple()?),
-            _ => return Err(format!("its head speaks of {key:?}, which .npy does not have")),
+            _ => return Err(format!("unknown key {key:?} in the .npy header")),
         }
         if !words.take(',') {
             words.expect('}')?;
             break;
         }
     }
-    let missing = "its head lacks descr, fortran_order or shape";
+    let missing = "missing descr, fortran_order or shape in the .npy header";
     let (kind, big_endian) = descr.ok_or(missing)?;
     let shape = shape.ok_or(missing)?;
     let fortran = fortran.ok_or(missing)? && shape.len() > 1;
@@ -62,7 +62,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
 
 /// The kind of number and its byte order of `<f4` and the like.
 fn number(descr: &str) -> Result<(Kind, bool), String> {
-    let unknown = || format!("its values are {descr:?}: only real numbers can be sent");
+    let unknown = || format!("values of type {descr:?} cannot be sent; only real numbers can");
     let mut letters = descr.chars();
     let (order, kind) = (letters.next().ok_or_else(unknown)?, letters.next().ok_or_else(unknown)?);
     let size = match letters.as_str() {
@@ -99,15 +99,15 @@ impl<'a> Words<'a> {
     }
 
     fn expect(&mut self, sign: char) -> Result<(), String> {
-        if self.take(sign) { Ok(()) } else { Err(format!("its head is damaged: {sign:?} is missing")) }
+        if self.take(sign) { Ok(()) } else { Err(format!("damaged .npy header: missing {sign:?}")) }
     }
 
     fn string(&mut self) -> Result<&'a str, String> {
         let quote = if self.take('"') { '"' } else { '\'' };
         if quote == '\'' {
-            self.expect('\'').map_err(|_| "its values are not plain numbers, or its head is damaged")?;
+            self.expect('\'').map_err(|_| "values are not plain numbers, or the .npy header is damaged")?;
         }
-        let (text, rest) = self.0.split_once(quote).ok_or("its head is damaged: a text does not end")?;
+        let (text, rest) = self.0.split_once(quote).ok_or("damaged .npy header: unterminated string")?;
         self.0 = rest;
         Ok(text)
     }
@@ -120,7 +120,7 @@ impl<'a> Words<'a> {
                 return Ok(value);
             }
         }
-        Err("its head is damaged: neither True nor False".into())
+        Err("damaged .npy header: expected True or False".into())
     }
 
     fn tuple(&mut self) -> Result<Vec<u64>, String> {
@@ -128,12 +128,12 @@ impl<'a> Words<'a> {
         let mut numbers = Vec::new();
         while !self.take(')') {
             if numbers.len() == 32 {
-                return Err("it has too many axes".into());
+                return Err("too many axes".into());
             }
             self.0 = self.0.trim_start();
             let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
             let (digits, rest) = self.0.split_at(end);
-            numbers.push(digits.parse().map_err(|_| "its head is damaged: an axis has no length")?);
+            numbers.push(digits.parse().map_err(|_| "damaged .npy header: invalid axis length")?);
             self.0 = rest;
             if !self.take(',') {
                 self.expect(')')?;
@@ -193,11 +193,11 @@ mod tests {
         for (text, said) in [
             ("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", "only real numbers"),
             ("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (3,), }", "not plain numbers"),
-            ("{'descr': '<f4', 'fortran_order': False, }", "lacks"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", "no length"),
-            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "no length"),
-            ("{'descr': '<f4", "does not end"),
-            ("{'more': 1}", "does not have"),
+            ("{'descr': '<f4', 'fortran_order': False, }", "missing descr"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", "axis length"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "axis length"),
+            ("{'descr': '<f4", "unterminated"),
+            ("{'more': 1}", "unknown key"),
             ("", "missing"),
         ] {
             let error = parse(&file(1, text)).unwrap_err();

@@ -24,7 +24,8 @@ pub(super) fn of(names: &[String]) -> Result<Vec<String>, SourceError> {
     Ok(all)
 }
 
-/// Directory, pattern of names in it, and what stands behind a colon, of a name that has wildcards and is no file.
+/// Directory, pattern of names in it, and the part after a colon, of a name that has wildcards and is not a
+/// file.
 fn pattern(name: &str) -> Option<(PathBuf, String, Option<&str>)> {
     if !name.contains(['*', '?']) || Path::new(name).exists() {
         return None;
@@ -47,7 +48,7 @@ fn expanded(name: &str, dir: &Path, pattern: &str, inner: Option<&str>) -> Resul
         let entry = entry.map_err(SourceError::io(dir))?;
         let file = entry.file_name();
         let Some(text) = file.to_str() else { continue };
-        // As in shells, a leading dot is not meant.
+        // As in shells, a leading dot is not matched.
         if text.starts_with('.') && !pattern.starts_with('.') || !matches(pattern.as_bytes(), text.as_bytes())
         {
             continue;

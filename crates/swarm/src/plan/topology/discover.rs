@@ -1,13 +1,14 @@
 //! Where hosts are, found out by trying: pairs of hosts send to each other, all at once, in a few rounds.
 //!
-//! Links between switches show only when many cross them at once. A round that pairs hosts by chance sends as much over
-//! each cut as a plan would that knows of no places; so where all pairs of such rounds are fast, one place is right.
-//! Else those who are slow together lie apart, and those who are fast together, while others load the links between, are
-//! near. What was seen of two hosts is a score, for or against one place; sets of hosts that agree best are joined first
-//! (correlation clustering), so that a few odd figures decide nothing. Later rounds ask what is still open: those whose
-//! place is not sure, and sets of which nobody knows whether they are one. Meanwhile the others load what lies between.
+//! Links between switches show only when many flows cross them at once. A round that pairs hosts at random
+//! sends as much over each cut as a plan without places would; so where all pairs of such rounds are fast,
+//! one place is right. Otherwise, hosts that are slow together lie apart, and hosts that are fast together,
+//! while others load the links between, are near. The measurements of two hosts add up to a score, for or
+//! against one place; sets of hosts that agree best are joined first (correlation clustering), so that a few
+//! odd figures decide nothing. Later rounds test the open questions: hosts whose place is not certain, and
+//! sets that may be one. Meanwhile the other hosts load the links between them.
 //!
-//! Pure: what was seen goes in, whom to pair and what is where come out.
+//! Pure: measurements go in, pairs and places come out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -24,18 +25,18 @@ const FAR: u64 = 550;
 const NEAR: u64 = 750;
 /// Higher rates than any there are count as this.
 const MOST_RATE: u64 = 1 << 48;
-/// What one sight weighs at most, and what is enough to be sure.
+/// The maximal weight of one measurement, and the score that counts as certain.
 const WEIGHT: i64 = 1000;
 const SURE: i64 = 1500;
 
-/// A round: whom to pair. Everyone is in one pair at most.
+/// A round of pairs. Every host is in one pair at most.
 pub type Round = Vec<(u32, u32)>;
 
-/// What has been seen so far, and what to try next.
+/// The measurements so far, and the next trials.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     hosts: u32,
-    /// What a pair reached while nobody else sent; 0 where that is not known.
+    /// The rate of a pair while no other host sent; 0 if unknown.
     alone: u64,
     rounds: u32,
     /// By pair, lower number first: the rates seen.
@@ -44,12 +45,12 @@ pub struct Discovery {
     rng: Rng,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// By host, the number of its place: 0 is where most are.
     pub places: Vec<u32>,
-    /// By host, whether it is slow with everybody.
+    /// By host, whether it is slow with all others.
     pub slow: Vec<bool>,
     /// The usual rate of two hosts at one place; 0 where nothing was seen.
     pub rate: u64,
@@ -64,9 +65,9 @@ impl Found {
 }
 
 impl Discovery {
-    /// Nothing seen yet of so many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: what a pair reached
-    /// while nobody else sent, 0 where that is not known; where places are many and small, no pair of the first rounds
-    /// may be near.
+    /// No measurements yet of so many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: the rate
+    /// of a pair while no other host sent, 0 if unknown; where places are many and small, no pair of the
+    /// first rounds may be near.
     #[must_use]
     pub fn new(hosts: u32, alone: u64, seed: u64) -> Discovery {
         let (hosts, alone) = (hosts.min(MOST_HOSTS), alone.min(MOST_RATE));
@@ -80,8 +81,8 @@ impl Discovery {
         }
     }
 
-    /// What two hosts saw of each other: the lower rate of both ways, in any unit. Zero is a sight too; who did not
-    /// answer has none.
+    /// A measurement of two hosts: the lower rate of both directions, in any unit. Zero is a measurement too;
+    /// a host that did not answer has none.
     pub fn saw(&mut self, a: u32, b: u32, rate: u64) {
         if a != b && a.max(b) < self.hosts {
             self.seen.entry(pair(a, b)).or_default().push(rate.min(MOST_RATE));
@@ -110,18 +111,19 @@ impl Discovery {
         (0..count).map(|_| self.round(&mut sorted)).collect()
     }
 
-    /// What is where.
+    /// The places of the hosts.
     #[must_use]
     pub fn found(&self) -> Found {
         let rate = self.rate();
         let first = Sorted::new(self.hosts, self.weigh(|_| rate));
-        // Who is alone and always as slow has a slow link of its own: what is near to it is what is as fast as that.
+        // A host that is alone and always equally slow has a slow link of its own: hosts are near to it if
+        // the rate to them is as high as that.
         let own: Vec<u64> = (0..self.hosts).map(|h| self.own(h, &first, rate)).collect();
         let slow = own.iter().map(|own| own * 2 < rate).collect();
         let sorted = Sorted::new(self.hosts, self.weigh(|h| own[h as usize]));
         let met: BTreeSet<u32> = self.seen.keys().flat_map(|(a, b)| [*a, *b]).collect();
         let single = met.iter().filter(|h| sorted.sizes[sorted.set[**h as usize] as usize] == 1).count();
-        // Where most are near to nobody there are no places, but something that is not understood.
+        // Where most hosts are near to no other there are no places, but a pattern that is not understood.
         if sorted.flat || single * 2 > met.len() {
             return Found { places: vec![0; self.hosts as usize], slow, rate };
         }
@@ -129,12 +131,13 @@ impl Discovery {
         order.sort_by_key(|set| (Reverse(sorted.sizes[*set as usize]), *set));
         let mut number = vec![0; order.len()];
         (0..).zip(order).for_each(|(i, set)| number[set as usize] = i);
-        // Who was not heard of is where most are.
+        // Hosts that were not measured are placed where most are.
         let place = |h: u32| if met.contains(&h) { number[sorted.set[h as usize] as usize] } else { 0 };
         Found { places: (0..self.hosts).map(place).collect(), slow, rate }
     }
 
-    /// What a host can do at best: the usual rate, or, where it is alone and saw about the same each time, its own.
+    /// The best rate of a host: the usual rate, or, where it is alone and measured about the same each time,
+    /// its own.
     fn own(&self, host: u32, sorted: &Sorted, rate: u64) -> u64 {
         let alone = sorted.sizes[sorted.set[host as usize] as usize] == 1;
         let mine = self.seen.iter().filter(|((a, b), _)| alone && (*a == host || *b == host));
@@ -144,7 +147,7 @@ impl Discovery {
         if mine.len() >= 3 && least * 1000 >= most * FAR { usual(mine).min(rate) } else { rate }
     }
 
-    /// What speaks for and against one place, by pair. `own`: what a host can do at best.
+    /// The score for and against one place, by pair. `own`: the best rate of a host.
     fn weigh(&self, own: impl Fn(u32) -> u64) -> BTreeMap<(u32, u32), i64> {
         let weight = |&(a, b): &(u32, u32), rate: u64| {
             let part = (rate * 1000 / own(a).min(own(b)).max(1)).min(2 * NEAR);
@@ -162,7 +165,7 @@ impl Discovery {
         }
         let mut round = Round::new();
         let fresh = |met: &BTreeSet<_>, a, b| !met.contains(&pair(a, b));
-        // Half of the hosts at most: the others load what may lie between.
+        // Half of the hosts at most: the others load the links that may lie between.
         let half = row.len() / 4;
         self.match_up(&mut row, &mut round, half, |met, a, b| {
             !sorted.sure(a) && sorted.set[a as usize] == sorted.set[b as usize] && fresh(met, a, b)
@@ -206,7 +209,7 @@ fn pair(a: u32, b: u32) -> (u32, u32) {
     (a.min(b), a.max(b))
 }
 
-/// The rate of those who are near, where some are: the middle of what is not much less than nearly the most.
+/// The rate of near hosts, if any: the median of the rates that are not much below nearly the highest.
 fn usual(mut rates: Vec<u64>) -> u64 {
     rates.sort_unstable();
     let top = rates.get((rates.len() * 95 / 100).min(rates.len().saturating_sub(2))).copied().unwrap_or(0);
@@ -214,15 +217,15 @@ fn usual(mut rates: Vec<u64>) -> u64 {
     near.get(near.len() / 2).copied().unwrap_or(0)
 }
 
-/// Hosts in sets, by what was seen.
+/// Hosts in sets, by their scores.
 struct Sorted {
     /// By host, its set.
     set: Vec<u32>,
     /// By set, how many there are.
     sizes: Vec<u32>,
-    /// By host, what speaks for its set.
+    /// By host, the score for its set.
     trust: Vec<i64>,
-    /// By pair of sets, what speaks for their being one.
+    /// By pair of sets, the score for joining them.
     between: BTreeMap<(u32, u32), i64>,
     /// Nothing speaks against one place for all.
     flat: bool,
@@ -253,7 +256,7 @@ impl Sorted {
         Sorted { set, sizes, trust, between, flat }
     }
 
-    /// Whether a host is where it belongs, or has nobody to ask.
+    /// Whether a host is where it belongs, or has no other host to compare with.
     fn sure(&self, host: u32) -> bool {
         self.trust[host as usize] >= SURE || self.sizes[self.set[host as usize] as usize] == 1
     }
@@ -283,7 +286,7 @@ impl Sorted {
     }
 }
 
-/// Joins hosts to sets, those first for whom most speaks. The set of each host: the number of one of it.
+/// Joins hosts to sets, those with the highest score first. The set of each host: the number of one of it.
 fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
     let mut set: Vec<u32> = (0..near.len() as u32).collect();
     let mut members: Vec<Vec<u32>> = set.iter().map(|host| vec![*host]).collect();
@@ -294,7 +297,7 @@ fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
         );
     }
     while let Some((score, a, b)) = heap.pop() {
-        // What has changed since is in the heap again.
+        // Changed entries are in the heap again.
         if near[a as usize].get(&b) != Some(&score) {
             continue;
         }
@@ -320,7 +323,7 @@ fn joined(mut near: Vec<BTreeMap<u32, i64>>) -> Vec<u32> {
     set
 }
 
-/// Moves hosts to sets for which more speaks: who was joined early was joined by little.
+/// Moves hosts to sets with a higher score: hosts that were joined early were joined by few measurements.
 fn settle(near: &[BTreeMap<u32, i64>], set: &mut [u32]) {
     for _ in 0..4 {
         let mut moved = false;

@@ -1,4 +1,4 @@
-//! The file of the lab: `switch`, `nodes` and `link` lines, as `lab/README.md` says.
+//! The file of the lab: `switch`, `nodes` and `link` lines, as specified in `lab/README.md`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -65,7 +65,7 @@ fn hang(map: &mut Map, links: &BTreeMap<u32, Vec<(u32, u64)>>) {
                     map.set_rate(next, speed);
                     queue.push_back(next);
                 } else if map.places()[at as usize].above != Some(next) {
-                    // Another way round: what one link carries says little.
+                    // There is another path: the rate of one link means little.
                     ring[at as usize] = true;
                     ring[next as usize] |= map.places()[next as usize].above != Some(at);
                 }

@@ -4,7 +4,7 @@ use tidecast_text::units;
 
 use super::error::Wrong;
 
-/// The words of each line that has any, with its number; what follows a `#` is a remark.
+/// The words of each non-empty line, with its number; text after a `#` is a comment.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     text.lines().enumerate().filter_map(|(i, line)| {
         let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Places, and who is at which: what every text is read into.
+//! Places and their hosts: the result of reading any topology text.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::super::places::Tree;
 use super::error::{MAX_TEXT, TopologyError, Wrong};
 use super::rule::Rule;
 
-/// Places, and who is at which.
+/// Places and their hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     places: Vec<Place>,
@@ -20,7 +20,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Hosts by name, those of each list at one place below the first; who is named twice is where it is named first.
+    /// Hosts by name, those of each list at one place below the first; a host named twice is where it is
+    /// named first.
     #[must_use]
     pub fn of(places: &[Vec<String>]) -> Map {
         let mut map = Map { places: vec![Place::default()], ..Map::default() };
@@ -78,7 +79,7 @@ impl Map {
         self.rules.iter().any(|(rule, _)| matches!(rule, Rule::Subnet { .. }))
     }
 
-    /// Where a host is; 0 where nothing says so. A full name is known by its first label too.
+    /// The place of a host; 0 if the text does not name it. A full name is known by its first label too.
     #[must_use]
     pub fn place(&self, host: &str, address: Option<IpAddr>) -> u32 {
         let short = host.split('.').next().unwrap_or(host);
@@ -88,7 +89,7 @@ impl Map {
         listed.or_else(ruled).copied().unwrap_or(0)
     }
 
-    /// One place that holds everyone.
+    /// One place that holds all hosts.
     pub(super) fn empty(text: &str) -> Result<Map, TopologyError> {
         if text.len() > MAX_TEXT {
             return Err(TopologyError::Long(text.len()));

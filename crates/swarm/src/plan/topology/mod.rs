@@ -1,9 +1,9 @@
 //! Where hosts are: the topology as an administrator writes it.
 //!
-//! Four texts are read, each into the same [`Map`]: Slurm's `topology.conf` and `topology.yaml`, the file of our own lab,
-//! and rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
-//! that the text does not name. Texts are bounded and may hold anything. Where nobody has written one, [`discover`] finds
-//! out.
+//! Four texts are read, each into the same [`Map`]: Slurm's `topology.conf` and `topology.yaml`, the file of
+//! our own lab, and rules that name a place for host names and subnets. Place 0 is above all others, and
+//! holds every host that the text does not name. Texts are bounded and may hold anything. Without a text,
+//! [`discover`] measures the topology.
 
 pub mod discover;
 mod error;
@@ -75,9 +75,9 @@ impl Map {
         }
     }
 
-    /// Reads Slurm's `topology.conf`: lines of `SwitchName=` with `Nodes=` or `Switches=`, for trees, and
-    /// of `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and says nothing to us. As Slurm does, it takes
-    /// a host or switch that hangs on several; here the first counts ([`Map::repeated`]).
+    /// Reads Slurm's `topology.conf`: lines of `SwitchName=` with `Nodes=` or `Switches=`, for trees, and of
+    /// `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and is ignored. As Slurm does, it
+    /// accepts a host or switch that is linked to several; here the first counts ([`Map::repeated`]).
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -103,7 +103,7 @@ impl Map {
     /// west          w-*  2001:db8:7::/48
     /// ```
     ///
-    /// A host is where the first line says so that fits its name or its address.
+    /// The place of a host is that of the first line that fits its name or its address.
     ///
     /// # Errors
     /// See [`TopologyError`].

@@ -1,8 +1,8 @@
-//! Rules that say at which place a host is, by its name or its address.
+//! Rules that assign hosts to places, by name or address.
 
 use std::net::IpAddr;
 
-/// Whom a rule is about.
+/// The hosts to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Names that fit, `*` being any run of characters.

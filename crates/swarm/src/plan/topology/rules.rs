@@ -1,4 +1,4 @@
-//! The text of rules: a path, and who is there, by name or address.
+//! The text of rules: a path, and its hosts, by name or address.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ fn read_line(map: &mut Map, words: &[&str]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The place of a path; those above it are made where they are missing.
+/// The place of a path; missing places above it are created.
 fn path(map: &mut Map, path: &str) -> Result<u32, Wrong> {
     if path.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-/+".contains(c)) {
         return Err(Wrong::Name);

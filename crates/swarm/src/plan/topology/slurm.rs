@@ -1,4 +1,4 @@
-//! Slurm's `topology.conf`, and what it has in common with `topology.yaml`.
+//! Slurm's `topology.conf`, and the parts in common with `topology.yaml`.
 
 use super::super::epoch::{MAX_PLACES, Place};
 use super::error::{TopologyError, Wrong};
@@ -64,7 +64,8 @@ impl Switches {
                 }
                 match self.map.places().get(switch as usize).and_then(|place| place.above) {
                     Some(0) => self.map.hang(switch, above),
-                    // Leaves of a fat tree hang on every spine. One will do: what counts is which hosts share a switch.
+                    // Leaves of a fat tree are linked to every spine. One will do: only the sharing of a
+                    // switch matters.
                     _ => self.map.repeat(&name),
                 }
             }

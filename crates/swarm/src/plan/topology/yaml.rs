@@ -113,7 +113,7 @@ fn add(switches: &mut Switches, item: &Item, one: &str) -> Result<(), TopologyEr
     switches.add(item.line, name, &nodes, &below).map_err(|why| item.wrong(why))
 }
 
-/// What is open while events come: a list, or a table with the key whose value is awaited.
+/// The open node while events come: a list, or a table with the key whose value is awaited.
 enum Open {
     List(usize, Vec<Item>),
     Table(usize, Vec<(String, Item)>, Option<String>),

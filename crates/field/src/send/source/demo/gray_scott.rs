@@ -7,7 +7,7 @@ const FEED: f32 = 0.022;
 const KILL: f32 = 0.051;
 const DIFFUSION_U: f32 = 0.16;
 const DIFFUSION_V: f32 = 0.08;
-/// Iterations of a step: what moves is seen to move, and not to jump.
+/// Iterations of a step: chosen so that motion is visible, without jumps.
 const ITERATIONS: usize = 8;
 /// The second substance seldom has more.
 const MOST: f32 = 0.5;

@@ -16,9 +16,10 @@ const SIDE: u64 = 128;
 /// Volumes that go round: one is computed, one waits, two are read.
 const VOLUMES: usize = 4;
 
-/// What is computed: from step to step, for ever.
+/// A computation that runs from step to step, for ever.
 trait Model: Send {
-    /// Goes on by one step and writes its values, from 0 to 1, as float32: all of `into`, by so many threads.
+    /// Computes the next step and writes its values, from 0 to 1, as float32: all of `into`, by so many
+    /// threads.
     fn advance(&mut self, into: &mut [u8], threads: usize);
 }
 
@@ -30,15 +31,13 @@ pub(super) fn open(name: &str) -> Result<Box<dyn Source>, SourceError> {
         "gray-scott" => |side| Box::new(gray_scott::GrayScott::new(side)),
         "nbody" => |side| Box::new(nbody::Galaxies::new(side)),
         _ => {
-            return Err(wrong(
-                "there is no such demo; there are demo:gray-scott[:N] and demo:nbody[:N]".into(),
-            ));
+            return Err(wrong("unknown demo; use demo:gray-scott[:N] or demo:nbody[:N]".into()));
         }
     };
     let side = match side.map(str::parse) {
         None => SIDE,
         Some(Ok(side @ 8..=1024)) => side,
-        _ => return Err(wrong("N is a side of 8 to 1024 values".into())),
+        _ => return Err(wrong("N must be from 8 to 1024 values a side".into())),
     };
     let shape = check(name, [side; 3])?;
     let model = model(side as usize);
@@ -53,7 +52,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// Begins to compute, by a thread that ends when nobody takes volumes any more.
+    /// Begins to compute, in a thread that ends when the volumes are no longer taken.
     fn begin(name: String, shape: Shape, mut model: Box<dyn Model>) -> Self {
         let (give, volumes) = bounded(1);
         let (used, take) = bounded::<Vec<u8>>(VOLUMES);
@@ -101,7 +100,7 @@ impl Source for Demo {
                 Err(RecvTimeoutError::Timeout) if wait() => {}
                 Err(RecvTimeoutError::Timeout) => return Err(SourceError::Stopped),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(SourceError::wrong(&self.name, "what computes it has failed"));
+                    return Err(SourceError::wrong(&self.name, "the computation has failed"));
                 }
             }
         }
@@ -125,7 +124,7 @@ impl Step for Computed {
         let from = self.volume.get(planes.start * self.plane..planes.end * self.plane);
         match from {
             Some(from) if from.len() == into.len() => into.copy_from_slice(from),
-            _ => return Err(SourceError::wrong("demo", "no such planes")),
+            _ => return Err(SourceError::wrong("demo", "planes out of range")),
         }
         Ok(())
     }

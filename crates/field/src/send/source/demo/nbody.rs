@@ -1,5 +1,5 @@
-//! Two galaxies that fall through each other again and again: heavy bodies attract one another, each and every one, and a cloud of light
-//! ones follows. What is sent is the density of them all.
+//! Two galaxies that pass through each other repeatedly: heavy bodies attract one another, all pairs, and a
+//! cloud of light ones follows. The density of all bodies is sent.
 
 use super::Model;
 
@@ -10,9 +10,9 @@ const SOFTENING: f32 = 0.02;
 /// The mass of all heavy bodies.
 const MASS: f32 = 0.05;
 const TIME: f32 = 0.02;
-/// A pull towards the middle, so that nobody is lost.
+/// A pull towards the middle, so that no body escapes.
 const HOME: f32 = 0.15;
-/// Light bodies in a cell of a volume of 128 a side that are shown as half of what can be.
+/// Light bodies in a cell of a volume of 128 a side that are shown as half of the maximum.
 const HALF: f32 = 1.0;
 
 /// Numbers that look random and are always the same (splitmix64).
