@@ -107,7 +107,7 @@ impl FromStr for CatalogueAt {
         if hosts.iter().all(has_port) {
             return Ok(Self::Etcd(hosts));
         }
-        Err(format!("{text:?} is no catalogue: wanted condor, etcd://HOST:PORT or file:/PATH"))
+        Err(format!("{text:?} is not a catalogue; write condor, etcd://HOST:PORT or file:/PATH"))
     }
 }
 

@@ -86,7 +86,7 @@ impl Daemon {
         let app = self.app.clone();
         tasks.spawn(async move {
             if let Err(error) = serve(app, socket, ApiDoor::Users).await {
-                tracing::error!(%error, "the socket serves no more");
+                tracing::error!(%error, "the API socket no longer accepts requests");
             }
         });
         match self.election.listen() {
@@ -94,7 +94,7 @@ impl Daemon {
                 let app = self.app.clone();
                 tasks.spawn(async move { drop(serve(app, socket, ApiDoor::Daemons).await) });
             }
-            Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
+            Err(error) => tracing::warn!(%error, "cannot listen for other daemons of this machine"),
         }
     }
 
@@ -175,7 +175,7 @@ fn allow_what_is_kept(depot: &Depot) {
         tracing::warn!(
             capacity,
             meanwhile,
-            "the store keeps more than its capacity until leases of caches that were made here end, or others need the room"
+            "the store exceeds its capacity until leases of caches created here expire, or other caches need the space"
         );
     }
 }

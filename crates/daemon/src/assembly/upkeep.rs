@@ -44,7 +44,7 @@ pub(super) async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>)
                     daemon.audit.note("tidecast", "evict", &cache.to_string(), "ok");
                 }
             }
-            Err(error) => tracing::error!(why = error.why, "the store cannot be swept"),
+            Err(error) => tracing::error!(why = error.why, "cannot evict expired caches"),
         }
     }
 }

@@ -113,7 +113,7 @@ impl Descriptors {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the daemon sent what is no regular file",
+                "the daemon sent a descriptor that is not a regular file",
             ));
         }
         Ok(Some(file))
@@ -145,7 +145,7 @@ impl Descriptors {
         match u32::from_le_bytes([k0, k1, k2, k3]) {
             FILES if number == self.queue.len() && number > 0 => Ok(true),
             FILES => Err(io::Error::other(format!(
-                "{number} open files were sent and {} came: the limit of open files (ulimit -n) is too low",
+                "the daemon sent {number} open files and {} arrived: the limit of open files (ulimit -n) is too low",
                 self.queue.len()
             ))),
             END => Ok(false),
@@ -154,7 +154,7 @@ impl Descriptors {
                 self.stream.read_exact(&mut why)?;
                 Err(io::Error::other(String::from_utf8_lossy(&why).into_owned()))
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon's answer is malformed")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "malformed reply from the daemon")),
         }
     }
 }

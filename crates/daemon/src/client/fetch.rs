@@ -65,7 +65,7 @@ pub enum FetchError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// It took longer than the caller waits.
-    #[error("{name} is not here after {}: {why}", Span(*.after))]
+    #[error("{name} did not arrive within {}: {why}", Span(*.after))]
     Late {
         /// The cache.
         name: String,

@@ -45,7 +45,7 @@ pub async fn hand_out(
     link: Link,
     force: bool,
 ) -> Result<HandedOut, Error> {
-    let nameless = || Error::Malformed("it names no file".into());
+    let nameless = || Error::Malformed("file name missing".into());
     let path = info.path.as_deref().ok_or_else(nameless)?;
     let name = path.file_name().ok_or_else(nameless)?;
     let mut copy_since = None;

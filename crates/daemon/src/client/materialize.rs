@@ -77,13 +77,13 @@ pub enum Error {
     #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
     Exists(PathBuf),
     /// The path is no path of the cache.
-    #[error("there is no {} in the cache", .0.display())]
+    #[error("no {} in the cache", .0.display())]
     Absent(PathBuf),
     /// The name is not one component of a path.
     #[error("{0:?} is not a file name")]
     Name(OsString),
     /// A bind mount cannot be made.
-    #[error("cannot bind {} to {} (it takes root, or a mount namespace of your own): {source}", path.display(), to.display())]
+    #[error("cannot bind-mount {} at {} (needs root, or your own mount namespace): {source}", path.display(), to.display())]
     Bind {
         /// What was to be mounted.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum Error {
         source: io::Error,
     },
     /// What the daemon gives is not what its manifest says.
-    #[error("the daemon's answer is malformed: {0}")]
+    #[error("malformed reply from the daemon: {0}")]
     Malformed(String),
     /// The system refused.
     #[error("cannot {op} {}: {source}", path.display())]
@@ -116,13 +116,13 @@ fn at(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 /// # Errors
 /// In words: what it finds instead.
 pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
-    let path = info.path.as_deref().ok_or("the daemon names no path")?;
+    let path = info.path.as_deref().ok_or("the daemon reported no path")?;
     let shown = path.display();
-    let meta =
-        std::fs::symlink_metadata(path).map_err(|e| format!("{shown} cannot be reached here ({e})"))?;
+    let meta = std::fs::symlink_metadata(path)
+        .map_err(|e| format!("cannot access {shown} from this process ({e})"))?;
     if info.inode.is_some_and(|told| told != (meta.dev(), meta.ino())) {
         return Err(format!(
-            "{shown} is another file here than at the daemon (a container or a mount namespace)"
+            "{shown} is a different file for this process than for the daemon (container or mount namespace)"
         ));
     }
     let read = match meta.file_type() {
@@ -130,7 +130,7 @@ pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
         kind if kind.is_file() => File::open(path).map(drop),
         _ => Ok(()),
     };
-    read.map_err(|e| format!("{shown} cannot be read ({e})"))?;
+    read.map_err(|e| format!("cannot read {shown} ({e})"))?;
     Ok(path)
 }
 
@@ -231,7 +231,7 @@ impl<'a> Making<'a> {
     /// Whether what has the name is what would be made. What else has it is an error, unless it is to be replaced.
     fn stands(&self) -> Result<bool, Error> {
         let path = &self.made.path;
-        if self.root.look(&self.wanted.name).map_err(at("look at", path))?.is_none() {
+        if self.root.look(&self.wanted.name).map_err(at("stat", path))?.is_none() {
             return Ok(false);
         }
         match self.is_same().map_err(at("compare", path)) {
@@ -338,8 +338,8 @@ impl<'a> Making<'a> {
             if twins.is_empty() {
                 break;
             }
-            let given = files.next().map_err(at("take files from the daemon for", &shown))?;
-            let given = given.ok_or_else(|| Error::Malformed("it gave too few files".into()))?;
+            let given = files.next().map_err(at("receive files from the daemon for", &shown))?;
+            let given = given.ok_or_else(|| Error::Malformed("too few files".into()))?;
             for below in twins.remove(&index).unwrap_or_default() {
                 let file = self.files.get(&below).and_then(|index| self.manifest.file(*index));
                 let Some(file) = file else { continue };
@@ -399,7 +399,7 @@ impl<'a> Making<'a> {
         if meta.len() != file.len() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the daemon gave a file of another length",
+                "the daemon sent a file of the wrong length",
             ));
         }
         let copy = self.create(file, &path)?;

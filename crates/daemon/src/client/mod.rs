@@ -62,7 +62,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection broke, or what came was no answer.
-    #[error("the daemon at {} does not answer: {why}", path.display())]
+    #[error("no reply from the daemon at {}: {why}", path.display())]
     Broken {
         /// Its socket.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum ClientError {
         why: String,
     },
     /// The caller may read none of this name.
-    #[error("there is no cache {0} on this host, or it is not yours to read")]
+    #[error("no cache {0} on this host that you may read")]
     Absent(String),
     /// It said no.
     #[error("{why}")]
@@ -112,7 +112,7 @@ impl Client {
             let there = stream.peer_cred().map_err(|e| self.broken(e))?;
             let pid = i32::try_from(pid).ok();
             if there.uid() != uid || there.pid() != pid {
-                return Err(self.broken("somebody else is there"));
+                return Err(self.broken("another process listens there"));
             }
         }
         Ok(stream)
@@ -193,7 +193,7 @@ impl Client {
         };
         let talked = timeout(ANSWER + wait, talk).await;
         let (status, body) =
-            talked.map_err(|_| self.broken(format!("nothing for {} s", (ANSWER + wait).as_secs())))??;
+            talked.map_err(|_| self.broken(format!("timeout after {} s", (ANSWER + wait).as_secs())))??;
         self.understand(status, &body)
     }
 
@@ -209,7 +209,7 @@ impl Client {
             let record = answer.headers().get("tidecast-record").map(|head| head.as_bytes().to_vec());
             Ok((record.unwrap_or_default().into(), self.whole(answer).await?))
         };
-        timeout(ANSWER, talk).await.map_err(|_| self.broken("it gives no manifest"))?
+        timeout(ANSWER, talk).await.map_err(|_| self.broken("timeout while waiting for the manifest"))?
     }
 
     /// The files of a committed cache that have content, one after the other, each content once: in the order of
@@ -217,7 +217,7 @@ impl Client {
     pub(crate) async fn content(&self, cache: &str) -> Result<Content, ClientError> {
         let path = format!("/v1/caches/{cache}/content");
         let asked = timeout(ANSWER, self.ask(Method::GET, &path, &[], whole(Vec::new()))).await;
-        let (answer, running) = asked.map_err(|_| self.broken("it gives nothing"))??;
+        let (answer, running) = asked.map_err(|_| self.broken("timeout while waiting for the content"))??;
         if !answer.status().is_success() {
             let status = answer.status();
             return Err(self.refusal(status, &self.whole(answer).await?));
@@ -235,10 +235,10 @@ impl Client {
         let began = Instant::now();
         loop {
             let asked = timeout(ANSWER, self.ask(Method::GET, &path, &upgrade, whole(Vec::new()))).await;
-            let (answer, _running) = asked.map_err(|_| self.broken("it gives no files"))??;
+            let (answer, _running) = asked.map_err(|_| self.broken("timeout while waiting for files"))??;
             if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                 let upgraded = timeout(ANSWER, hyper::upgrade::on(answer)).await;
-                let upgraded = upgraded.map_err(|_| self.broken("it gives no files"))?;
+                let upgraded = upgraded.map_err(|_| self.broken("timeout while waiting for files"))?;
                 return self.descriptors(upgraded.map_err(|e| self.broken(e))?);
             }
             let status = answer.status();
@@ -248,7 +248,7 @@ impl Client {
                 }
                 ClientError::Refused { status: 404, kind, why } if why.contains("no such request") => {
                     let why =
-                        "this daemon is older than this program and gives no open files: restart it".into();
+                        "the daemon is older than this program and cannot pass open files: restart it".into();
                     return Err(ClientError::Refused { status: 404, kind, why });
                 }
                 refused => return Err(refused),
@@ -257,9 +257,11 @@ impl Client {
     }
 
     fn descriptors(&self, upgraded: hyper::upgrade::Upgraded) -> Result<Descriptors, ClientError> {
-        let parts = upgraded.downcast::<TokioIo<UnixStream>>().map_err(|_| self.broken("it is no socket"))?;
+        let parts = upgraded
+            .downcast::<TokioIo<UnixStream>>()
+            .map_err(|_| self.broken("the connection is not a unix socket"))?;
         if !parts.read_buf.is_empty() {
-            return Err(self.broken("files came before they were asked for"));
+            return Err(self.broken("files arrived before they were requested"));
         }
         let stream = parts.io.into_inner().into_std().and_then(|stream| {
             stream.set_nonblocking(false)?;
@@ -335,7 +337,9 @@ impl Content {
         let broken = |why: String| ClientError::Broken { path: self.from.clone(), why };
         loop {
             let next = timeout(SILENT, self.body.frame()).await;
-            let Some(frame) = next.map_err(|_| broken("nothing comes".into()))? else { return Ok(None) };
+            let Some(frame) = next.map_err(|_| broken("timeout while waiting for data".into()))? else {
+                return Ok(None);
+            };
             if let Ok(data) = frame.map_err(|e| broken(e.to_string()))?.into_data() {
                 return Ok(Some(data));
             }

@@ -101,7 +101,7 @@ async fn dial_all(links: &Arc<Links>, places: Vec<SocketAddr>) {
         let links = links.clone();
         calls.spawn(async move {
             if let Err(error) = links.at(&[place]).await {
-                tracing::debug!(%place, %error, "a seed is not reached");
+                tracing::debug!(%place, %error, "cannot reach a bootstrap address");
             }
         });
     }
@@ -123,7 +123,7 @@ fn remember(path: &Path, alive: BTreeSet<SocketAddr>, before: &BTreeSet<SocketAd
         let new: PathBuf = path.with_extension("new");
         // Nothing is lost without it but a little time at the next start.
         if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)) {
-            tracing::warn!(%error, "the members cannot be remembered");
+            tracing::warn!(%error, "cannot save the list of members");
         }
     }
     all
@@ -144,7 +144,7 @@ async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
     let local = (reachable.is_some() && boot.config.local_discovery && !site.is_empty())
         .then(|| lsd::Lsd::start(&lsd::Options::default(), found.clone()));
     let local = local.and_then(|started| {
-        started.inspect_err(|error| tracing::info!(%error, "no discovery on the local network")).ok()
+        started.inspect_err(|error| tracing::info!(%error, "local discovery is unavailable")).ok()
     });
     let dht = match &boot.config.dht {
         Some(nodes) if !site.is_empty() => {
@@ -154,7 +154,7 @@ async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
             });
             let options = dht::Options { bind, port, bootstrap: Some(nodes.clone()), server: true };
             let started = dht::Dht::start(options, found).await;
-            started.inspect_err(|error| tracing::error!(%error, "no DHT")).ok()
+            started.inspect_err(|error| tracing::error!(%error, "the DHT is unavailable")).ok()
         }
         _ => None,
     };

@@ -235,7 +235,7 @@ impl Driver {
             Word::Lost(node) => self.members.lost(node, now),
             Word::Say(claim, life) => {
                 if self.members.say(claim, life, now).is_none() {
-                    tracing::warn!("a cache has a name that is too long to be told to others");
+                    tracing::warn!("a cache name is too long to be announced to other daemons");
                 }
             }
             Word::Withdraw(slot) => self.members.withdraw(&slot, now),
@@ -264,7 +264,7 @@ impl Driver {
         for event in self.members.take_events() {
             match event {
                 Event::Member(change) => {
-                    tracing::debug!(?change, "the circle has changed");
+                    tracing::debug!(?change, "membership changed");
                     changed = true;
                     match change {
                         Change::Up(peer) | Change::Renamed(peer) => {
@@ -280,7 +280,7 @@ impl Driver {
                         let _ = tell.send(found.records);
                     }
                 }
-                Event::Misbehaved(node) => tracing::warn!(%node, "it sends what no member sends"),
+                Event::Misbehaved(node) => tracing::warn!(%node, "a member sent an invalid message"),
             }
         }
         if changed {
@@ -308,7 +308,7 @@ impl Driver {
             tokio::spawn(async move {
                 match links.reach(node, &addresses).await {
                     Ok(link) => link.tell(&Ask::Circle, frame),
-                    Err(error) => tracing::debug!(%node, %error, "a member is not reached"),
+                    Err(error) => tracing::debug!(%node, %error, "cannot reach a member"),
                 }
                 dialling.lock().remove(&node);
             });

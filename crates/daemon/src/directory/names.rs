@@ -83,16 +83,16 @@ pub(crate) fn proves(
     trust: &Trust,
     key: &NodeKey,
 ) -> Result<(), &'static str> {
-    let record = said.record().ok_or("the origin's word cannot be read")?;
+    let record = said.record().ok_or("the origin's signed record is malformed")?;
     if claim(about).as_ref() != Some(&record.claim) || record.withdrawn {
-        return Err("the origin has said something else of it");
+        return Err("the origin's signed record is about another cache or was withdrawn");
     }
     if record.expires / 1000 <= crate::clock::now() || !record.is_signed(key) {
-        return Err("the origin's word is out of date, or not its own");
+        return Err("the origin's signed record has expired, or its signature is wrong");
     }
     let identity = trust.identity(&said.card, record.signer, true);
-    let identity = identity.map_err(|_| "who says what the name means is not believed")?;
-    if speaks_for(&identity, about) { Ok(()) } else { Err("the name is another origin's to give") }
+    let identity = identity.map_err(|_| "the certificate of the signed record was rejected")?;
+    if speaks_for(&identity, about) { Ok(()) } else { Err("the signer may not name caches of this origin") }
 }
 
 /// Whether a daemon of this identity may make caches of this origin and owner.

@@ -77,10 +77,11 @@ impl NewestVersion {
             return Newest::Here;
         }
         if self.silent.has(origin) {
-            return Newest::Unknown(format!("{origin} did not answer a moment ago"));
+            return Newest::Unknown(format!("{origin} did not answer recently"));
         }
         let asked = timeout(ANSWER, self.version_at_origin(record, reader)).await;
-        match asked.unwrap_or_else(|_| Err(format!("{origin} does not answer"))) {
+        match asked.unwrap_or_else(|_| Err(format!("{origin} did not answer within {} s", ANSWER.as_secs())))
+        {
             Ok(version) if Some(version) > record.version => Newest::Is(version),
             Ok(_) => Newest::Here,
             Err(why) => {
@@ -96,10 +97,9 @@ impl NewestVersion {
             return Ok(version);
         }
         if self.directory.links.trust().is_nobody() {
-            return Err("this daemon trusts no other host, so the origin cannot be asked".into());
+            return Err("this daemon trusts no other host, so it cannot ask the origin".into());
         }
-        let link =
-            self.directory.link_to(origin).await.ok_or_else(|| format!("{origin} cannot be reached"))?;
+        let link = self.directory.link_to(origin).await.ok_or_else(|| format!("cannot reach {origin}"))?;
         let want = Want {
             name: name.clone(),
             cache: None,
@@ -114,8 +114,8 @@ impl NewestVersion {
                 let same = says("origin") == Some(origin) && says("name") == Some(&record.name);
                 version.filter(|_| same).ok_or_else(|| format!("malformed reply from {origin}"))
             }
-            Ok((Answer::Absent, _)) => Err(format!("{origin} does not give {} any more", record.name)),
-            Ok(_) => Err(format!("{origin} does not understand the question")),
+            Ok((Answer::Absent, _)) => Err(format!("{origin} no longer provides {}", record.name)),
+            Ok(_) => Err(format!("{origin} does not support this request")),
             Err(error) => Err(format!("{origin}: {error}")),
         }
     }

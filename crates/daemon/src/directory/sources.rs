@@ -124,7 +124,7 @@ impl Directory {
                 let mut addresses = resolve(&place).await;
                 addresses.retain(|addr| !directory.shunned.has(*addr));
                 if let (Err(error), Some(first)) = (directory.links.at(&addresses).await, addresses.first()) {
-                    tracing::debug!(place, %error, "not reached");
+                    tracing::debug!(place, %error, "cannot reach a peer");
                     directory.shunned.unreached(*first);
                 }
             });
@@ -139,7 +139,7 @@ impl Directory {
             return None;
         }
         if self.links.trust().is_nobody() {
-            return Some("this daemon trusts no other: name the site's CA in its configuration".into());
+            return Some("this daemon trusts no other daemon: set the site's CA in its configuration".into());
         }
         let is_new = crate::clock::now().saturating_sub(self.links.hello().started) < LOOKING;
         let known = !self.config.peers.is_empty()
@@ -149,10 +149,10 @@ impl Directory {
         if is_new || known {
             return None;
         }
-        let what = "this daemon knows no other to ask";
+        let what = "this daemon knows no other daemon to ask";
         match origin {
             Some(host) if !resolve(host).await.is_empty() => None,
-            Some(host) => Some(format!("no host {host} is known, its name has no address, and {what}")),
+            Some(host) => Some(format!("host {host} is unknown, its name does not resolve, and {what}")),
             None => Some(what.into()),
         }
     }

@@ -58,7 +58,9 @@ impl Caller {
             return Ok(Reader { all: false, ..self.reader() });
         }
         if !self.rules() {
-            return Err(ApiError::forbidden(format!("you are not {user}")));
+            return Err(ApiError::forbidden(format!(
+                "only {user} or the administrator of this daemon may do that"
+            )));
         }
         let found = User::from_name(user).map_err(|e| ApiError::internal(io::Error::from(e)))?;
         let gid = found.map_or(Gid::from_raw(u32::MAX), |user| user.gid);
@@ -77,7 +79,7 @@ impl Caller {
             Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => {
                 positive(pid).and_then(Process::running)
             }
-            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} is not yours"))),
+            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} belongs to another user"))),
             None => self.pid.and_then(positive).and_then(crate::host::job_process::of),
         };
         // A process of another container, or that of init, is not seen: then for an hour.

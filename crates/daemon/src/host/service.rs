@@ -34,6 +34,6 @@ pub(crate) fn notify(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &addr)
     };
     if let Err(error) = said() {
-        tracing::warn!(%error, "the service manager does not hear");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }

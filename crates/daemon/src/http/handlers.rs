@@ -42,7 +42,8 @@ pub(super) struct Host {
 }
 
 fn named(which: &Which) -> Result<CacheName, ApiError> {
-    let text = which.name.as_deref().ok_or_else(|| ApiError::malformed("say which: ?name=NAME"))?;
+    let text =
+        which.name.as_deref().ok_or_else(|| ApiError::malformed("query parameter missing: ?name=NAME"))?;
     text.parse().map_err(ApiError::malformed)
 }
 
@@ -73,8 +74,9 @@ pub(super) async fn create(
     headers: HeaderMap,
     manifest: Bytes,
 ) -> Answer<Created> {
-    let head =
-        headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
+    let head = headers
+        .get("tidecast-create")
+        .ok_or_else(|| ApiError::malformed("header missing: tidecast-create"))?;
     let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
     let act = Act::on(&app.audit, &caller, "create", format!("{}/{}", app.config.name, create.name));
     Ok(Json(act.ended(app.caches.create(&caller, create, manifest).await)?))
@@ -197,7 +199,7 @@ pub(super) async fn site(
     }
     let words = |all: &Vec<Ruled>| match all.iter().filter(|one| one.status.is_none()).count() {
         0 => "ok".into(),
-        n => format!("{n} of {} have not done it", all.len()),
+        n => format!("{n} of {} hosts failed", all.len()),
     };
     Ok(Json(act.ended_with(ruled, words)?))
 }

@@ -81,7 +81,7 @@ impl Listener for Shared {
             let (stream, cred, admitted) = accept_local(&self.listener, &self.gate).await;
             let user = cred.as_ref().map_or(u32::MAX, UCred::uid);
             let Some(seat) = Seat::take(&self.users, user, self.most) else {
-                tracing::debug!(user, most = self.most, "a user has too many connections; one was closed");
+                tracing::debug!(user, most = self.most, "closed a connection: its user has too many");
                 continue;
             };
             let Ok(address) = stream.peer_addr() else { continue };

@@ -42,7 +42,7 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, state: &Arc<App>) -> Result<Self, ApiError> {
         let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
         let Ok(ConnectInfo(Cred(Some(cred), _))) = cred else {
-            return Err(ApiError::internal("the kernel does not say who asks"));
+            return Err(ApiError::internal("the kernel reported no credentials of the client"));
         };
         state.activity.asked();
         let asked =

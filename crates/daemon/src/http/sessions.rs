@@ -26,7 +26,7 @@ impl Sessions {
     pub(super) fn begin(&self, user: u32) -> Result<Session, ApiError> {
         let mut all = self.0.lock();
         if all.values().sum::<usize>() >= SESSIONS || all.get(&user).is_some_and(|n| *n >= OF_ONE_USER) {
-            let why = "too many callers take files now: try again";
+            let why = "too many clients are receiving files; try again later";
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why));
         }
         *all.entry(user).or_default() += 1;

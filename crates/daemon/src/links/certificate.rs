@@ -68,7 +68,7 @@ impl Certificate {
                 Ok((holder, card)) => {
                     warn_before_end(path, &holder, 3);
                     let until = holder.validity().map_or(0, |(_, until)| until);
-                    tracing::info!(path = %path.display(), "read the certificate again: valid until {}", utc(until));
+                    tracing::info!(path = %path.display(), "reloaded the certificate, valid until {}", utc(until));
                     *state =
                         Now { holder: Some(holder), taken: stamp, refused: None, made: crate::clock::now() };
                     return Some(card);
@@ -77,7 +77,7 @@ impl Certificate {
                     if asked || state.refused.as_ref() != Some(&stamp) {
                         let until = state.holder.as_ref().and_then(|holder| holder.validity().ok());
                         let until = utc(until.map_or(0, |(_, until)| until));
-                        tracing::error!(%error, "cannot use the new certificate: the old one stays until {until}");
+                        tracing::error!(%error, "cannot use the new certificate; the old one stays in use until {until}");
                     }
                     state.refused = Some(stamp);
                 }
@@ -89,7 +89,7 @@ impl Certificate {
         state.made = crate::clock::now();
         warn_before_end(path, state.holder.as_ref()?, 3);
         let card = card(path, state.holder.as_ref()?, &self.key);
-        card.inspect_err(|error| tracing::error!(%error, "this daemon's card cannot be renewed")).ok()
+        card.inspect_err(|error| tracing::error!(%error, "cannot renew this daemon's card")).ok()
     }
 }
 
@@ -108,7 +108,7 @@ fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
     let Ok((from, until)) = holder.validity() else { return };
     let left = until.saturating_sub(crate::clock::now());
     if left < SOON.min((until - from) / part) {
-        tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(left));
+        tracing::warn!(path = %path.display(), "this daemon's certificate expires in {}", span(left));
     }
 }
 
@@ -119,14 +119,14 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
     if now >= until {
         let ago = span(now - until);
         return Err(unfit(format!(
-            "it, or one of its chain, has expired: it ended at {}, {ago} before the clock of this host, which shows {clock}; have a new one issued",
+            "it, or a certificate of its chain, has expired: valid until {}, {ago} before the clock of this host ({clock}); have a new one issued",
             utc(until)
         )));
     }
     if now < from {
         let behind = span(from - now);
         return Err(unfit(format!(
-            "it is not yet valid: it begins at {}, and the clock of this host shows {clock}; that clock is probably {behind} behind: set it",
+            "not valid before {}; the clock of this host shows {clock} and is probably {behind} behind: set it",
             utc(from)
         )));
     }
@@ -143,19 +143,20 @@ pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> 
         Ok(_) | Err(Distrust::Nobody) => Ok(()),
         Err(Distrust::Pretender { said, proven }) => {
             let fits = match &proven {
-                Identity::Host(host) => format!("{host}, and run by root"),
+                Identity::Host(host) => format!("{host} and run by root"),
                 Identity::User(user) => {
-                    format!("{}.HOST, and run by {user}", crate::model::name::of_user(user))
+                    format!("{}.HOST and run by {user}", crate::model::name::of_user(user))
                 }
             };
-            let why =
-                format!("it is for {proven}, whose daemon is called {fits} (--name), but this one is {said}");
+            let why = format!(
+                "it is for {proven}, whose daemon must be named {fits} (--name); this daemon is {said}"
+            );
             let by = hello.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
             Err(Error::Certificate { path: path.to_owned(), why: why + &by })
         }
         // Others may believe other roots.
         Err(why) => {
-            tracing::warn!(path = %path.display(), %why, "this daemon would not believe another one with its certificate");
+            tracing::warn!(path = %path.display(), %why, "this daemon would reject its own certificate if another daemon presented it");
             Ok(())
         }
     }

@@ -21,16 +21,16 @@ const WHOLE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The stream.
-    #[error("the connection broke: {0}")]
+    #[error("connection failed: {0}")]
     Io(#[from] std::io::Error),
     /// A length beyond the bounds.
-    #[error("a message of {0} bytes is too long")]
+    #[error("message too long ({0} bytes)")]
     TooLong(usize),
     /// Not JSON, or not of this shape.
-    #[error("a message is malformed: {0}")]
+    #[error("malformed message: {0}")]
     Malformed(String),
     /// It stopped in the midst of one.
-    #[error("a message took longer than {} s", WHOLE.as_secs())]
+    #[error("message not complete after {} s", WHOLE.as_secs())]
     Late,
 }
 

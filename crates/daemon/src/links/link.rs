@@ -63,13 +63,13 @@ pub(crate) enum LinkError {
     Ended(String),
     #[error("{}", refusals::turned_away(.name, .why))]
     Refused { name: String, why: String },
-    #[error("{0} does not answer within 20 s")]
+    #[error("{0} did not answer within 20 s")]
     Late(String),
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
     Cut(#[from] Cut),
-    #[error("it did not say hello within {} s", HELLO.as_secs())]
+    #[error("no hello message within {} s", HELLO.as_secs())]
     NoHello,
 }
 
@@ -225,7 +225,7 @@ async fn run(
         () = link.closing.notified() => Ok(()),
     };
     if let Err(error) = ended {
-        tracing::debug!(peer = link.peer.hello.name, %error, "a control channel ended");
+        tracing::debug!(peer = link.peer.hello.name, %error, "control channel ended");
     }
     // Nothing that it asks is answered any more, but what was to be said last is said.
     if link.turned_away.load(Ordering::Relaxed) {
@@ -444,7 +444,7 @@ mod tests {
         right.turn_away("it was revoked");
         assert!(!right.is_up());
         let error = waiting.await.unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "right turns this daemon away, saying: it was revoked");
+        assert_eq!(error.to_string(), "right rejected this daemon: it was revoked");
         assert!(matches!(left.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
 
         let (a, b) = tokio::io::duplex(1 << 16);

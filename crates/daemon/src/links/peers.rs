@@ -117,7 +117,7 @@ impl Links {
             let dialled = async { self.greet(addr, connected?).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
-                Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
+                Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon listens there".into() },
                 Err(error) => last = error,
             }
         }
@@ -166,7 +166,7 @@ impl Links {
     fn turned_away(&self, hello: &Hello, node: NodeId, addr: SocketAddr, why: &str) {
         let who = who(&hello.name, addr);
         if self.refusals.note(Whose::Ours, node, &who, why) {
-            tracing::warn!(peer = who, %node, why, "a daemon is not believed, and turned away");
+            tracing::warn!(peer = who, %node, why, "rejected a daemon: its certificate is not trusted");
             self.serve().turned_away(&who, why);
         }
     }
@@ -175,7 +175,7 @@ impl Links {
     pub(crate) fn refused(&self, peer: &Peer, why: &str) {
         if self.refusals.note(Whose::Theirs, peer.node, &peer.hello.name, why) {
             let (peer, addr) = (peer.hello.name.as_str(), peer.addr);
-            tracing::warn!(peer, %addr, why, "another daemon does not believe this one");
+            tracing::warn!(peer, %addr, why, "another daemon rejected this one");
         }
     }
 
@@ -196,7 +196,7 @@ impl Links {
         let greeted = admitted.run(greet(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
         let met = match greeted {
             Ok(hello) => self.judge(hello, node, (addr, false)),
-            Err(error) => return tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
+            Err(error) => return tracing::debug!(%addr, %error, "cannot accept a connection from a daemon"),
         };
         match met {
             Ok(peer) => {
@@ -207,7 +207,7 @@ impl Links {
             Err(PeerError::Untrusted { why, .. }) => {
                 let _ = admitted.run(refuse(stream, why)).await;
             }
-            Err(error) => tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
+            Err(error) => tracing::debug!(%addr, %error, "cannot accept a connection from a daemon"),
         }
     }
 
@@ -223,7 +223,7 @@ impl Links {
     async fn greet(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {
         let (stream, node) = handshake.await?;
         if node == self.node {
-            return Err(unreachable(addr, "it is this daemon itself"));
+            return Err(unreachable(addr, "this daemon itself listens there"));
         }
         let (link, run) = self.meet(stream, node, (addr, true)).await?;
         tokio::spawn(run);

@@ -39,7 +39,7 @@ impl Refusals {
     /// Notes one; true if it is to be logged: the first of this node, or the first for a minute.
     pub(crate) fn note(&self, whose: Whose, node: NodeId, who: &str, why: &str) -> bool {
         let text = match whose {
-            Whose::Ours => format!("{who} is not believed here: {why}"),
+            Whose::Ours => format!("certificate of {who} was rejected: {why}"),
             Whose::Theirs => turned_away(who, why),
         };
         let now = Instant::now();
@@ -78,7 +78,7 @@ pub(crate) fn who(name: &str, addr: SocketAddr) -> String {
 
 /// What one hears who is not believed.
 pub(crate) fn turned_away(name: &str, why: &str) -> String {
-    format!("{} turns this daemon away, saying: {}", plain(name), plain(why))
+    format!("{} rejected this daemon: {}", plain(name), plain(why))
 }
 
 /// A stranger's words as a part of a line.
@@ -101,7 +101,7 @@ mod tests {
         assert!(note(1) && !note(1));
         assert_eq!(
             refusals.lately(|n| n == node(2)),
-            ["x at 127.0.0.1:1 is not believed here: a card has expired"]
+            ["certificate of x at 127.0.0.1:1 was rejected: a card has expired"]
         );
         for n in 0..=255 {
             note(n);
@@ -110,9 +110,6 @@ mod tests {
         tokio::time::advance(TOLD).await;
         assert!(refusals.lately(|_| true).is_empty());
         assert!(note(200));
-        assert_eq!(
-            turned_away("a\nb", &"y".repeat(999)).len(),
-            "ab turns this daemon away, saying: ".len() + LETTERS
-        );
+        assert_eq!(turned_away("a\nb", &"y".repeat(999)).len(), "ab rejected this daemon: ".len() + LETTERS);
     }
 }

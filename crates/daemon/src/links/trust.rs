@@ -21,15 +21,17 @@ const APART: u64 = 60;
 /// Why another daemon is not believed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Distrust {
-    #[error("this host trusts no other: name the site's CA in its configuration (tidecast ca --help)")]
+    #[error(
+        "this host trusts no other host: set the site's CA in its configuration (see: tidecast ca --help)"
+    )]
     Nobody,
-    #[error("its node {0} is not listed, and it shows no card")]
+    #[error("node {0} is not listed, and it presented no card")]
     Unlisted(NodeId),
-    #[error("its card is not base64")]
+    #[error("the card is not base64")]
     Garbled,
     #[error(transparent)]
     Card(#[from] tidecast_identity::CardError),
-    #[error("it calls itself {}, but speaks for {proven}", plain(.said))]
+    #[error("it is named {}, but its certificate is for {proven}", plain(.said))]
     Pretender { said: String, proven: Identity },
 }
 
@@ -53,7 +55,7 @@ impl Distrust {
         let (behind, ahead) =
             if theirs > now { (ours, plain(&hello.name)) } else { (&*plain(&hello.name), ours.into()) };
         let apart = tidecast_identity::date::span(apart);
-        format!("{self}; the clock of {behind} is {apart} behind that of {ahead}: set the one that is wrong")
+        format!("{self}; the clock of {behind} is {apart} behind the clock of {ahead}: set the wrong one")
     }
 }
 
@@ -145,7 +147,7 @@ impl Trust {
             }
             Err(error) => {
                 if read.refused.as_ref() != Some(&there) {
-                    tracing::error!(%error, "cannot use the new trust file: the old one stays");
+                    tracing::error!(%error, "cannot use the new trust file; the old one stays in use");
                 }
                 read.refused = Some(there);
             }

@@ -23,11 +23,11 @@ const DIAL: Duration = Duration::from_secs(5);
 /// Why another daemon cannot be spoken with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
-    #[error("{addr} cannot be reached: {why}")]
+    #[error("cannot reach {addr}: {why}")]
     Unreachable { addr: SocketAddr, why: String },
-    #[error("no address of it is known")]
+    #[error("no address of this daemon is known")]
     NoAddress,
-    #[error("{addr} is not trusted: {why}")]
+    #[error("certificate of {addr} was rejected: {why}")]
     Untrusted { addr: SocketAddr, why: String },
     #[error(transparent)]
     Link(#[from] LinkError),

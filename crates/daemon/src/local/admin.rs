@@ -77,7 +77,7 @@ impl Admin {
             "drain" => self.mode.set(Mode::Draining).await,
             "limit" => {
                 if limit.busy.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                    return Err(ApiError::malformed("busy is a share: 0 to 1"));
+                    return Err(ApiError::malformed("busy must be from 0 to 1"));
                 }
                 if let Some(capacity) = limit.capacity {
                     self.hold_at_most(capacity).await?;
@@ -87,7 +87,11 @@ impl Admin {
                 }
                 self.limits.limit(&limit);
             }
-            other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
+            other => {
+                return Err(ApiError::malformed(format!(
+                    "unknown action {other:?}; use drain, pause, resume or limit"
+                )));
+            }
         }
         self.status()
     }
@@ -99,7 +103,7 @@ impl Admin {
             store.on_disk(|depot| Ok::<_, ApiError>(depot.least_capacity(crate::clock::now()))).await?;
         if capacity < least {
             let why = format!(
-                "caches that were made here and whose leases last need a capacity of {least} bytes: remove some, or wait"
+                "leased caches that were created on this host need a capacity of {least} bytes: remove some, or wait until leases expire"
             );
             return Err(ApiError::new(StatusCode::CONFLICT, ErrorKind::Leased, why));
         }

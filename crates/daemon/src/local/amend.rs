@@ -57,7 +57,7 @@ impl Amend {
         let copies = self.copies(&held(&name, &content), &content).await;
         if !copies.is_empty() {
             let why = format!(
-                "{name} has copies elsewhere ({}), which keep what was said of it when they were made: remove them there \
+                "{name} has copies on other hosts ({}), which keep their old attributes: remove them there \
                  first (tidecast cache rm {name}), or choose another name",
                 copies.join(", ")
             );

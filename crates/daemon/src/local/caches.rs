@@ -68,7 +68,7 @@ impl Caches {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Paused,
-                "this daemon takes nothing new: its administrator has paused or drained it",
+                "this daemon accepts no new caches: its administrator has paused or drained it",
             ));
         }
         if !is_name(&create.name) {
@@ -83,7 +83,7 @@ impl Caches {
             }
         }
         if create.mode.is_some_and(|mode| mode & 0o022 != 0) {
-            return Err(ApiError::malformed("nobody writes to a cache: its mode is 0o700, 0o750 or 0o755"));
+            return Err(ApiError::malformed("caches are read-only: use mode 0o700, 0o750 or 0o755"));
         }
         let group = create.group.clone().or_else(|| caller.groups.first().cloned());
         if let Some(other) = group.as_ref().filter(|group| !caller.groups.contains(group) && !caller.rules())

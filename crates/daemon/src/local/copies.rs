@@ -93,7 +93,11 @@ impl Copies {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 ErrorKind::State,
-                format!("{} is {}: only what is committed is replicated", record.full_name(), record.state),
+                format!(
+                    "{} is {}: only committed caches can be replicated",
+                    record.full_name(),
+                    record.state
+                ),
             ));
         }
         let links = if to.is_empty() { self.willing(&record).await? } else { Vec::new() };

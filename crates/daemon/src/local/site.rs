@@ -58,7 +58,9 @@ impl Site {
                             .map(|status| Some((name.clone(), status)))
                             .map_err(|why| (name, why))
                     });
-                    asked.await.unwrap_or_else(|_| Err((place.clone(), "it does not answer in time".into())))
+                    asked
+                        .await
+                        .unwrap_or_else(|_| Err((place.clone(), "no answer before the timeout".into())))
                 });
             }
         }
@@ -73,7 +75,7 @@ impl Site {
             }
         }
         if let Some(host) = host.filter(|_| told.is_empty()) {
-            let why = format!("no daemon called {host} is alive");
+            let why = format!("no running daemon is named {host}");
             return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, ErrorKind::Absent, why));
         }
         if !caller.rules() {
@@ -93,7 +95,7 @@ async fn tell(link: &Link, ask: &Ask) -> Result<Status, String> {
     match link.ask(ask, Bytes::new()).await {
         Ok((Answer::Ok, status)) => serde_json::from_slice(&status).map_err(|error| error.to_string()),
         Ok((Answer::Rejected { why }, _)) => Err(why),
-        Ok(_) => Err("it does not understand".into()),
+        Ok(_) => Err("it does not support this request".into()),
         Err(error) => Err(error.to_string()),
     }
 }

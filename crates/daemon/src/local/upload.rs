@@ -98,7 +98,7 @@ impl Uploads {
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Wait,
-                    format!("there is no room now: {reason}"),
+                    format!("no space in the store at present: {reason}"),
                 ));
             }
             Admission::Denied(reason) => {
@@ -106,7 +106,7 @@ impl Uploads {
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Denied,
-                    format!("there is no room for it: {reason}"),
+                    format!("no space in the store: {reason}"),
                 ));
             }
         };
@@ -116,7 +116,7 @@ impl Uploads {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Wait,
-                "too many uploads were begun and not ended",
+                "too many unfinished uploads; try again later",
             ));
         }
         uploads.insert(id, upload);
@@ -135,7 +135,7 @@ impl Uploads {
             ApiError::new(
                 axum::http::StatusCode::CONFLICT,
                 ErrorKind::State,
-                "nothing was begun for this cache: create it first",
+                "no upload has begun for this cache: create it first",
             )
         });
         let taken = match upload {
@@ -169,7 +169,7 @@ impl Uploads {
 
     async fn feed(&self, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| ApiError::malformed(format!("the upload broke off: {e}")))?;
+            let frame = frame.map_err(|e| ApiError::malformed(format!("upload interrupted: {e}")))?;
             let Ok(data) = frame.into_data() else { continue };
             self.limits.throttle.store(data.len() as u64).await;
             if chunks.send(Some(data)).await.is_err() {

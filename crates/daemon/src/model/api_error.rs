@@ -91,11 +91,7 @@ impl ApiError {
 
     /// There is none, or it is not the caller's to know.
     pub(crate) fn absent(name: &str) -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            ErrorKind::Absent,
-            format!("there is no cache {name}, or it is not yours to read"),
-        )
+        Self::new(StatusCode::NOT_FOUND, ErrorKind::Absent, format!("no cache {name} that you may read"))
     }
 
     /// It is another's.
@@ -126,6 +122,6 @@ mod tests {
         }
         let absent = ApiError::absent("head/nt");
         assert_eq!((absent.status.as_u16(), absent.kind), (404, ErrorKind::Absent));
-        assert_eq!(absent.why, "there is no cache head/nt, or it is not yours to read");
+        assert_eq!(absent.why, "no cache head/nt that you may read");
     }
 }

@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// What is in its directory, or that itself, is another user's.
-    #[error("{} belongs to user {owner}, who could change what this daemon does; remove it or choose another --dir", path.display())]
+    #[error("{} belongs to user {owner}, who could control this daemon through it; remove it or choose another --dir", path.display())]
     Foreign {
         /// Which.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
         source: tidecast_socket::BindError,
     },
     /// The daemon's own certificate.
-    #[error("the certificate {} is of no use: {why}", path.display())]
+    #[error("cannot use the certificate {}: {why}", path.display())]
     Certificate {
         /// Its file.
         path: PathBuf,

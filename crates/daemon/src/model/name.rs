@@ -31,14 +31,14 @@ pub struct CacheName {
 pub enum NameError {
     /// A part is empty, too long, or has letters that names do not have.
     #[error(
-        "{0:?} is no name: write ORIGIN/NAME@VERSION, or NAME alone, each of at most {MAX_NAME} letters, digits and . _ + -, not beginning with . or -"
+        "{0:?} is not a cache name: write ORIGIN/NAME@VERSION or NAME, each part of at most {MAX_NAME} letters, digits and . _ + -, not starting with . or -"
     )]
     Name(String),
     /// The version is not a number from 1.
-    #[error("{0:?} is no version: versions are numbered from 1")]
+    #[error("{0:?} is not a version: versions are numbers from 1")]
     Version(String),
     /// Not a URL of a cache.
-    #[error("{0:?} is no URL of a cache: write tidecast://ORIGIN/NAME[@VERSION][/PATH]")]
+    #[error("{0:?} is not a cache URL: write tidecast://ORIGIN/NAME[@VERSION][/PATH]")]
     Url(String),
 }
 

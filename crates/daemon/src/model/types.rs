@@ -38,10 +38,10 @@ impl Create {
     #[must_use]
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.private && self.mode.is_some_and(|mode| mode & 0o077 != 0) {
-            return Some("a private cache is for its owner alone: its mode is 700");
+            return Some("only its owner may read a private cache: its mode must be 700");
         }
         if self.private && self.methods.contains(&Method::Swarm) {
-            return Some("a private cache travels by DIRECT only");
+            return Some("a private cache is transferred by DIRECT only");
         }
         None
     }

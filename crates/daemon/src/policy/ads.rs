@@ -10,13 +10,13 @@ use crate::model::types::Method;
 /// Why an expression of a user or an ad of another daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdError {
-    #[error("{what} is no ClassAd expression: {source}")]
+    #[error("{what} is not a ClassAd expression: {source}")]
     Expression { what: &'static str, source: ParseError },
     #[error("{what} can never be true or false: its value is {value}")]
     Senseless { what: &'static str, value: String },
-    #[error("an ad cannot be read: {0}")]
+    #[error("malformed ad: {0}")]
     Ad(#[from] ParseError),
-    #[error("ads cannot be matched: {0}")]
+    #[error("cannot match ads: {0}")]
     Match(#[from] tidecast_classad::EvalError),
 }
 

@@ -152,8 +152,8 @@ impl Answers {
         let (manifest, content) = match served {
             Ok(served) => served,
             Err(why) => {
-                tracing::error!(why, cache = record.full_name(), "a cache cannot be served");
-                return Answer::Wait { seconds: AGAIN, why: "the holder cannot serve it now".into() };
+                tracing::error!(why, cache = record.full_name(), "cannot serve a cache");
+                return Answer::Wait { seconds: AGAIN, why: "the source cannot serve it at present".into() };
             }
         };
         let swarm = Attributes::of(&record).methods().contains(&Method::Swarm);
@@ -185,7 +185,7 @@ impl Answers {
 
     /// Has its swarm run, and lets `peer` in; the length of its manifest and its content.
     async fn serve_swarm(&self, record: &CacheRecord, peer: &Peer) -> Result<(u64, [u8; 32]), String> {
-        let content = record.content.ok_or("it has no content")?;
+        let content = record.content.ok_or("the cache has no content yet")?;
         let (store, id) = (self.store.clone(), record.id);
         let manifest = tokio::task::spawn_blocking(move || store.manifest(id, content)).await;
         let manifest = manifest.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
@@ -218,7 +218,7 @@ impl Answers {
         self.swarms.admit(content, peer.node);
         let served = record.is_committed() && self.seeding.serve_on(record).await.is_ok();
         if !served && !self.swarms.runs(&content) {
-            return Answer::Wait { seconds: AGAIN, why: "it cannot be served now".into() };
+            return Answer::Wait { seconds: AGAIN, why: "the source cannot serve it at present".into() };
         }
         // It may be that it cannot call us, if it was we who called.
         if peer.called {
@@ -239,9 +239,9 @@ impl Answers {
     /// Somebody would like this host to have a copy. It is fetched like any other, and may still be refused.
     fn offered(&self, peer: &Peer, name: &str, owner: String, ad: &str) -> Answer {
         let Identity::Host(_) = peer.identity else { return rejected("only a host's daemon offers caches") };
-        let Ok(name) = name.parse::<CacheName>() else { return rejected("that is no name of a cache") };
+        let Ok(name) = name.parse::<CacheName>() else { return rejected("malformed cache name") };
         if self.mode.now() != Mode::Running {
-            return rejected("this daemon takes nothing new");
+            return rejected("this daemon accepts no new caches");
         }
         if self.config.user.as_ref().is_some_and(|user| *user != owner) {
             return rejected("a user's daemon keeps copies of that user's caches only");
@@ -256,7 +256,7 @@ impl Answers {
             return rejected(failed.why);
         }
         match self.requests.fetch(name, reader, true) {
-            Ok(_) => Answer::Wait { seconds: AGAIN, why: "it is coming".into() },
+            Ok(_) => Answer::Wait { seconds: AGAIN, why: "the transfer has started".into() },
             Err(error) => rejected(error.why),
         }
     }
@@ -274,7 +274,7 @@ impl Answers {
         let obeyed = if may {
             self.admin.obey(what, limit).await.map_err(|error| error.why)
         } else {
-            Err(format!("{} does not obey {}", self.config.name, peer.hello.name))
+            Err(format!("{} does not accept commands from {}", self.config.name, peer.hello.name))
         };
         if what != "status" || !may {
             self.audit.note(&who, &told, "", obeyed.as_ref().map_or_else(String::as_str, |_| "ok"));

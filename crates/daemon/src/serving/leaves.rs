@@ -151,7 +151,7 @@ impl Leaves {
         let (depot, id, manifest) = (self.store.depot.clone(), record.id, manifest.clone());
         let reading = tokio::task::spawn_blocking(move || {
             let (root, home) = open_view(&depot, id, &manifest).map_err(|e| e.to_string())?;
-            let file = manifest.file(file).ok_or("there is no such file")?;
+            let file = manifest.file(file).ok_or("no such file")?;
             let source = root.open_file(file.path().below(&home)).map_err(|e| e.to_string())?;
             work(&source).map_err(|e| e.to_string())
         });

@@ -48,7 +48,7 @@ pub(crate) fn forget(depot: &Depot, id: CacheId) {
         return;
     }
     if let Err(error) = depot.remove(id, crate::clock::now()) {
-        tracing::warn!(%error, cache = %id, "cannot remove what a broken upload left");
+        tracing::warn!(%error, cache = %id, "cannot remove the files of an interrupted upload");
     }
 }
 
@@ -98,10 +98,8 @@ pub(crate) fn write(
                 let path =
                     if manifest.is_single_file() { top.clone() } else { file.path().below(Path::new("")) };
                 let (came, len) = (file.len() - left, file.len());
-                let why = format!(
-                    "the upload ends in the midst of {}, of which {came} of {len} bytes came",
-                    path.display()
-                );
+                let why =
+                    format!("the upload ended within {}: {came} of {len} bytes received", path.display());
                 return Err(ApiError::malformed(why));
             }
             to.write_all(&some).map_err(full)?;
@@ -118,13 +116,13 @@ pub(crate) fn write(
             Err(error) => return Err(error.into()),
         }
         let why = match written.bytes {
-            0 => "nothing was to come, all of it is here already; the cache is INVALID".into(),
-            bytes => format!("more came than the {bytes} bytes that were to come; the cache is INVALID"),
+            0 => "no data expected, the store has all files already; the cache is INVALID".into(),
+            bytes => format!("received more than the expected {bytes} bytes; the cache is INVALID"),
         };
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::Exceeded, why));
     }
     if !incoming.whole {
-        return Err(ApiError::malformed("the upload broke off"));
+        return Err(ApiError::malformed("upload interrupted"));
     }
     Ok(reservation.commit(&manifest, false, crate::clock::now())?.record)
 }

@@ -48,11 +48,11 @@ impl Admission {
         let failed = |e: String| Failed::new(ErrorKind::Rejected, e);
         let host = self.ad.now().map_err(|e| failed(e.to_string()))?;
         if !ads::agree(cache, &host, false, crate::clock::now()).map_err(|e| failed(e.to_string()))? {
-            return Err(failed(format!("{name} and this host's requirements do not match")));
+            return Err(failed(format!("{name} does not match the requirements of this host")));
         }
         let owners = &self.config.owners;
         if !owners.is_empty() && !owners.iter().any(|expected| expected == owner) {
-            return Err(failed(format!("no job of {owner} is expected on this host")));
+            return Err(failed(format!("this host accepts no caches of user {owner}")));
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Admission {
         ours.copied().ok_or_else(|| {
             Failed::new(
                 ErrorKind::Rejected,
-                format!("{} travels by no method of this host", about.full_name()),
+                format!("no transfer method of {} is enabled on this host", about.full_name()),
             )
         })
     }
@@ -122,15 +122,15 @@ impl Admission {
                 Err(id) => return Ok(Room::Here(id)),
                 Ok((Verdict::Ok(reservation), reused)) => return Ok(Room::Kept(reservation, reused)),
                 Ok((Verdict::Denied(reason), _)) => {
-                    return Err(denied(format!("there is no room for it: {reason}")));
+                    return Err(denied(format!("no space in the store: {reason}")));
                 }
                 Ok((Verdict::Wait(reason), _)) if began.elapsed() < PATIENCE => {
-                    let why = format!("waiting for room: {reason}");
+                    let why = format!("waiting for space in the store: {reason}");
                     tell.send_replace(Stand::Waiting { why, bytes: 0, total: about.bytes });
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 Ok((Verdict::Wait(reason), _)) => {
-                    return Err(denied(format!("no room came free: {reason}")));
+                    return Err(denied(format!("no space became free in the store: {reason}")));
                 }
             }
         }

@@ -39,7 +39,7 @@ impl Arrivals {
         attributes.came = Some(came);
         let noted = self.store.on_disk(move |depot| depot.set_attributes(id, attributes.to_map())).await;
         if let Err(error) = noted {
-            tracing::warn!(why = error.why, "it is not noted how a cache came");
+            tracing::warn!(why = error.why, "cannot record the source of a cache");
         }
     }
 }

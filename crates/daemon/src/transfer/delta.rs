@@ -87,7 +87,7 @@ pub(crate) async fn bases(
     let (asked, about) = (store.clone(), grant.about.clone());
     let before = tokio::task::spawn_blocking(move || before(&asked, &about)).await;
     let Some(old) = before.ok().flatten().map(Arc::new) else { return found };
-    let why = format!("comparing with the version that is here of {}", grant.about.full_name());
+    let why = format!("comparing {} with the version in the store", grant.about.full_name());
     tell.send_replace(Stand::Waiting { why, bytes: 0, total: manifest.total_len() });
     let Ok(dir) = store.depot.open_dir(dir).map(Arc::new) else { return found };
     if !clear(&dir).await {
@@ -109,7 +109,7 @@ pub(crate) async fn bases(
             }
             Err(why) => {
                 let cache = grant.about.full_name();
-                tracing::info!(cache, why, "nothing is put together of the older version");
+                tracing::info!(cache, why, "cannot reuse the older version");
                 patched = false;
                 clear(&dir).await;
                 break;
@@ -270,7 +270,7 @@ fn batches(wanted: Vec<Range<u64>>) -> Vec<Vec<(u64, u64)>> {
 fn write(to: &File, ranges: &[(u64, u64)], mut data: &[u8]) -> Result<(), String> {
     for (offset, len) in ranges {
         let len = usize::try_from(*len).map_err(|e| e.to_string())?;
-        let (part, rest) = data.split_at_checked(len).ok_or("it gave too little")?;
+        let (part, rest) = data.split_at_checked(len).ok_or("reply too short")?;
         to.write_all_at(part, *offset).map_err(|e| e.to_string())?;
         data = rest;
     }

@@ -75,7 +75,7 @@ impl Fetcher {
             match self.bring(&grant, &want, offered, tell).await {
                 // It has died, or does not give what it granted: there may be others.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
-                    tracing::info!(%name, why = failed.why, "another source is asked");
+                    tracing::info!(%name, why = failed.why, "trying another source");
                     self.directory.shunned.add(source);
                     tries += 1;
                 }
@@ -142,7 +142,7 @@ impl Fetcher {
             && method == Method::Swarm
             && let Err(error) = self.seeding.serve_on(&record).await
         {
-            tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+            tracing::warn!(error, cache = record.full_name(), "cannot serve a received cache to other hosts");
         }
         Ok((record.id, method))
     }

@@ -94,10 +94,10 @@ impl Heard {
             Some(last) => last,
             None => match directory.nobody_to_ask(name.origin.as_deref()).await {
                 Some(why) => {
-                    let what = format!("no cache {name} that you may read is here, and {why}");
+                    let what = format!("no cache {name} on this host that you may read, and {why}");
                     Failed::new(ErrorKind::Absent, what)
                 }
-                None => Failed::new(ErrorKind::Unreachable, format!("no host is known that has {name}")),
+                None => Failed::new(ErrorKind::Unreachable, format!("no known host has {name}")),
             },
         };
         if matches!(last.kind, ErrorKind::Unreachable | ErrorKind::Absent) {
@@ -118,7 +118,7 @@ impl Heard {
         match answer {
             Ok(Answer::Cache(granted)) => {
                 let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
-                let about = about.map_err(|error| format!("it talks nonsense: {error}"));
+                let about = about.map_err(|error| format!("malformed reply: {error}"));
                 let believed = about.and_then(|about| {
                     is_theirs(&link, name, &about, directory.links.trust(), &directory.key)?;
                     Ok(about)
@@ -126,7 +126,7 @@ impl Heard {
                 match believed {
                     Ok(about) => return Some(Grant { link, granted: *granted, about }),
                     Err(why) => {
-                        tracing::warn!(peer, %name, why, "an answer is not believed");
+                        tracing::warn!(peer, %name, why, "rejected an answer about a cache");
                         self.last = Some(failed(ErrorKind::Unreachable, why));
                     }
                 }
@@ -134,13 +134,15 @@ impl Heard {
             Ok(Answer::Absent)
                 if self.last.as_ref().is_none_or(|last| last.kind == ErrorKind::Unreachable) =>
             {
-                let why = format!("there is no cache {name}, or it is not yours to read");
+                let why = format!("no cache {name} that you may read");
                 self.last = Some(Failed::new(ErrorKind::Absent, why));
             }
             Ok(Answer::Absent) => {}
             Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
             Ok(Answer::Rejected { why }) => self.last = Some(failed(ErrorKind::Rejected, why)),
-            Ok(_) => self.last = Some(failed(ErrorKind::Unreachable, "it does not understand".into())),
+            Ok(_) => {
+                self.last = Some(failed(ErrorKind::Unreachable, "it does not support this request".into()))
+            }
             Err(error) => {
                 directory.shunned.add(link.peer.addr);
                 self.last = Some(Failed::new(ErrorKind::Unreachable, error.to_string()));
@@ -163,7 +165,7 @@ fn is_theirs(
     if link.peer.hello.name == about.origin && speaks_for(&link.peer.identity, about) {
         return Ok(());
     }
-    let word = Attributes::of(about).named.ok_or("it shows no word of the origin for it")?;
+    let word = Attributes::of(about).named.ok_or("the origin's signed record is missing")?;
     proves(&word, about, trust, key)
 }
 
@@ -175,7 +177,7 @@ pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), 
     if asked && about.is_committed() && about.version.is_some() {
         return Ok(());
     }
-    Err("it answers with another cache than was asked for")
+    Err("it answered with a different cache")
 }
 
 /// The manifest of what was granted, which is the one that it was to be.
@@ -185,7 +187,7 @@ pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     if grant.granted.manifest > limit {
         return Err(Failed::new(
             ErrorKind::Rejected,
-            format!("its manifest has {} bytes; at most {limit}", grant.granted.manifest),
+            format!("manifest too long: {} bytes (limit {limit})", grant.granted.manifest),
         ));
     }
     let mut bytes = BytesMut::new();
@@ -196,7 +198,7 @@ pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
             Ok(_) => {
                 return Err(Failed::new(
                     ErrorKind::Unreachable,
-                    format!("{} does not give the manifest", who()),
+                    format!("{} did not send the manifest", who()),
                 ));
             }
             Err(error) => return Err(Failed::new(ErrorKind::Unreachable, error.to_string())),
@@ -207,7 +209,7 @@ pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     if manifest.hash_v2().is_none() || manifest.hash_v2() != grant.about.content {
         return Err(Failed::new(
             ErrorKind::Unreachable,
-            format!("{} gives another manifest than it named", who()),
+            format!("{} sent a manifest with the wrong hash", who()),
         ));
     }
     Ok(manifest)

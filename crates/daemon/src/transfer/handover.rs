@@ -84,7 +84,7 @@ impl Handover {
         }
         let _ = tokio::task::spawn_blocking(move || drop(staged)).await;
         if runs && let Err(error) = self.seeding.serve_on(&record).await {
-            tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+            tracing::warn!(error, cache = record.full_name(), "cannot serve a received cache to other hosts");
         }
     }
 }

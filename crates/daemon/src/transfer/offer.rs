@@ -51,8 +51,8 @@ pub(crate) async fn offer(record: &CacheRecord, link: &Link) -> Reply {
         Ok((Answer::Ok | Answer::Cache(_), _)) => Reply::Has,
         Ok((Answer::Wait { why, .. }, _)) => Reply::Takes(why),
         Ok((Answer::Rejected { why }, _)) => Reply::Rejects(why),
-        Ok((Answer::Absent, _)) => Reply::Rejects("it does not see this cache here".into()),
-        Ok((Answer::NotUnderstood, _)) => Reply::Rejects("it does not understand".into()),
+        Ok((Answer::Absent, _)) => Reply::Rejects("it cannot see this cache on the offering host".into()),
+        Ok((Answer::NotUnderstood, _)) => Reply::Rejects("it does not support this request".into()),
         Err(error) => Reply::Unreachable(error.to_string()),
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     fn replies_are_told_in_the_words_of_the_api() {
         for (reply, taken, answer, why) in [
             (Reply::Has, true, "ok", None),
-            (Reply::Takes("it is coming".into()), true, "wait", Some("it is coming")),
+            (Reply::Takes("the transfer has started".into()), true, "wait", Some("the transfer has started")),
             (Reply::Rejects("no".into()), false, "rejected", Some("no")),
             (Reply::Unreachable("gone".into()), false, "unreachable", Some("gone")),
         ] {

@@ -99,10 +99,10 @@ impl Repair {
                 continue;
             }
             let tried = timeout_at(until, self.bring_manifest(id)).await;
-            match tried.unwrap_or_else(|_| Err(Failed::new(ErrorKind::Wait, "it takes too long"))) {
+            match tried.unwrap_or_else(|_| Err(Failed::new(ErrorKind::Wait, "timeout"))) {
                 Ok(()) => brought = true,
                 Err(failed) => {
-                    tracing::warn!(cache = %id, why = failed.why, "no manifest is to be had for a damaged one")
+                    tracing::warn!(cache = %id, why = failed.why, "cannot replace a damaged manifest")
                 }
             }
         }
@@ -122,7 +122,7 @@ impl Repair {
     /// Brings the manifest of a cache again, from the first who gives it.
     async fn bring_manifest(&self, id: CacheId) -> Result<(), Failed> {
         let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
-        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"the cache was removed"))?;
         let (name, want) = self.wanting(&record)?;
         let mut last = nobody();
         for link in self.directory.sources(&name, &record.owner).await.into_iter().take(TRIES) {
@@ -157,7 +157,7 @@ impl Repair {
 
     /// Repairs a cache if it can be done in time, and counts what has become of it.
     async fn repair_by(&self, until: Instant, id: CacheId, who: &str, checked: &mut Checked) {
-        let late = Err(Failed::new(ErrorKind::Wait, "it takes too long"));
+        let late = Err(Failed::new(ErrorKind::Wait, "timeout"));
         let repaired = match Instant::now() < until {
             true => timeout_at(until, self.repair(id)).await.unwrap_or(late),
             false => late,
@@ -173,7 +173,7 @@ impl Repair {
         let Some(record) = self.store.depot.cache(id) else { return };
         self.audit.note(who, "repair", &record.full_name(), &outcome);
         if !record.is_committed() {
-            tracing::warn!(cache = record.full_name(), why = outcome, "a damaged cache is not repaired");
+            tracing::warn!(cache = record.full_name(), why = outcome, "cannot repair a damaged cache");
             checked.invalid.push(record.full_name());
         }
     }
@@ -181,7 +181,7 @@ impl Repair {
     /// What could not be read, told once in the log, too: its disk needs looking after.
     fn unread(&self, unread: &tidecast_depot::Unread) -> Unread {
         let (path, why) = (unread.path.display().to_string(), unread.why.clone());
-        tracing::warn!(path, why, "a file of the store cannot be read; its caches stay as they are");
+        tracing::warn!(path, why, "cannot read a file of the store; its caches stay unchanged");
         Unread { path, why, caches: self.names_of(&unread.caches) }
     }
 
@@ -204,7 +204,7 @@ impl Repair {
         let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
         // It would be the first to be evicted. That we look at it is no use of it.
         let _busy = self.store.depot.busy(id, 0).map_err(|e| failed(&e))?;
-        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"the cache was removed"))?;
         let (manifest, lacking) =
             self.store.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
         let manifest = Arc::new(manifest);
@@ -231,16 +231,16 @@ impl Repair {
         let who = link.peer.hello.name.clone();
         let failed = |why: &str| Failed::new(ErrorKind::Unreachable, format!("{who}: {why}"));
         let asked = timeout(ANSWER, link.ask(&Ask::Want(want.clone()), Bytes::new())).await;
-        let granted = match asked.map_err(|_| failed("it does not answer"))? {
+        let granted = match asked.map_err(|_| failed("no answer before the timeout"))? {
             Ok((Answer::Cache(granted), _)) => granted,
             Ok((Answer::Wait { why, .. } | Answer::Rejected { why }, _)) => return Err(failed(&why)),
-            Ok(_) => return Err(failed("it does not have it")),
+            Ok(_) => return Err(failed("it does not have the cache")),
             Err(error) => return Err(failed(&error.to_string())),
         };
         let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
-        let about = about.map_err(|error| failed(&format!("it talks nonsense: {error}")))?;
+        let about = about.map_err(|error| failed(&format!("malformed reply: {error}")))?;
         if about.content != record.content {
-            return Err(failed("it has another content by this name"));
+            return Err(failed("its cache of this name has other content"));
         }
         Ok(Grant { link, granted: *granted, about })
     }
@@ -255,7 +255,7 @@ impl Repair {
     ) -> Result<PathBuf, Failed> {
         let content = manifest.hash_v2().unwrap_or_default();
         if self.swarms.runs(&content) && !self.swarms.only_seeds(&content) {
-            return Err(Failed::new(ErrorKind::Wait, "it is on its way already"));
+            return Err(Failed::new(ErrorKind::Wait, "the cache is being fetched already"));
         }
         let dir = self.store.on_disk(tidecast_depot::Depot::repairs).await;
         let dir = dir.map_err(|e| Failed::new(ErrorKind::Internal, e.why))?;
@@ -286,7 +286,7 @@ impl Repair {
 }
 
 fn nobody() -> Failed {
-    Failed::new(ErrorKind::Unreachable, "nobody is known who has it")
+    Failed::new(ErrorKind::Unreachable, "no known host has the cache")
 }
 
 /// Ends a swarm that has fetched, also where its task is given up.

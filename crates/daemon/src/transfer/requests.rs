@@ -138,7 +138,7 @@ impl Requests {
                 return Ok(fetch.stand.clone());
             }
         }
-        let waiting = Stand::Waiting { why: "asking for it".into(), bytes: 0, total: 0 };
+        let waiting = Stand::Waiting { why: "looking for a source".into(), bytes: 0, total: 0 };
         let (tell, stand) = watch::channel(waiting);
         let (requests, at) = (self.clone(), key.clone());
         let task = tokio::spawn(async move {

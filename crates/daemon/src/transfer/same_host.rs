@@ -87,11 +87,11 @@ impl SameHost {
             match self.whole(&parent, name, reader, tell).await {
                 Ok(done) => return Some(done),
                 Err(Missed::No(failed)) => {
-                    tracing::debug!(parent = parent.name, %name, why = failed.why, "not from the parent");
+                    tracing::debug!(parent = parent.name, %name, why = failed.why, "the parent daemon does not provide the cache");
                     return None;
                 }
                 Err(Missed::Lost(why)) => {
-                    tracing::info!(parent = parent.name, %name, why, "the parent has failed");
+                    tracing::info!(parent = parent.name, %name, why, "the parent daemon failed");
                     self.election.give_up(&parent);
                 }
             }
@@ -115,7 +115,12 @@ impl SameHost {
             Ok(done) => Some(done),
             Err(Missed::No(_)) => None,
             Err(Missed::Lost(why)) => {
-                tracing::info!(parent = parent.name, cache = about.full_name(), why, "not from this daemon");
+                tracing::info!(
+                    parent = parent.name,
+                    cache = about.full_name(),
+                    why,
+                    "the parent daemon failed"
+                );
                 self.election.give_up(&parent);
                 None
             }
@@ -133,7 +138,7 @@ impl SameHost {
         let info = ready(parent, &about.full_name(), user, tell).await?;
         let (record, _) = parent.client.manifest(&info.cache).await?;
         if understood(&record)?.content != manifest.hash_v2() {
-            return Err(Missed::Lost("it has another content by this name".into()));
+            return Err(Missed::Lost("its cache of this name has other content".into()));
         }
         match self.admission.admit(about, manifest, false, tell).await? {
             Room::Here(id) => Ok((id, Method::Direct)),
@@ -151,11 +156,11 @@ impl SameHost {
         let info = ready(parent, &name.to_string(), &reader.owner, tell).await?;
         let (record, manifest) = parent.client.manifest(&info.cache).await?;
         let about = understood(&record)?;
-        let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("it talks nonsense: {e}"));
+        let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("malformed reply: {e}"));
         let manifest = Arc::new(Manifest::parse(&manifest).map_err(|e| nonsense(&e))?);
         grant::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
         if about.content.is_none() || manifest.hash_v2() != about.content || !about.readable_by(reader) {
-            return Err(nonsense(&"that is not what was asked for"));
+            return Err(nonsense(&"not the requested cache"));
         }
         self.admission.agree(&about)?;
         let reservation = match self.admission.admit(&about, &manifest, false, tell).await? {
@@ -180,7 +185,7 @@ impl SameHost {
         let linking = manifest.clone();
         let linked = tokio::task::spawn_blocking(move || link_all(&from, &to, &linking)).await;
         let linked = linked.map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?;
-        let copied = linked.map_err(|e| Missed::Lost(format!("its files cannot be linked: {e}")))?;
+        let copied = linked.map_err(|e| Missed::Lost(format!("cannot link its files: {e}")))?;
         reservation.take_links();
         let link = manifest.total_len().saturating_sub(copied);
         let came = Came { parent: copied, link, ..Came::default() };
@@ -242,7 +247,7 @@ impl SameHost {
 }
 
 fn understood(record: &[u8]) -> Result<CacheRecord, Missed> {
-    serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("it talks nonsense: {e}")))
+    serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("malformed reply: {e}")))
 }
 
 /// Waits until the parent has it.
@@ -257,14 +262,14 @@ async fn ready(
     loop {
         let asked = parent.client.post("/v1/get", &get, Duration::ZERO);
         let answer = timeout(Duration::from_secs(ASK) + ANSWER, asked).await;
-        match answer.map_err(|_| Missed::Lost("it does not answer".into()))?? {
+        match answer.map_err(|_| Missed::Lost("no answer before the timeout".into()))?? {
             Got::Ready { info, .. } => return Ok(*info),
             Got::Wait { why, bytes, total } => {
                 if bytes > last {
                     (last, moved) = (bytes, Instant::now());
                 }
                 if !parent.is_believed && (moved.elapsed() > STALLED || began.elapsed() > PATIENCE) {
-                    return Err(Missed::Lost("it makes us wait".into()));
+                    return Err(Missed::Lost("no progress before the timeout".into()));
                 }
                 let why = format!("{}: {why}", parent.name);
                 tell.send_replace(Stand::Waiting { why, bytes, total });

@@ -25,7 +25,7 @@ impl Seeding {
 
     /// Has the swarm of a cache run that is here.
     pub(crate) async fn serve_on(&self, record: &CacheRecord) -> Result<(), String> {
-        let (id, content) = (record.id, record.content.ok_or("it has no content")?);
+        let (id, content) = (record.id, record.content.ok_or("the cache has no content yet")?);
         let (store, swarms, seen) = (self.store.clone(), self.swarms.clone(), self.seen.clone());
         let serve = move || {
             let manifest = store.manifest(id, content)?;

@@ -210,14 +210,14 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
             let name = &grant.link.peer.hello.name;
             return Err(Failed::new(
                 ErrorKind::Unreachable,
-                format!("nothing has come from {name} for {} s", moved.elapsed().as_secs()),
+                format!("no data from {name} for {} s", moved.elapsed().as_secs()),
             ));
         }
-        let why = format!("{} is coming from {} hosts", grant.about.full_name(), now.peers);
+        let why = format!("receiving {} from {} hosts", grant.about.full_name(), now.peers);
         tell.send_replace(Stand::Waiting { why, bytes: now.verified_bytes, total: now.wanted_bytes });
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {
-                return Err(Failed::new(ErrorKind::Internal, "the swarm ended by itself"));
+                return Err(Failed::new(ErrorKind::Internal, "the swarm ended unexpectedly"));
             },
             () = tokio::time::sleep(TELL) => {}
         }
@@ -228,7 +228,7 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
 async fn call_back(grant: &Grant, want: &Want, id: &SwarmId) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
     if let Err(error) = grant.link.ask(&Ask::Join(want), Bytes::new()).await {
-        tracing::debug!(%error, "the source was not asked to connect");
+        tracing::debug!(%error, "cannot ask the source to connect");
     }
 }
 

@@ -39,9 +39,9 @@ pub(crate) enum SwarmError {
     Net(#[from] tidecast_net::Error),
     #[error(transparent)]
     Depot(#[from] tidecast_depot::Error),
-    #[error("a manifest without v2 hashes cannot be kept")]
+    #[error("the manifest has no v2 hashes")]
     NoV2,
-    #[error("it is being fetched already")]
+    #[error("the cache is being fetched already")]
     Fetching,
     #[error("a thread of the daemon failed")]
     Thread,
@@ -253,7 +253,7 @@ impl Swarms {
                 Some(summary)
             }
             Err(error) => {
-                tracing::warn!(%error, "a swarm did not end as it should");
+                tracing::warn!(%error, "a swarm ended with an error");
                 None
             }
         }

@@ -108,7 +108,7 @@ async fn a_host_takes_nothing_of_owners_whose_jobs_are_not_expected() {
     head.make(&alice, "a", "acgt").await;
     head.make(&bob, "b", "tgca").await;
     let refused = site.host("node1").get(&alice, "head/a").await.unwrap_err();
-    let why = "no job of alice is expected on this host";
+    let why = "this host accepts no caches of user alice";
     assert_eq!((refused.kind, refused.why.as_str()), (ErrorKind::Rejected, why));
     assert!(site.host("node1").get(&bob, "head/b").await.is_ok());
 }
@@ -179,7 +179,7 @@ async fn a_daemon_that_is_not_trusted_is_told_so_and_users_hear_it() {
     eventually("the link is down", 10, || node1.daemon.links.to(head.node).is_none()).await;
     let refused = node1.get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unreachable, "{refused:?}");
-    assert!(refused.why.contains("head turns this daemon away"), "{}", refused.why);
+    assert!(refused.why.contains("head rejected this daemon"), "{}", refused.why);
     assert_eq!(head.noted("connect").len(), 1);
 }
 
@@ -196,7 +196,7 @@ async fn so_many_transfers_go_on_at_once_and_others_wait() {
     let get = |name: &str| Get { name: name.into(), ..Get::default() };
     assert!(matches!(node1.got(&alice, get("head/a")).await, Ok(Got::Wait { .. })));
     match node1.got(&alice, get("node2/b")).await.unwrap() {
-        Got::Wait { why, .. } => assert_eq!(why, "asking for it"),
+        Got::Wait { why, .. } => assert_eq!(why, "looking for a source"),
         other => panic!("{other:?}"),
     }
     node1.daemon.requests.allow(2);

@@ -100,8 +100,8 @@ async fn a_daemon_alone_says_that_there_is_nobody_to_ask() {
     let head = site.host("head");
     let refused = head.get(&alice, "node1/nt").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Absent);
-    let why = "no cache node1/nt that you may read is here, and this daemon trusts no other: name the site's CA in its \
-               configuration";
+    let why = "no cache node1/nt on this host that you may read, and this daemon trusts no other daemon: set the site's CA \
+               in its configuration";
     assert_eq!(refused.why, why);
 }
 

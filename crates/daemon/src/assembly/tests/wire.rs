@@ -195,13 +195,13 @@ impl Mover for Copier {
         Box::pin(async move {
             let failed = |why: &str| Failed::new(ErrorKind::Unreachable, why);
             let source = self.net.of(grant.link.peer.node);
-            let (addr, name, store) = source.ok_or_else(|| failed("it is gone"))?;
+            let (addr, name, store) = source.ok_or_else(|| failed("the cache was removed"))?;
             self.seen.sources.lock().push(name.clone());
             sleep(DELAY).await;
             let comes = timeout(LOST, self.net.wait_for(self.addr, addr)).await;
-            comes.map_err(|_| failed("nothing has come"))?;
+            comes.map_err(|_| failed("no data"))?;
             if self.seen.broken.lock().contains(&name) {
-                return Err(failed("it gives nothing"));
+                return Err(failed("no data"));
             }
             let content = grant.about.content.unwrap();
             let copied = tokio::task::spawn_blocking(move || copy(&store, content, &bring)).await.unwrap();

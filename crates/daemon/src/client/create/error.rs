@@ -18,10 +18,10 @@ pub enum Error {
     #[error(transparent)]
     Publish(#[from] tidecast_publish::Error),
     /// There is no room now.
-    #[error("{0}; --wait DURATION waits for room")]
+    #[error("{0}; use --wait DURATION to wait for space")]
     NoRoom(String),
     /// There was no room for as long as the caller waits.
-    #[error("{name} is not made after {}: {why}", Span(*.after))]
+    #[error("{name} was not created within {}: {why}", Span(*.after))]
     Late {
         /// The cache.
         name: String,
@@ -31,7 +31,7 @@ pub enum Error {
         why: String,
     },
     /// Files of several directories.
-    #[error("{} does not lie in {}: give one directory", path.display(), root.display())]
+    #[error("{} is not inside {}: give one directory", path.display(), root.display())]
     Apart {
         /// One of them.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum Error {
         root: PathBuf,
     },
     /// `..` and its kin.
-    #[error("{} has no name of its own", .0.display())]
+    #[error("{} does not end in a file name", .0.display())]
     Nameless(PathBuf),
     /// A file.
     #[error("cannot {doing} {}: {source}", path.display())]

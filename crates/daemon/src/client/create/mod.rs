@@ -210,7 +210,7 @@ fn read(
             from.read_exact(&mut chunk).map_err(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => named(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    "the file has become shorter since it was hashed; create the cache again when it no longer changes",
+                    "the file was truncated after it was hashed; create the cache again when the file no longer changes",
                 )),
                 _ => named(e),
             })?;

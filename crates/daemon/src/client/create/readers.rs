@@ -36,7 +36,7 @@ struct Inode {
 
 impl Inode {
     fn of(path: PathBuf, needs: u32) -> Result<Self, Error> {
-        let meta = fs::symlink_metadata(&path).map_err(Error::io("look at", &path))?;
+        let meta = fs::symlink_metadata(&path).map_err(Error::io("stat", &path))?;
         let mode = meta.mode() & 0o7777;
         let mut group = mode >> 3 & 0o7;
         // With an access control list these bits are its mask, and say nothing of the group.

@@ -28,9 +28,9 @@ pub struct Wanted {
 /// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor LocalFileName say other
 /// things (PluginData), and are passed over; but an input with no ad at all was cut off, or is none.
 pub(super) fn wanted(text: &[u8]) -> Result<Vec<Wanted>, String> {
-    let ads = Ad::parse_all(text).map_err(|e| format!("it holds no ClassAds: {e}"))?;
+    let ads = Ad::parse_all(text).map_err(|e| format!("not ClassAds: {e}"))?;
     if ads.is_empty() {
-        return Err("it holds no ClassAd".into());
+        return Err("no ClassAd in the file".into());
     }
     let about_files =
         ads.iter().filter(|ad| ["Url", "LocalFileName"].iter().any(|name| ad.get(name).is_some()));
@@ -44,8 +44,8 @@ fn wanted_by(ad: &Ad) -> Wanted {
     };
     let (url, local) = (word("Url"), word("LocalFileName"));
     let amiss = match (&url, &local) {
-        (None, _) => Some("its ad has no Url that is a string"),
-        (_, None) => Some("its ad has no LocalFileName that is a string"),
+        (None, _) => Some("the ClassAd lacks a string attribute Url"),
+        (_, None) => Some("the ClassAd lacks a string attribute LocalFileName"),
         _ => None,
     };
     Wanted { url: url.unwrap_or_default(), local: local.unwrap_or_default(), upload: false, amiss }

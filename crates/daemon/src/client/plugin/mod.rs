@@ -40,9 +40,8 @@ const COMING: Duration = Duration::from_secs(6 * 3600);
 /// That transfer.
 pub fn read(infile: &Path, upload: bool) -> Result<Vec<Wanted>, Box<Transfer>> {
     let text = std::fs::read(infile).map_err(|e| format!("cannot read {}: {e}", infile.display()));
-    let wanted = text.and_then(|text| {
-        ads::wanted(&text).map_err(|e| format!("cannot understand {}: {e}", infile.display()))
-    });
+    let wanted = text
+        .and_then(|text| ads::wanted(&text).map_err(|e| format!("cannot parse {}: {e}", infile.display())));
     let wanted = wanted.map_err(|why| {
         let nothing = Wanted { upload, ..Wanted::default() };
         Box::new(Transfer::failed(nothing, error("Specification", false, why)))
@@ -65,7 +64,7 @@ pub async fn transfer_all(
     let mut stop = std::pin::pin!(stop);
     let (mut asker, mut results, mut is_stopped) = (Asker::new(socket), Vec::new(), false);
     for one in wanted {
-        let why = error("Transfer", true, "the transfer was told to stop");
+        let why = error("Transfer", true, "the transfer was interrupted");
         let stopped = Transfer::failed(one.clone(), why);
         if !is_stopped {
             tokio::select! {
@@ -116,9 +115,11 @@ async fn transfer(asker: &mut Asker, wanted: Wanted) -> Transfer {
     let start = seconds();
     let got = match wanted.amiss {
         Some(why) => Err(error("Specification", false, why)),
-        None if wanted.upload => {
-            Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
-        }
+        None if wanted.upload => Err(error(
+            "Specification",
+            false,
+            "file transfers cannot create caches: use tidecast cache create",
+        )),
         None => bring(asker, &wanted).await,
     };
     match got {
@@ -132,7 +133,7 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
     let to = &place(&wanted.local, &name, path);
     let info = ready(asker, &name).await?;
-    let mut made = Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+    let mut made = Err(error("Resolution", false, format!("no {path} in {}", info.name)));
     for path in decoded(path) {
         made = make(asker, &info, &path, to).await;
         match &made {
@@ -145,12 +146,12 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
 
 /// Makes the job's file of a cache that is here; its bytes.
 async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result<u64, Error> {
-    let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
+    let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon reported no path"))?;
     let whole = path.as_os_str().is_empty();
     let source = if whole { view.to_owned() } else { view.join(path) };
     let is_below = path.components().all(|c| matches!(c, std::path::Component::Normal(_)));
     if !is_below {
-        return Err(error("Parameter", false, format!("{path:?} is no path in a cache")));
+        return Err(error("Parameter", false, format!("{path:?} is not a path inside a cache")));
     }
     // What the job's user can read here can be a link; else this process makes a copy.
     match (materialize::sees(info), std::fs::metadata(&source)) {
@@ -160,7 +161,7 @@ async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result
         }
         (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
             let path = path.display();
-            return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+            return Err(error("Resolution", false, format!("no {path} in {}", info.name)));
         }
         _ => copy(&asker.client, info, path, to).await?,
     }
@@ -262,7 +263,9 @@ async fn copy(client: &Client, info: &CacheInfo, path: &Path, to: &Path) -> Resu
 /// The directory and the name of what is to be made.
 fn parts(to: &Path) -> Result<(PathBuf, &OsStr), Error> {
     let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = to.file_name().ok_or_else(|| error("Parameter", false, format!("{to:?} has no name")))?;
+    let name = to
+        .file_name()
+        .ok_or_else(|| error("Parameter", false, format!("{to:?} does not end in a file name")))?;
     Ok((dir.to_owned(), name))
 }
 

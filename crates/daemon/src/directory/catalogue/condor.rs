@@ -64,7 +64,7 @@ async fn tool(words: &[&str], input: String) -> Result<String, CatalogueError> {
             return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&done.stderr);
-        Err(because(&format!("{}: {}", done.status, said.lines().last().unwrap_or("it says nothing"))))
+        Err(because(&format!("{}: {}", done.status, said.lines().last().unwrap_or("no error message"))))
     };
     tokio::task::spawn_blocking(run).await.map_err(failed)?
 }

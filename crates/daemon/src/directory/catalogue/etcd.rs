@@ -32,7 +32,7 @@ impl Catalogue for Etcd {
         Box::pin(async {
             // Each time under a lease of its own: the one before ends without the key, that has the new one.
             let granted = self.ask("lease/grant", &json!({ "TTL": LIFETIME })).await?;
-            let lease = granted.get("ID").ok_or_else(|| failed("it grants no lease"))?;
+            let lease = granted.get("ID").ok_or_else(|| failed("no lease in the reply"))?;
             let key = BASE64.encode(format!("{PREFIX}{}", entry.name).as_bytes());
             let value = BASE64.encode(entry.addresses().as_bytes());
             self.ask("kv/put", &json!({ "key": key, "value": value, "lease": lease })).await?;
@@ -53,7 +53,7 @@ impl Catalogue for Etcd {
 impl Etcd {
     /// Asks the first member that answers.
     async fn ask(&self, what: &str, body: &Value) -> Result<Value, CatalogueError> {
-        let mut last = failed("no member is named");
+        let mut last = failed("no etcd member configured");
         for host in &self.0 {
             match timeout(ASK, post(host, what, body)).await {
                 Ok(Ok(answer)) => return Ok(answer),

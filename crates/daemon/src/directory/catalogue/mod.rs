@@ -64,7 +64,7 @@ impl Keeper {
                 }
                 // What was found before still holds.
                 Err(error) if well => {
-                    tracing::warn!(%at, %error, "the catalogue cannot be used");
+                    tracing::warn!(%at, %error, "cannot use the catalogue");
                     well = false;
                 }
                 Err(_) => {}
@@ -80,7 +80,7 @@ impl Keeper {
         let catalogue = open(at);
         let left = tokio::time::timeout(Duration::from_secs(5), catalogue.leave(&self.config.name));
         if let Ok(Err(error)) = left.await {
-            tracing::info!(%at, %error, "the catalogue keeps this daemon until its entry ends");
+            tracing::info!(%at, %error, "cannot leave the catalogue; it lists this daemon until the entry expires");
         }
     }
 

@@ -26,7 +26,7 @@ impl Cgroup {
     /// Makes one and moves into it, if that is of use.
     pub(crate) fn enter() -> Self {
         let none = |why: &str| Self::none(why);
-        let Some((mount, path)) = own() else { return none("the system has no cgroup v2") };
+        let Some((mount, path)) = own() else { return none("no cgroup v2 on this host") };
         let is_root = rustix::process::geteuid().is_root();
         // Of a service whose cgroup is delegated: below it. Else root makes one beside the others.
         let delegated = std::env::var_os("INVOCATION_ID").is_some() && path != mount;
@@ -35,7 +35,7 @@ impl Cgroup {
         let offered: Vec<&str> =
             CONTROLLERS.into_iter().filter(|c| offered.split_whitespace().any(|o| o == *c)).collect();
         if offered.is_empty() {
-            return none("no controller of cpu, memory or io is offered to it");
+            return none("no cpu, memory or io controller is available");
         }
         match make(&parent, &offered) {
             Err(error) => none(&format!("{}: {error}", parent.display())),
@@ -71,7 +71,7 @@ impl Cgroup {
             if self.controllers.contains(&controller)
                 && let Err(error) = fs::write(dir.join(file), text)
             {
-                tracing::debug!(%error, file, "a limit of the cgroup is not set");
+                tracing::debug!(%error, file, "cannot set a cgroup limit");
             }
         }
     }
@@ -112,7 +112,7 @@ fn make(parent: &Path, offered: &[&'static str]) -> io::Result<(PathBuf, Vec<&'s
         let _ = fs::write(parent.join("cgroup.procs"), "0");
         let _ = fs::remove_dir(&dir);
         moved?;
-        return Err(io::Error::other("it may not limit anything there"));
+        return Err(io::Error::other("cannot enable any controller in the cgroup"));
     }
     Ok((dir, taken))
 }
