@@ -68,7 +68,7 @@ def test_a_certificate_that_cannot_serve_replaces_none_that_can(site, data):
     for content, why in [
         (b"", "expected one to four certificates"),
         (good[:len(good) // 2], "cannot"),
-        (good[:good.index(b"-----BEGIN PRIVATE")] + key, "not that of the certificate"),
+        (good[:good.index(b"-----BEGIN PRIVATE")] + key, "does not belong to the certificate"),
         (expired, "has expired"),
         (other_host, "host:node2"),
     ]:

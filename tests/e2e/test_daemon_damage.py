@@ -190,7 +190,7 @@ def test_what_is_denied_leaves_nothing_and_no_claim(built, tmp_path, start):
     status, made = as_nobody(lambda: host.http("POST", "/v1/caches", manifest, head))
     assert status == 200, made
     refused = host.create("nt", tmp_path / "small", code=1)["message"]
-    assert "cannot be used" in refused and "owner" not in refused and "nobody" not in refused
+    assert "is not available" in refused and "owner" not in refused and "nobody" not in refused
 
 
 @needs_root

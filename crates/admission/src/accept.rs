@@ -25,10 +25,10 @@ const SHED: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cut {
     /// Its time is over.
-    #[error("the handshake took longer than {} s", .0.as_secs())]
+    #[error("handshake not complete after {} s", .0.as_secs())]
     Late(Duration),
     /// Later connections of the same source took its place.
-    #[error("too many connections of its address have proved nothing yet")]
+    #[error("too many unauthenticated connections from its address")]
     Crowded,
 }
 
@@ -143,7 +143,7 @@ async fn failed(gate: &Gate, error: &std::io::Error) {
     if closed == 0 {
         tracing::warn!(%error, "cannot accept a connection");
     } else {
-        tracing::debug!(%error, closed, "cannot accept a connection: unproven ones were closed");
+        tracing::debug!(%error, closed, "cannot accept a connection; closed unauthenticated connections");
     }
     sleep(if closed > 0 { SHORT_PAUSE } else { PAUSE }).await;
 }

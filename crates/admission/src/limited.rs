@@ -42,7 +42,7 @@ impl Allowance {
         match self.0.load(Relaxed) {
             0 if most > 0 => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the peer sent too much before it proved who it is",
+                "the peer sent too much data before authentication",
             )),
             left => Ok(left.min(most)),
         }

@@ -74,7 +74,7 @@ impl Depot {
     pub(crate) fn expose(&self, record: &CacheRecord) -> Result<(), Error> {
         let path = self.0.layout.cache(record.id);
         let dir = own_dir(&self.0.layout, &path)?;
-        let_in(&dir, &Readers::of(record)).at("set the rights of", &path)?;
+        let_in(&dir, &Readers::of(record)).at("set the access rights of", &path)?;
         sync(&dir).at("sync", &path)
     }
 
@@ -94,7 +94,7 @@ impl Depot {
     /// it that its rights are those of the record. False: somebody else has made what stands there.
     pub(crate) fn reclaim(&self, record: &CacheRecord) -> Result<bool, Error> {
         let path = self.0.layout.cache(record.id);
-        let there = self.0.layout.look(&path).at("look at", &path)?;
+        let there = self.0.layout.look(&path).at("stat", &path)?;
         if !there.is_dir() {
             return Ok(false);
         }
@@ -118,7 +118,7 @@ impl Depot {
             Ok(there) => Ok(there.is_mine() && kinds.contains(&there.kind)),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
             Err(e) if is_link(&e) => Ok(false),
-            Err(e) => Err(e).at("look at", path),
+            Err(e) => Err(e).at("stat", path),
         };
         let any = [Kind::Dir, Kind::File, Kind::Symlink];
         Ok(is_own(&cache, &any[..1])?
@@ -206,11 +206,11 @@ pub(crate) fn own_dir(layout: &Layout, path: &Path) -> Result<Root, Error> {
     let opened = layout.beneath(path).and_then(|below| layout.dir.sub(below));
     let dir = match opened {
         Err(e) if is_link(&e) || e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(Error::Changed { path: path.to_owned(), why: "it is not a directory" });
+            return Err(Error::Changed { path: path.to_owned(), why: "not a directory" });
         }
         other => other.at("open", path)?,
     };
-    let there = dir.stat("").at("look at", path)?;
+    let there = dir.stat("").at("stat", path)?;
     if there.is_mine() {
         return Ok(dir);
     }
@@ -218,7 +218,7 @@ pub(crate) fn own_dir(layout: &Layout, path: &Path) -> Result<Root, Error> {
         return Err(Error::Foreign { path: path.to_owned(), owner: there.uid });
     }
     let group = rustix::process::getegid().as_raw();
-    dir.chown("", Some(euid().as_raw()), Some(group)).at("take back", path)?;
+    dir.chown("", Some(euid().as_raw()), Some(group)).at("change the owner of", path)?;
     Ok(dir)
 }
 

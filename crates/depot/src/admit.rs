@@ -25,16 +25,16 @@ pub enum Admission {
 #[non_exhaustive]
 pub enum Reason {
     /// Running jobs use what would have to go.
-    #[error("the room is taken by caches that running jobs use")]
+    #[error("the space is occupied by caches that running jobs use")]
     InUse,
     /// Others are on their way.
-    #[error("the room is promised to caches that are on their way")]
+    #[error("the remaining space is reserved for transfers in progress")]
     Promised,
     /// It is on its way already.
-    #[error("this cache is on its way already")]
+    #[error("a transfer of this cache is already in progress")]
     Underway,
     /// Larger than the store.
-    #[error("it needs {} bytes and {} files, the store has room for {}", need.bytes, need.inodes, most(room))]
+    #[error("it needs {} bytes and {} files; the store can hold at most {}", need.bytes, need.inodes, most(room))]
     TooLarge {
         /// What it needs.
         need: Size,
@@ -42,7 +42,7 @@ pub enum Reason {
         room: Size,
     },
     /// More than the owner may have.
-    #[error("it needs {} bytes and {} files, and its owner has {} and {}, and may have {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
+    #[error("it needs {} bytes and {} files; its owner uses {} and {} of a quota of {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
     Quota {
         /// What it needs.
         need: Size,
@@ -52,10 +52,10 @@ pub enum Reason {
         quota: Size,
     },
     /// What would have to go is pinned.
-    #[error("the room is taken by pinned caches")]
+    #[error("the space is occupied by pinned caches")]
     Pinned,
     /// Others have filled the file system, and nothing is left to evict.
-    #[error("the disk is full: {} bytes and {} files are missing", missing.bytes, missing.inodes)]
+    #[error("the disk is full: {} bytes and {} files too few are free", missing.bytes, missing.inodes)]
     DiskFull {
         /// What is missing.
         missing: Size,
@@ -94,7 +94,7 @@ impl Depot {
     ) -> Result<Admission, Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if !matches!(record.state, State::Uncommitted | State::Uploading) {
-            return Err(Error::State { id, state: record.state, why: "only a declared cache can be filled" });
+            return Err(Error::State { id, state: record.state, why: "only a declared cache accepts data" });
         }
         if let Some(m) = manifest {
             self.within_declared(&record, raw_size(m))?;
@@ -207,7 +207,7 @@ impl Depot {
         if found.fits(declared) {
             return Ok(());
         }
-        self.invalidate(record.id, "more came than was declared")?;
+        self.invalidate(record.id, "received more data than declared")?;
         Err(Error::Exceeded { declared, found })
     }
 

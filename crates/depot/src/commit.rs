@@ -43,7 +43,7 @@ pub(crate) fn commit(
 ) -> Result<Committed, Error> {
     let depot = reservation.depot();
     let parts = Parts::of(manifest)?;
-    let content = manifest.hash_v2().ok_or(Error::Unfit("it has no v2 info-hash"))?;
+    let content = manifest.hash_v2().ok_or(Error::Unfit("the manifest has no v2 info-hash"))?;
     let staged = reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()));
     let reused = reservation.reused();
     check(&depot.0.layout, manifest, &staged, &reused, !trusted)?;
@@ -239,7 +239,7 @@ fn enter(
         // What was changed meanwhile (lease, pin, attributes) counts.
         let current = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
         if current.state != State::Uploading {
-            let why = "it cannot be committed any more";
+            let why = "only a cache that is being uploaded can be committed";
             return Err(Error::State { id: record.id, state: current.state, why });
         }
         let mut record = CacheRecord {

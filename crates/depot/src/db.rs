@@ -151,7 +151,7 @@ impl Db {
         if self.db.is_none() {
             self.reopen()?;
         }
-        self.db.as_ref().ok_or(Error::Unfit("the database is closed"))
+        self.db.as_ref().ok_or(Error::Unfit("the store's database is closed"))
     }
 
     pub(crate) fn read(&mut self) -> Result<View, Error> {

@@ -167,7 +167,7 @@ impl Depot {
         if self.is_ours(&record)? {
             return Ok(view);
         }
-        Err(Error::Changed { path: view, why: "it is not what this store has made" })
+        Err(Error::Changed { path: view, why: "not created by this store" })
     }
 
     /// Opens a directory of the store, given by its whole path ([`Depot::view`], [`Reservation::dir`](crate::Reservation::dir)):
@@ -186,7 +186,7 @@ impl Depot {
     /// As [`Depot::view`].
     pub fn inode(&self, id: CacheId) -> Result<(u64, u64), Error> {
         let view = self.view(id)?;
-        Ok(self.0.layout.look(&view).at("look at", &view)?.id)
+        Ok(self.0.layout.look(&view).at("stat", &view)?.id)
     }
 
     /// What is INVALID and was the same version of the same cache.
@@ -203,7 +203,7 @@ impl Depot {
     pub(crate) fn committed(&self, id: CacheId) -> Result<Arc<CacheRecord>, Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if !record.is_committed() {
-            return Err(Error::State { id, state: record.state, why: "it has to be committed for this" });
+            return Err(Error::State { id, state: record.state, why: "the cache must be committed first" });
         }
         Ok(record)
     }
@@ -430,7 +430,7 @@ impl Inner {
 
     /// What the file system has left, and has in all.
     fn free(&self) -> Result<(Size, Size), Error> {
-        let v = fstatvfs(&*self.layout.dir).at("look at", &self.layout.root)?;
+        let v = fstatvfs(&*self.layout.dir).at("stat", &self.layout.root)?;
         // A file system that does not say has enough.
         let known = |all, n| if all == 0 { u64::MAX / 4 } else { n };
         let bytes = |blocks: u64| known(v.f_blocks, blocks.saturating_mul(v.f_frsize));

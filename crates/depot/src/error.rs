@@ -16,7 +16,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The store was last written by a program whose format is too new for this one.
-    #[error("the store needs a program that knows format {needs}; this one knows {known}")]
+    #[error("the store has format {needs} and this program supports format {known}: use a newer program")]
     Format {
         /// What the store needs.
         needs: u64,
@@ -24,7 +24,7 @@ pub enum Error {
         known: u64,
     },
     /// There is no such cache, or the asker may not know of it.
-    #[error("there is no cache {0}")]
+    #[error("no cache {0}")]
     NoCache(CacheId),
     /// The cache is not in a state that allows this.
     #[error("cache {id} is {state}: {why}")]
@@ -37,7 +37,7 @@ pub enum Error {
         why: &'static str,
     },
     /// An owner has declared too many caches that never came.
-    #[error("{owner} has {most} caches that were declared and not filled: fill or remove some")]
+    #[error("{owner} has {most} declared caches without data: upload or remove some")]
     Declared {
         /// Whose.
         owner: String,
@@ -45,7 +45,7 @@ pub enum Error {
         most: usize,
     },
     /// A name, origin, owner or group that cannot be used.
-    #[error("`{name}` cannot be used: {why}")]
+    #[error("invalid name `{name}`: {why}")]
     Name {
         /// What was given, made printable.
         name: String,
@@ -53,7 +53,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The name belongs to somebody else. That is all that is said: it may be of a cache that the asker may not know of.
-    #[error("the name {origin}/{name} cannot be used here: choose another")]
+    #[error("the name {origin}/{name} is not available on this host: choose another")]
     Taken {
         /// Host of the name.
         origin: String,
@@ -61,7 +61,7 @@ pub enum Error {
         name: String,
     },
     /// The same version of a name was seen with other content: never a silent change.
-    #[error("{origin}/{name}@{version} is known with other content")]
+    #[error("{origin}/{name}@{version} exists with other content")]
     Conflict {
         /// Host of the name.
         origin: String,
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// More came than was declared. The cache is INVALID now.
     #[error(
-        "{} bytes and {} files were declared, there are {} bytes and {} files: declare what it needs, and begin again",
+        "declared {} bytes and {} files, received {} bytes and {} files: declare the full size and start again",
         declared.bytes, declared.inodes, found.bytes, found.inodes
     )]
     Exceeded {
@@ -82,10 +82,10 @@ pub enum Error {
         found: Size,
     },
     /// A manifest that cannot be kept.
-    #[error("this manifest cannot be kept: {0}")]
+    #[error("cannot store the cache: {0}")]
     Unfit(&'static str),
     /// A manifest that cannot be read.
-    #[error("a manifest cannot be read: {0}")]
+    #[error("malformed manifest: {0}")]
     Manifest(#[from] tidecast_metainfo::Error),
     /// Something staged does not fit the manifest.
     #[error("{}: {why}", path.display())]
@@ -111,8 +111,8 @@ pub enum Error {
     },
     /// The store belongs to another user, who could change what is committed.
     #[error(
-        "{} belongs to user {owner}, not to the user of this program; run it as that user, or have root change the owner of \
-         the whole store (chown -R)",
+        "{} belongs to user {owner}, not to the user of this program; run the program as that user, or change the owner of \
+         the whole store as root (chown -R)",
         path.display()
     )]
     Foreign {
@@ -122,7 +122,7 @@ pub enum Error {
         owner: u32,
     },
     /// The disk is full, by bytes or by inodes.
-    #[error("no room left for {}: {source}", path.display())]
+    #[error("no space for {}: {source}", path.display())]
     Full {
         /// What was being written.
         path: PathBuf,
@@ -140,10 +140,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The database reported something.
-    #[error("the store's database: {0}")]
+    #[error("database of the store: {0}")]
     Db(#[from] Box<redb::Error>),
     /// A record of the database cannot be written or read.
-    #[error("a record of the store's database: {0}")]
+    #[error("record in the database of the store: {0}")]
     Record(#[from] serde_json::Error),
 }
 
@@ -163,7 +163,7 @@ impl Error {
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         if tidecast_paths::is_link(&source) {
-            let why = "a symbolic link stands on this path, and the store follows none; remove the link";
+            let why = "the path contains a symbolic link, which the store does not follow; remove the link";
             return Error::Io { op, path, source: io::Error::new(source.kind(), why) };
         }
         if full(&source) { Error::Full { path, source } } else { Error::Io { op, path, source } }

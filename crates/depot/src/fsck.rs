@@ -26,7 +26,7 @@ use crate::reserve::held_in;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
-const NO_MANIFEST: &str = "its manifest is damaged";
+const NO_MANIFEST: &str = "the manifest is damaged";
 
 /// Brings a content again: writes it to the file and says whether it could. What it writes is verified.
 type Bring<'a> = &'a mut dyn FnMut(&Bad, &mut File) -> io::Result<bool>;
@@ -66,7 +66,7 @@ impl Depot {
         let _disk = self.0.disk.lock();
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if record.content.is_none() || manifest.hash_v2() != record.content {
-            return Err(Error::Unfit("it is the manifest of another content"));
+            return Err(Error::Unfit("the manifest describes other content"));
         }
         let dir = self.0.layout.cache(id);
         self.0.layout.write_manifest(&dir, manifest)?;
@@ -259,7 +259,7 @@ impl Depot {
             None => bring(&bad, &mut file).unwrap_or(false),
         };
         let right = brought
-            && file.metadata().at("look at", &scratch)?.len() == len
+            && file.metadata().at("stat", &scratch)?.len() == len
             && root_of(&file, len).is_ok_and(|root| root == key.root);
         let of = with.iter().find_map(|c| file_of(&c.manifest, key));
         let (true, Some(of)) = (right, of) else {
@@ -337,7 +337,7 @@ impl Depot {
             for Checked { record, parts, .. } in found {
                 let Some(record) = self.cache(record.id).filter(|r| !r.withdrawn) else { continue };
                 t.withdraw(&record, &parts.objects)?;
-                let reason = Some("its content is damaged".to_owned());
+                let reason = Some("the content is damaged".to_owned());
                 let invalid = CacheRecord {
                     state: State::Invalid,
                     reason,

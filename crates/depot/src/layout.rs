@@ -62,7 +62,7 @@ impl Layout {
                 self.make_dir(&dir)?;
             }
             // Whoever owns one of them could put another in its place.
-            let there = self.look(&dir).at("look at", &dir)?;
+            let there = self.look(&dir).at("stat", &dir)?;
             if !there.is_mine() {
                 return Err(Error::Foreign { path: dir, owner: there.uid });
             }

@@ -123,10 +123,12 @@ impl Parts {
     /// [`Error::Unfit`] for one without roots, or without the layers by which a piece can be verified.
     pub(crate) fn of(manifest: &Manifest) -> Result<Self, Error> {
         if manifest.is_draft() || !manifest.version().has_v2() {
-            return Err(Error::Unfit("it names no root for each file: publish the data as v2 or hybrid"));
+            return Err(Error::Unfit(
+                "the manifest has no v2 roots of files: publish the data as v2 or hybrid",
+            ));
         }
         if !manifest.missing_layers().is_empty() {
-            return Err(Error::Unfit("piece layers are missing"));
+            return Err(Error::Unfit("the manifest lacks piece layers"));
         }
         let mut parts = Parts::default();
         let dirs = manifest.dirs().len() as u64;
@@ -137,7 +139,7 @@ impl Parts {
             match ObjectKey::of(file) {
                 Some(key) if !file.is_empty() => {
                     if parts.objects.insert(key, file.len()).is_some_and(|len| len != file.len()) {
-                        return Err(Error::Unfit("one root stands for two lengths"));
+                        return Err(Error::Unfit("two files have the same root and different lengths"));
                     }
                 }
                 _ => parts.own.inodes += 1,

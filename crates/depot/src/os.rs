@@ -148,7 +148,7 @@ impl Layout {
             size = size.plus(Size { bytes: on_disk(meta.len.min(meta.allocated)), inodes: 1 });
             Ok(())
         };
-        self.beneath(path).and_then(|p| self.dir.visit(p, &mut add)).at("look at", path)?;
+        self.beneath(path).and_then(|p| self.dir.visit(p, &mut add)).at("scan", path)?;
         Ok(size)
     }
 

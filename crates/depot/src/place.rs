@@ -114,7 +114,7 @@ impl Placing<'_> {
                 // Of equal files only the first has been verified, and need be there.
                 let first = self.manifest.file(file.same_as()).unwrap_or(file);
                 let staged = first.path().below(&self.staged);
-                let meta = self.sources.look(&staged).at("look at", &staged)?;
+                let meta = self.sources.look(&staged).at("stat", &staged)?;
                 // Somebody has another name for it, by which it could be written: it must be ours alone.
                 let shared = !self.links && meta.links > names || !meta.is_mine();
                 let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
@@ -256,15 +256,15 @@ pub(crate) fn check(
         let path = file.path().below(staged);
         let wrong = |why| Error::Wrong { path: path.clone(), why };
         let open = match near.open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("it is missing")),
-            Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("it is no file")),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("the file is missing")),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("not a regular file")),
             other => other.at("open", &path)?,
         };
-        if open.metadata().at("look at", &path)?.len() != file.len() {
-            return Err(wrong("it has another length than the manifest says"));
+        if open.metadata().at("stat", &path)?.len() != file.len() {
+            return Err(wrong("length differs from the manifest"));
         }
         if hash && Some(root_of(&open, file.len()).at("read", &path)?) != file.pieces_root() {
-            return Err(wrong("it has another content than the manifest says"));
+            return Err(wrong("content differs from the manifest"));
         }
         Ok(())
     };
@@ -284,7 +284,8 @@ pub(crate) fn check(
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mine = work();
-        let joined = others.into_iter().map(|t| t.join().unwrap_or(Err(Error::Unfit("a thread died"))));
+        let joined =
+            others.into_iter().map(|t| t.join().unwrap_or(Err(Error::Unfit("a thread of the store failed"))));
         joined.chain([mine]).collect()
     })
 }

@@ -325,11 +325,11 @@ pub(crate) fn check_account(name: &str) -> Result<(), Error> {
 /// Checks a part of a name: one component of a path, printable, without the marks of a cache's name.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let why = match name {
-        "" => "it is empty",
-        "." | ".." => "it would lead out of its directory",
-        _ if name.len() > 255 => "it has more than 255 bytes",
+        "" => "the name is empty",
+        "." | ".." => "the name must not leave its directory",
+        _ if name.len() > 255 => "the name is longer than 255 bytes",
         _ if name.contains(['/', '@']) => "`/` and `@` separate the parts of a cache's name",
-        _ if name.chars().any(char::is_control) => "it has control characters",
+        _ if name.chars().any(char::is_control) => "the name contains control characters",
         _ => return Ok(()),
     };
     Err(Error::Name { name: name.chars().take(64).flat_map(char::escape_default).collect(), why })
@@ -360,7 +360,7 @@ mod hex_option {
             return Ok(None);
         };
         let bytes = HEXLOWER.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
-        bytes.try_into().map(Some).map_err(|_| serde::de::Error::custom("a hash has 32 bytes"))
+        bytes.try_into().map(Some).map_err(|_| serde::de::Error::custom("a hash must have 32 bytes"))
     }
 }
 

@@ -89,9 +89,9 @@ impl Depot {
             // Older programs gave a cache's directory to its owner, who could put another tree there.
             if !self.reclaim(&record)? {
                 self.conceal(record.id)?;
-                self.invalidate(record.id, "another user or program has changed its directory in the store")?;
+                self.invalidate(record.id, "another user or program changed its directory in the store")?;
             }
         }
-        lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are gone from the store"))
+        lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are missing from the store"))
     }
 }

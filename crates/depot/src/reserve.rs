@@ -235,7 +235,11 @@ impl Reservation {
     fn committed(&self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
         let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
         if record.state != State::Uploading {
-            return Err(Error::State { id: self.id, state: record.state, why: "it cannot be committed" });
+            return Err(Error::State {
+                id: self.id,
+                state: record.state,
+                why: "only a cache that is being uploaded can be committed",
+            });
         }
         self.depot.within_declared(&record, raw_size(manifest))?;
         commit::commit(self, &record, manifest, trusted, now)
@@ -299,7 +303,7 @@ impl Depot {
     /// [`Error::State`] for a cache that is committed; what the disk reports.
     pub fn clear_staged(&self, id: CacheId) -> Result<(), Error> {
         if let Some(record) = self.cache(id).filter(|r| r.is_committed()) {
-            return Err(Error::State { id, state: record.state, why: "nothing of it is staged" });
+            return Err(Error::State { id, state: record.state, why: "the cache has no staged files" });
         }
         self.0.layout.remove_all(&self.0.layout.staging(id).join("data"))
     }

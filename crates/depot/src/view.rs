@@ -66,8 +66,8 @@ impl View {
             Some(why) => Error::Changed { path: path.clone(), why },
             None => Error::io("open", &path, e),
         })?;
-        if opened.metadata().at("look at", &path)?.len() != file.len() {
-            return Err(Error::Changed { path, why: "it has another length" });
+        if opened.metadata().at("stat", &path)?.len() != file.len() {
+            return Err(Error::Changed { path, why: "length differs from the manifest" });
         }
         Ok(opened)
     }
@@ -89,10 +89,10 @@ impl View {
 
 fn leads_elsewhere(e: &io::Error) -> Option<&'static str> {
     match e.kind() {
-        _ if is_link(e) => Some("a symbolic link stands there"),
-        io::ErrorKind::NotADirectory => Some("it is not a directory"),
-        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => Some("it is not a regular file"),
-        io::ErrorKind::NotFound => Some("it is gone"),
+        _ if is_link(e) => Some("a symbolic link instead of a file or directory"),
+        io::ErrorKind::NotADirectory => Some("not a directory"),
+        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => Some("not a regular file"),
+        io::ErrorKind::NotFound => Some("missing"),
         _ => None,
     }
 }

@@ -301,7 +301,7 @@ impl State {
 
     fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
-            return Err(format!("format {} is not known", self.format));
+            return Err(format!("unknown format {}", self.format));
         }
         if self.tokens.len() > MAX_TOKENS || self.revoked.len() > MAX_REVOKED {
             return Err("too many tickets".into());
@@ -311,7 +311,7 @@ impl State {
         let limits = |t: &Issued| t.nodes.len() <= MAX_USES as usize;
         let sound =
             sound && self.tokens.values().all(limits) && self.revoked.keys().all(|n| parsed(n).is_some());
-        if sound { Ok(()) } else { Err("a ticket in it is malformed".into()) }
+        if sound { Ok(()) } else { Err("malformed ticket in the file".into()) }
     }
 }
 
@@ -335,7 +335,7 @@ fn read(path: &Path) -> Result<State, Error> {
     let damaged = |why: String| Error::Damaged { path: path.to_owned(), why };
     // serde's message may quote the text, which holds secrets: only the place is told.
     let state: State = serde_json::from_slice(&bytes)
-        .map_err(|e| damaged(format!("line {} column {}", e.line(), e.column())))?;
+        .map_err(|e| damaged(format!("syntax error in line {}, column {}", e.line(), e.column())))?;
     state.check().map_err(damaged)?;
     Ok(state)
 }

@@ -118,7 +118,7 @@ impl SiteCa {
     pub fn init(dir: &Path, name: &str, now: u64) -> Result<Self, Error> {
         let sound = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
         if !sound {
-            return Err(Error::Ca("its name must have 1 to 64 bytes, no control characters".into()));
+            return Err(Error::Ca("the name must have 1 to 64 bytes and no control characters".into()));
         }
         files::make_dir(dir)?;
         let key = KeyPair::generate().map_err(|_| Error::Random)?;
@@ -127,7 +127,7 @@ impl SiteCa {
         let cert = params.self_signed(&key).map_err(failed)?;
         let pem = cert.pem() + &key.serialize_pem();
         if !files::create(&dir.join(Self::ROOT), pem.as_bytes())? {
-            return Err(Error::Ca(format!("{} holds a CA already", dir.display())));
+            return Err(Error::Ca(format!("{} already contains a CA", dir.display())));
         }
         let ca = Self::open(dir)?;
         ca.change(now, |_| Ok(()))?;
@@ -141,7 +141,7 @@ impl SiteCa {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(Self::ROOT);
         let Some(bytes) = files::read_secret(&path)? else {
-            return Err(Error::Ca(format!("{} holds no CA; make one with: tidecast ca init", dir.display())));
+            return Err(Error::Ca(format!("no CA in {}; create one with: tidecast ca init", dir.display())));
         };
         let damaged = |why: &str| Error::Damaged { path: path.clone(), why: why.to_owned() };
         let text = String::from_utf8(bytes).map_err(|_| damaged("not text"))?;
@@ -185,7 +185,7 @@ impl SiteCa {
         let lifetime = lifetime.min(self.not_after.saturating_sub(now));
         if lifetime == 0 {
             return Err(Error::Ca(
-                "no certificate can be issued: the lifetime is 0, or the root has run out".into(),
+                "cannot issue a certificate: the lifetime is 0, or the root certificate has expired".into(),
             ));
         }
         let mut params = CertificateParams::default();
@@ -234,7 +234,7 @@ impl SiteCa {
             }
             if revoked.is_empty() {
                 return Err(Error::Ca(format!(
-                    "no certificate {which:?} is alive; look with: tidecast ca show"
+                    "no valid certificate {which:?}; list them with: tidecast ca show"
                 )));
             }
             Ok(())
@@ -255,7 +255,7 @@ impl SiteCa {
     /// # Errors
     /// The state cannot be read or is damaged.
     pub fn certificates(&self) -> Result<Vec<CertInfo>, Error> {
-        let damaged = || self.damaged("a certificate in it is malformed");
+        let damaged = || self.damaged("malformed certificate in the file");
         let info = |(serial, entry): (String, Entry)| {
             let identity = entry.identity.parse().map_err(|_| damaged())?;
             let node = entry.node.map(|n| n.parse()).transpose().map_err(|_| damaged())?;
@@ -275,7 +275,7 @@ impl SiteCa {
         let state: State = serde_json::from_slice(&bytes).map_err(|e| self.damaged(&e.to_string()))?;
         let serials = state.issued.keys().all(|s| HEXLOWER.decode(s.as_bytes()).is_ok());
         if state.format != FORMAT || !serials {
-            return Err(self.damaged("of another format"));
+            return Err(self.damaged("unknown format"));
         }
         Ok(state)
     }

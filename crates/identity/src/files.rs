@@ -94,7 +94,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail("read", path))?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::Damaged { path: path.to_owned(), why: "far too long".into() });
+        return Err(Error::Damaged { path: path.to_owned(), why: "file too long".into() });
     }
     Ok(Some(bytes))
 }

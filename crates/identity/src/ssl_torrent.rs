@@ -62,7 +62,7 @@ impl SslRoot {
         let pem = cert.pem() + &key.serialize_pem();
         files::create(&path, pem.as_bytes())?;
         // Read back, so that of two processes that start at once both use the file that won.
-        let why = "it vanished while being read".to_owned();
+        let why = "it disappeared during reading".to_owned();
         Self::load(&path)?.ok_or(Error::Damaged { path, why })
     }
 
@@ -229,7 +229,7 @@ pub fn info_hash_of(server_name: &str) -> Option<[u8; 20]> {
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     if pem.len() > MAX_PEM {
-        return Err(Error::Tls("the certificate is far too long".into()));
+        return Err(Error::Tls("the certificate is too long".into()));
     }
     let certs = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(tls)?;
     if certs.is_empty() { Err(Error::Tls("no certificate found".into())) } else { Ok(certs) }

@@ -255,7 +255,7 @@ impl Ticket {
             return Err(TicketError::Checksum);
         }
         let mut r = Reader::new(body);
-        let version = r.u8().ok_or(TicketError::Content("it is empty"))?;
+        let version = r.u8().ok_or(TicketError::Content("no content"))?;
         let [_, with_terms] = VERSIONS;
         if !VERSIONS.contains(&version) {
             return Err(TicketError::Version(version));
@@ -283,7 +283,7 @@ impl Ticket {
             Access::Open
         };
         let terms = if has_terms {
-            terms(r, flags).ok_or(TicketError::Content("its terms are malformed"))?
+            terms(r, flags).ok_or(TicketError::Content("malformed terms"))?
         } else {
             Terms::default()
         };
@@ -291,15 +291,15 @@ impl Ticket {
         let name = std::str::from_utf8(r.slice(len.into()).ok_or_else(short)?)
             .map_err(|_| TicketError::Content("the name is not UTF-8"))?;
         if name.chars().any(char::is_control) {
-            return Err(TicketError::Content("the name has control characters"));
+            return Err(TicketError::Content("the name contains control characters"));
         }
         let count = usize::from(r.u8().ok_or_else(short)?);
         if count > MAX_ADDRS {
             return Err(TicketError::Content("too many addresses"));
         }
         let addrs = (0..count).map(|_| address(r)).collect::<Option<Vec<_>>>();
-        let addrs = addrs.ok_or(TicketError::Content("an address is malformed"))?;
-        r.end().ok_or(TicketError::Content("bytes left over"))?;
+        let addrs = addrs.ok_or(TicketError::Content("malformed address"))?;
+        r.end().ok_or(TicketError::Content("extra bytes at the end"))?;
         let name = (!name.is_empty()).then(|| name.to_owned());
         Ok(Self { manifest, plain: flags & PLAIN != 0, access, terms, name, addrs })
     }

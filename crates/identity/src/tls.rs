@@ -163,7 +163,7 @@ fn node_id_of(cert: &CertificateDer<'_>) -> Result<NodeId, &'static str> {
         .strip_prefix(&ED25519_SPKI)
         .and_then(|key| key.try_into().ok())
         .map(NodeId)
-        .ok_or("its key is not Ed25519")
+        .ok_or("the key is not Ed25519")
 }
 
 /// ring with AES-128-GCM first: the fastest wherever the processor has AES instructions.
@@ -223,7 +223,7 @@ impl Judge for KeyVerifier {
     }
 
     fn tls12(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> Signed {
-        Err(other("TLS 1.2 is not spoken between Tidecast nodes".into()))
+        Err(other("TLS 1.2 is not supported between Tidecast nodes".into()))
     }
 
     fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed {

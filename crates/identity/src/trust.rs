@@ -144,10 +144,7 @@ impl Trust {
         for cert in certs {
             let (_, parsed) = X509Certificate::from_der(&cert).map_err(bad)?;
             if !parsed.is_ca() {
-                return Err(Error::Trust(format!(
-                    "{} is not the certificate of a CA",
-                    subject(parsed.subject())
-                )));
+                return Err(Error::Trust(format!("{} is not a CA certificate", subject(parsed.subject()))));
             }
             let seconds = |t: i64| u64::try_from(t).unwrap_or(0);
             let valid = parsed.validity();
@@ -290,7 +287,7 @@ impl Root {
         match found.as_slice() {
             [one] => Ok(one.clone()),
             [] => Err(CardError::Nobody(subject)),
-            _ => Err(CardError::Nobody(format!("{subject} would be more than one"))),
+            _ => Err(CardError::Nobody(format!("{subject} matches several identities"))),
         }
     }
 }
@@ -302,7 +299,7 @@ impl Rule {
         let who = if wild { self.identity.replacen('*', "x", 1) } else { self.identity.clone() };
         if given != 1 {
             return Err(Error::Trust(format!(
-                "the rule for {} needs one of subject, dns, email, uri",
+                "the rule for {} needs exactly one of subject, dns, email, uri",
                 self.identity
             )));
         }

@@ -84,8 +84,8 @@ impl fmt::Display for Identity {
 /// What is not an identity, with what one looks like.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not an identity: {0:?} (expected host:NAME or user:NAME; a host has 1 to 64 of a-z A-Z 0-9 . _ - @ +, a user is written as \
-     the user database has it, in at most 64 bytes)"
+    "not an identity: {0:?} (expected host:NAME or user:NAME; a host has 1 to 64 of a-z A-Z 0-9 . _ - @ +, a user as in the \
+     user database has at most 64 bytes)"
 )]
 pub struct BadIdentity(String);
 
