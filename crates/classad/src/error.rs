@@ -24,7 +24,7 @@ pub enum EvalError {
     #[error("the expression takes too many steps")]
     TooManySteps,
     /// A string or list grew longer than [`Limits::size`](crate::Limits::size).
-    #[error("the expression makes a value that is too large")]
+    #[error("the expression produces a value that is too large")]
     TooLarge,
 }
 

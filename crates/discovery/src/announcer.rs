@@ -405,7 +405,7 @@ impl Run {
 
     fn hand_over(&self, hash: InfoHash, source: Source, peers: Vec<SocketAddr>) {
         if !peers.is_empty() && self.found.try_send(Found { hash, source, peers }).is_err() {
-            debug!("nobody takes the peers that a tracker named");
+            debug!("dropped peers of a tracker: the queue is full");
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// A tracker URL that cannot be used as it is written.
-    #[error("tracker URL {url:?} cannot be used: {why}")]
+    #[error("invalid tracker URL {url:?}: {why}")]
     Url {
         /// The URL, cut to a printable length.
         url: String,
@@ -81,7 +81,7 @@ pub enum Error {
         status: u16,
     },
     /// A redirect that is not followed: too many, to nowhere, or away from TLS.
-    #[error("{url} redirects, which is not followed: {why}")]
+    #[error("redirect of {url} not followed: {why}")]
     Redirect {
         /// The tracker.
         url: String,
@@ -97,7 +97,7 @@ pub enum Error {
         limit: usize,
     },
     /// An answer that is not what the protocol says.
-    #[error("{from} sent a malformed answer: {why}")]
+    #[error("malformed reply from {from}: {why}")]
     Malformed {
         /// Who sent it.
         from: String,
@@ -105,7 +105,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The tracker understood and refused.
-    #[error("tracker {from} refuses: {reason}")]
+    #[error("tracker {from} rejected the request: {reason}")]
     Refused {
         /// The tracker.
         from: String,

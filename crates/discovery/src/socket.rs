@@ -21,7 +21,7 @@ pub(crate) async fn lookup(host: &str, port: u16, within: Duration) -> Result<Ve
     }
     let found = timeout(within, lookup_host((host, port)))
         .await
-        .map_err(|_| Error::Timeout { what: format!("the resolver, asked for {host}"), after: within })?
+        .map_err(|_| Error::Timeout { what: format!("the resolver (name {host})"), after: within })?
         .map_err(|source| Error::Resolve { host: host.to_owned(), source })?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {

@@ -60,7 +60,7 @@ impl Talk {
             let transaction = rand::random();
             let packet = head(MAGIC, CONNECT, transaction);
             if let Some(answer) = self.ask(&packet, CONNECT, transaction).await? {
-                return u64_at(answer, 8).ok_or_else(|| self.bad("a connect answer that is too short"));
+                return u64_at(answer, 8).ok_or_else(|| self.bad("connect reply too short"));
             }
         }
     }
@@ -77,9 +77,7 @@ impl Talk {
             add_url(&mut packet, target);
             let v4 = self.to.is_ipv4();
             if let Some(answer) = self.ask(&packet, ANNOUNCE, transaction).await? {
-                return read(answer, v4)
-                    .map(Some)
-                    .ok_or_else(|| self.bad("an announce answer that is too short"));
+                return read(answer, v4).map(Some).ok_or_else(|| self.bad("announce reply too short"));
             }
         }
         Ok(None)

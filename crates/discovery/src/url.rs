@@ -42,33 +42,33 @@ impl TrackerUrl {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why| Error::Url { url: printable(text.as_bytes()), why };
         if text.len() > MAX_URL {
-            return Err(bad("it is longer than 2048 bytes"));
+            return Err(bad("longer than 2048 bytes"));
         }
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(bad("it holds a byte that is not printable ASCII; percent-encode it"));
+            return Err(bad("it contains a byte that is not printable ASCII; percent-encode it"));
         }
         if text.contains('#') {
-            return Err(bad("a tracker has no fragment"));
+            return Err(bad("a tracker URL must not have a fragment"));
         }
-        let uri: Uri = text.parse().map_err(|_| bad("it is not a URL"))?;
+        let uri: Uri = text.parse().map_err(|_| bad("not a URL"))?;
         let scheme = match uri.scheme_str() {
             Some("http") => Scheme::Http,
             Some("https") => Scheme::Https,
             Some("udp") => Scheme::Udp,
-            _ => return Err(bad("its scheme is none of http, https, udp")),
+            _ => return Err(bad("the scheme must be http, https or udp")),
         };
-        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| bad("missing host"))?;
         if authority.as_str().contains('@') {
             return Err(bad("user names in tracker URLs are not supported"));
         }
         let (host, after) = authority.as_str().split_at(authority.host().len());
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(v6) if v6.parse::<Ipv6Addr>().is_ok() => v6,
-            Some(_) => return Err(bad("its IPv6 address is none")),
+            Some(_) => return Err(bad("invalid IPv6 address")),
             None => host,
         };
         if host.is_empty() || host.len() > 253 {
-            return Err(bad("its host name is empty or longer than 253 bytes"));
+            return Err(bad("the host name is empty or longer than 253 bytes"));
         }
         let port = match (after.strip_prefix(':'), scheme) {
             (Some(digits), _) => digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit())),
@@ -77,7 +77,7 @@ impl TrackerUrl {
             (None, Scheme::Udp) => return Err(bad("a UDP tracker needs a port")),
         };
         let port = port.filter(|&port| port != 0);
-        let port = port.ok_or_else(|| bad("its port is not a number from 1 to 65535"))?;
+        let port = port.ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
         Ok(Self {
             text: text.into(),
             scheme,

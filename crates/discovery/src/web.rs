@@ -103,7 +103,7 @@ impl Connection {
             match socket::connect(addr, local, CONNECT).await {
                 Ok(stream) if url.scheme() == Scheme::Https => {
                     let name = ServerName::try_from(url.host().to_owned());
-                    let name = name.map_err(|_| error(url, "its host is not a name TLS can check"))?;
+                    let name = name.map_err(|_| error(url, "the host is not a name that TLS can verify"))?;
                     let connecting = Stream::connect(system_tls(url)?, name, stream);
                     let late = |_| Error::Timeout { what: addr.to_string(), after: CONNECT };
                     let stream = timeout(CONNECT, connecting).await.map_err(late)?;
@@ -159,7 +159,7 @@ impl Connection {
             .header(ACCEPT_ENCODING, "identity")
             .header(RANGE, format!("bytes={}-{last}", bytes.start))
             .body(Empty::new())
-            .map_err(|_| error(url, "it makes no HTTP request"))?;
+            .map_err(|_| error(url, "cannot form an HTTP request"))?;
         let late = |_| Error::Timeout { what: url.to_string(), after: HEADERS };
         let sent = async {
             self.sender.ready().await?;

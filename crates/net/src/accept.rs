@@ -168,7 +168,7 @@ impl Port {
                         admitted.prove();
                         crate::conn::run(swarm, established, addr, None).await;
                     }
-                    Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+                    Err(why) => tracing::debug!(%addr, %why, "rejected an incoming connection"),
                 }
             });
         }
@@ -190,7 +190,7 @@ impl Port {
         let (transport, right) = match TLS_HANDSHAKE.starts_with(seen) {
             true => self.secure(stream, (allowance, progress)).await?,
             false if open.is_empty() => {
-                return Err(ConnError::Protocol("no TLS, but the swarm demands it"));
+                return Err(ConnError::Protocol("no TLS, but the swarm requires it"));
             }
             false => (Transport::Plain(stream, allowance), Right::Nothing),
         };
@@ -201,8 +201,8 @@ impl Port {
             (Security::Open, Right::Nothing) => None,
             (Security::Private(_) | Security::Known(_), Right::Node(node)) => Some(node),
             (Security::Ssl(_), Right::Ssl(proved)) if Arc::ptr_eq(&proved, &swarm) => None,
-            (Security::Open, _) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
-            _ => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
+            (Security::Open, _) => return Err(ConnError::Protocol("TLS, but the swarm is open")),
+            _ => return Err(ConnError::Protocol("no TLS, but the swarm requires it")),
         };
         let established = establish(&swarm.local(), &swarm.security, opening, node).await;
         if let Err(ConnError::NotMember(why)) = &established
@@ -253,7 +253,7 @@ impl Port {
         let swarms: Vec<Arc<Shared>> = self.served.read().swarms.values().filter_map(Weak::upgrade).collect();
         let all: Vec<_> = swarms.into_iter().filter_map(of).collect();
         let node = all.iter().find(|(_, ssl)| ssl.is_none());
-        let none = ConnError::Protocol("TLS, but the swarm is an open one");
+        let none = ConnError::Protocol("TLS, but the swarm is open");
         node.or(all.first()).cloned().ok_or(none)
     }
 }

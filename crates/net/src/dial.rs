@@ -150,8 +150,7 @@ fn failed(error: &std::io::Error) -> ConnError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidMessage(_)) => ConnError::Tls(
-            "the peer does not speak it: another program listens there, or a seed that anyone may join"
-                .to_owned(),
+            "the peer does not use TLS: another program listens there, or a seed of an open swarm".to_owned(),
         ),
         _ => ConnError::Tls(error.to_string()),
     }

@@ -105,7 +105,7 @@ impl Door {
                 admitted.prove();
                 crate::conn::run(swarm, *peer, addr, None).await;
             }
-            Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+            Err(why) => tracing::debug!(%addr, %why, "rejected an incoming connection"),
         }
     }
 

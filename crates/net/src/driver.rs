@@ -332,7 +332,7 @@ impl Driver {
 
     fn up(&mut self, new: NewPeer) {
         if let Err(why) = self.admit(&new) {
-            tracing::debug!(addr = %new.addr, why, "connection turned away");
+            tracing::debug!(addr = %new.addr, why, "rejected a connection");
             let _ = new.outbox.try_send(Out::Close);
             if let Some(candidate) = new.candidate {
                 self.met_already(candidate, new.remote_id);
@@ -389,16 +389,16 @@ impl Driver {
         }
         let own = self.shared.peer_id;
         if new.remote_id == own {
-            return Err("it is this node itself");
+            return Err("it is this node");
         }
         let twin = self.conns.iter().find(|(_, c)| c.remote_id == new.remote_id);
         let Some((&twin, conn)) = twin else { return Ok(()) };
         let ours_stays = own < new.remote_id;
         if conn.outgoing == new.outgoing || new.outgoing != ours_stays {
-            return Err("it is connected already");
+            return Err("it is already connected");
         }
         self.close(twin);
-        self.down(twin, Some("another connection to it takes its place"));
+        self.down(twin, Some("replaced by another connection to it"));
         Ok(())
     }
 
@@ -482,7 +482,7 @@ impl Driver {
 
     fn notify(&mut self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
-            tracing::debug!("a notice was dropped: nobody reads them");
+            tracing::debug!("dropped a notice: its queue is full");
         }
     }
 
@@ -504,7 +504,7 @@ impl Driver {
         if let Some(conn) = self.conns.get(&peer)
             && conn.outbox.try_send(Out::Close).is_err()
         {
-            self.down(peer, Some("its outbox is full"));
+            self.down(peer, Some("its send queue is full"));
         }
     }
 

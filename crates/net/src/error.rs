@@ -16,7 +16,7 @@ pub(crate) enum ConnError {
     Encode(#[from] tidecast_wire::EncodeError),
     #[error("{0}")]
     Protocol(&'static str),
-    #[error("it took longer than {seconds} s to {what}")]
+    #[error("timeout: it did not {what} within {seconds} s")]
     Late { what: &'static str, seconds: u64 },
     #[error(transparent)]
     Cut(#[from] tidecast_admission::Cut),
@@ -24,7 +24,7 @@ pub(crate) enum ConnError {
     Mse(#[from] tidecast_mse::Error),
     #[error("TLS: {0}")]
     Tls(String),
-    #[error("it refuses us: {0}")]
+    #[error("it rejected this node: {0}")]
     Denied(String),
     #[error("it is not a member: {0}")]
     NotMember(String),
@@ -32,7 +32,7 @@ pub(crate) enum ConnError {
         "it closed the connection before its handshake: it does not serve this swarm, or not to this node"
     )]
     TurnedAway,
-    #[error("it is for another swarm")]
+    #[error("it serves another swarm")]
     OtherSwarm,
     #[error("{0}")]
     Source(#[from] tidecast_store::Error),
@@ -45,11 +45,9 @@ pub(crate) enum ConnError {
 /// Why a web seed gives nothing, or not all.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
-    #[error("{url} is not there: HTTP status {status}")]
+    #[error("{url} is not available: HTTP status {status}")]
     Missing { file: u32, url: String, status: u16 },
-    #[error(
-        "{url}: the server ignores ranges (it answers 200), and has sent more than once what is here already"
-    )]
+    #[error("{url}: the server ignores ranges (status 200) and sent the same data more than once")]
     NoRanges { url: String },
     #[error("{url}: HTTP status {status}")]
     Busy { url: String, status: u16, after: Option<Duration> },
@@ -59,7 +57,7 @@ pub(crate) enum WebError {
     Web(#[from] tidecast_discovery::Error),
     #[error("it sent bytes that do not match their hashes")]
     Lied,
-    #[error("none of the files asked of it is there: {0}")]
+    #[error("it has none of the requested files: {0}")]
     Nothing(String),
     #[error("the swarm is stopping")]
     Stopping,
@@ -153,13 +151,13 @@ pub enum Error {
     #[error("internal: {0}")]
     Setup(String),
     /// A role that names stripes or members that there cannot be.
-    #[error("the plan does not hold together: {0}")]
+    #[error("invalid broadcast plan: {0}")]
     Plan(&'static str),
     /// Keys or certificates.
     #[error(transparent)]
     Identity(#[from] tidecast_identity::Error),
     /// No peer would give the manifest.
-    #[error("no peer gave the manifest within {seconds} s; asked {asked}{last}")]
+    #[error("no peer sent the manifest within {seconds} s; {asked} asked{last}")]
     NoManifest {
         /// How long it was tried.
         seconds: u64,
@@ -169,7 +167,7 @@ pub enum Error {
         last: String,
     },
     /// The owner of the swarm refuses this ticket.
-    #[error("{addr} refuses this ticket: {why}")]
+    #[error("{addr} rejected this ticket: {why}")]
     Refused {
         /// Who.
         addr: SocketAddr,
@@ -181,7 +179,7 @@ pub enum Error {
     Draft(&'static str),
     /// The pieces of a draft, each of them right, do not make what its origin says.
     #[error(
-        "what has come is not what the origin says that it sent: nothing is put in its place; broadcast it again"
+        "the received data does not match the data that the origin sent: nothing was put in place; broadcast it again"
     )]
     Seal,
     /// The data cannot be put in its place.

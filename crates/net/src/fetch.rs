@@ -104,10 +104,10 @@ pub async fn fetch_manifest(
                 Ok((addr, Ok(manifest))) => return Ok((*manifest, addr)),
                 Ok((addr, Err(ConnError::Denied(why)))) => return Err(Error::Refused { addr, why }),
                 Ok((addr, Err(why))) => {
-                    tracing::debug!(%addr, %why, "no manifest from it");
+                    tracing::debug!(%addr, %why, "a peer sent no manifest");
                     let silent = matches!(why, ConnError::Late { .. });
                     let text = why.unreachable().unwrap_or_else(|| why.to_string());
-                    last = format!("; the last one, {addr}: {text}");
+                    last = format!("; last failure, {addr}: {text}");
                     // That it is silent was told already.
                     if !silent {
                         what.tell(addr, text);
@@ -128,7 +128,7 @@ async fn again(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
 }
 
 async fn ask(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
-    let late = ConnError::Late { what: "give the manifest", seconds: PER_PEER.as_secs() };
+    let late = ConnError::Late { what: "send the manifest", seconds: PER_PEER.as_secs() };
     let answer = tokio::time::timeout(PER_PEER, ask_one(&what, addr)).await;
     (addr, answer.unwrap_or(Err(late)))
 }
@@ -159,14 +159,14 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
         // What was asked for by its v1 hash is verified by its v1 hashes.
         failed if manifest.hash_v1().is_some_and(|hash| what.hashes.contains(&hash)) => {
             let why = failed.map_or_else(
-                |_| "it is late".to_owned(),
+                |_| "timeout".to_owned(),
                 |why| why.err().map_or(String::new(), |e| e.to_string()),
             );
-            tracing::debug!(%addr, why, "no piece layers from it: the hashes of v1 must do");
+            tracing::debug!(%addr, why, "a peer sent no piece layers; verifying with v1 hashes");
         }
         Ok(Err(why)) => return Err(why),
         Err(_) => {
-            return Err(ConnError::Late { what: "give the piece layers", seconds: PER_PEER.as_secs() / 2 });
+            return Err(ConnError::Late { what: "send the piece layers", seconds: PER_PEER.as_secs() / 2 });
         }
     }
     Ok(Box::new(manifest))
@@ -202,7 +202,7 @@ impl Asking<'_> {
         if by_v2.unwrap_or_else(by_short) {
             Ok(manifest)
         } else {
-            Err(ConnError::Protocol("it sent another manifest than the one asked for"))
+            Err(ConnError::Protocol("it sent a manifest with another hash"))
         }
     }
 }

@@ -76,7 +76,7 @@ impl Input {
         let mut chunk = self.chunk;
         if self.reader.is_limited() {
             if need > MAX_READ {
-                return Err(ConnError::Protocol("a message that is too long before it proved who it is"));
+                return Err(ConnError::Protocol("message too long before authentication"));
             }
             chunk = chunk.min(CHUNK_UNPROVEN);
         }
@@ -101,7 +101,7 @@ impl Input {
             match self.ready()? {
                 Ready::Frame(Frame::Message(message)) => return Ok(message),
                 Ready::Frame(Frame::Block(_)) => {
-                    return Err(ConnError::Protocol("a block before it was asked for"));
+                    return Err(ConnError::Protocol("unrequested block"));
                 }
                 Ready::Need(bytes) => self.more(bytes).await?,
             }
@@ -132,7 +132,7 @@ impl Input {
             let limit = if silent < end { STALL } else { most };
             match self.some(rest, silent.min(end)).await {
                 Err(_) => {
-                    return Err(ConnError::Late { what: "go on with a block", seconds: limit.as_secs() });
+                    return Err(ConnError::Late { what: "continue a block", seconds: limit.as_secs() });
                 }
                 Ok(read) => match read? {
                     0 => return Err(ConnError::Closed),

@@ -228,7 +228,7 @@ async fn shake_hands(
     if matches!(security, Security::Known(_))
         && !admitted_soon(security, node, local.gathers && !outgoing).await
     {
-        return Err(ConnError::NotMember("nobody has said that it may take part".into()));
+        return Err(ConnError::NotMember("it is not on the list of admitted nodes".into()));
     }
     if !outgoing {
         say(local, theirs.info_hash, &mut writer).await?;
@@ -266,7 +266,7 @@ async fn shake_hands(
         peer.meet().await?;
     }
     if local.draft && !peer.takes_roots() {
-        return Err(ConnError::Protocol("it takes no roots of a draft"));
+        return Err(ConnError::Protocol("it does not support drafts"));
     }
     peer.greeting = greeting;
     if let Security::Private(membership) = security {
@@ -330,7 +330,7 @@ impl Established {
     /// Takes the other Tidecast's extension handshake, and what was agreed.
     async fn meet(&mut self) -> Result<(), ConnError> {
         let Message::ExtHandshake(hello) = self.input.message().await? else {
-            return Err(ConnError::Protocol("its first message is not an extension handshake"));
+            return Err(ConnError::Protocol("first message is not an extension handshake"));
         };
         self.client = hello.client.unwrap_or_default();
         self.port = hello.port;
@@ -356,7 +356,7 @@ impl Established {
     /// Each side shows why it may be here, and waits for the other to do so.
     async fn prove(&mut self, membership: &Membership) -> Result<(), ConnError> {
         let (Some(node), Protocol::Tidecast { .. }) = (self.node, self.protocol) else {
-            return Err(ConnError::Protocol("a private swarm is joined over Tidecast's TLS only"));
+            return Err(ConnError::Protocol("a private swarm requires Tidecast's TLS"));
         };
         let introduction = membership.introduction(node).map_err(|e| ConnError::NotMember(e.to_string()))?;
         let enrolling = matches!(introduction, Introduction::Enrol(_));
@@ -391,7 +391,7 @@ impl Established {
                     peer_proven = true;
                 }
                 Message::Tidecast(ext::Message::Denied { text, .. }) => return Err(ConnError::Denied(text)),
-                _ => return Err(ConnError::Protocol("it spoke before it proved to be a member")),
+                _ => return Err(ConnError::Protocol("message before proof of membership")),
             }
         }
         Ok(())

@@ -39,7 +39,9 @@ impl std::str::FromStr for Network {
         let Some((ip, bits)) = text.split_once('/') else {
             return match text.parse::<IpAddr>() {
                 Ok(ip) => Ok(Network::Prefix(ip, full_prefix(ip))),
-                Err(_) if text.is_empty() => Err("a network is an interface name or a CIDR".into()),
+                Err(_) if text.is_empty() => {
+                    Err("network missing: write an interface name or a CIDR prefix".into())
+                }
                 Err(_) => Ok(Network::Interface(text.to_owned())),
             };
         };

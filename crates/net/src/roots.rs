@@ -128,15 +128,15 @@ impl Roots {
 
     /// Takes a message from a peer; answers which pieces it tells of, if that is news.
     pub(crate) fn hear(&self, message: Message) -> Result<Option<Range<u32>>, Wrong> {
-        let Some(number) = number_of(&message) else { return Err("no message of roots") };
+        let Some(number) = number_of(&message) else { return Err("not a message about roots") };
         if number > self.count() {
-            return Err("roots out of their order");
+            return Err("roots out of order");
         }
         if let Some(known) = self.get(number) {
             return repeats(&known, &message);
         }
         if !self.is_signed(&message) {
-            return Err("roots that the owner has not signed");
+            return Err("roots without a valid signature of the owner");
         }
         self.keep(message)
     }
@@ -152,17 +152,17 @@ impl Roots {
         let (from, all) = (self.covered(), self.manifest.piece_count());
         let news = match &message {
             _ if self.seal.get().is_some() || number as usize != said.len() => {
-                return Err("roots out of their order");
+                return Err("roots out of order");
             }
             Message::Roots { first, roots, .. } => {
                 let end = from.saturating_add(u32::try_from(roots.len()).unwrap_or(u32::MAX));
                 if *first != from || end > all {
-                    return Err("roots of other pieces than those that come next");
+                    return Err("roots of pieces out of order");
                 }
                 let learnt =
                     (from..end).zip(roots).all(|(piece, root)| self.manifest.learn_root(piece, *root));
                 if !learnt {
-                    return Err("roots that contradict what is known");
+                    return Err("roots that contradict earlier roots");
                 }
                 from..end
             }
@@ -170,7 +170,7 @@ impl Roots {
                 let _ = self.seal.set(*info_hash);
                 all..all
             }
-            _ => return Err("a seal before the last root"),
+            _ => return Err("seal before the last root"),
         };
         said.push(Arc::new(message));
         self.covered.store(news.end, Ordering::Release);
@@ -268,7 +268,7 @@ fn repeats(known: &Message, message: &Message) -> Result<Option<Range<u32>>, Wro
         (Message::Seal { info_hash, .. }, Message::Seal { info_hash: h, .. }) => info_hash == h,
         _ => false,
     };
-    if same { Ok(None) } else { Err("roots that contradict what is known") }
+    if same { Ok(None) } else { Err("roots that contradict earlier roots") }
 }
 
 #[cfg(test)]

@@ -103,11 +103,11 @@ impl Membership {
     /// The owner's answer to a request to enrol.
     pub(crate) fn redeem(&self, request: &[u8], peer: NodeId) -> Result<Credential, String> {
         let Role::Owner(authority) = &self.role else {
-            return Err("this node does not own the swarm: enrol with the one that made the ticket".into());
+            return Err("this node does not own the swarm: enrol at the node that issued the ticket".into());
         };
         let request = EnrolRequest::from_bytes(request).map_err(|e| e.to_string())?;
         if let Err(error) = authority.reload_if_changed() {
-            tracing::warn!(%error, "cannot read the list of tickets again");
+            tracing::warn!(%error, "cannot reload the list of tickets");
         }
         let credential = authority.redeem(&request, peer, now()).map_err(|e| e.to_string())?;
         self.remember(peer, credential.clone());
@@ -165,7 +165,7 @@ impl Membership {
             Ok(true) => self.gate.write().update(authority.revocations()).unwrap_or(false),
             Ok(false) => false,
             Err(error) => {
-                tracing::warn!(%error, "cannot read the list of tickets again");
+                tracing::warn!(%error, "cannot reload the list of tickets");
                 false
             }
         }

@@ -250,7 +250,7 @@ impl Swarm {
             return Err(Error::Plan("too many stripes"));
         }
         if !role.sources.iter().chain([&role.member]).chain(edges()).all(is_member) {
-            return Err(Error::Plan("it names a member that is not listed"));
+            return Err(Error::Plan("a member number is out of range"));
         }
         let input = Input::Plan { role: Arc::new(role), members };
         self.shared.inbox.send(input).await.map_err(|_| Error::Stopped)

@@ -396,7 +396,7 @@ impl Shared {
         for _ in 0..LOOKS {
             match look() {
                 Err(error) if error.is_exhausted() && !self.inbox.is_closed() => {
-                    tracing::warn!(%error, "data is checked again later");
+                    tracing::warn!(%error, "cannot check data; trying again later");
                     std::thread::sleep(SHORTAGE);
                 }
                 looked => return looked,

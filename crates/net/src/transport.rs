@@ -248,7 +248,7 @@ impl Enciphering {
 
 /// One step of sending, which comes to something within [`STUCK`].
 async fn taken<T>(step: impl Future<Output = io::Result<T>>, moved: &Moved) -> Result<T, ConnError> {
-    let late = |_| ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
+    let late = |_| ConnError::Late { what: "receive data", seconds: STUCK.as_secs() };
     moved.offer();
     let step = timeout(STUCK, step).await.map_err(late)??;
     moved.went();

@@ -233,10 +233,10 @@ async fn a_relay_that_lies_is_let_go_and_named() {
     };
     // A root that nobody signed; a seal out of turn; a piece without its root; a block without one.
     let lies: [(&str, Vec<Ext>); 4] = [
-        ("owner has not signed", vec![bent]),
-        ("out of their order", vec![said.last().unwrap().clone()]),
-        ("root it has not sent", vec![announce(1)]),
-        ("root it has not sent", vec![Ext::Offer { channel: 0, stripe: 0, piece: 0 }]),
+        ("without a valid signature", vec![bent]),
+        ("out of order", vec![said.last().unwrap().clone()]),
+        ("before its root", vec![announce(1)]),
+        ("before its root", vec![Ext::Offer { channel: 0, stripe: 0, piece: 0 }]),
     ];
     for (n, (reason, lie)) in (0..).zip(lies) {
         // Each from an address of its own, as the one before is banned.

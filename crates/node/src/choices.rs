@@ -94,9 +94,7 @@ pub fn check_trackers(urls: &[String]) -> Result<(), Error> {
 /// The limits of this process, if there are any.
 fn throttle(upload: Option<u64>, download: Option<u64>) -> Result<Option<Arc<Throttle>>, Error> {
     let none = |limit: Option<u64>, flag: &str| match limit {
-        Some(0) => Err(Error::usage(format!(
-            "{flag} of less than 1 byte a second lets nothing through; leave it out for no limit"
-        ))),
+        Some(0) => Err(Error::usage(format!("{flag} must be at least 1 byte/s; omit it for no limit"))),
         _ => Ok(()),
     };
     none(upload, "--upload-limit")?;

@@ -88,7 +88,7 @@ impl Finders {
         let lsd =
             if lsd && !private { start_lsd(&hashes, port, network.as_ref(), found.clone()) } else { None };
         let dht = if dht && private {
-            teller.warning("a private manifest does not go to the DHT; --dht is ignored");
+            teller.warning("ignoring --dht: a private manifest is not announced in the DHT");
             None
         } else if dht {
             start_dht(&hashes, port, found.clone(), teller).await
@@ -184,7 +184,7 @@ fn start_lsd(
         }
         // Nobody asked for it, so nobody is bothered.
         Err(error) => {
-            tracing::info!(%error, "no local discovery");
+            tracing::info!(%error, "local discovery is unavailable");
             None
         }
     }
@@ -230,7 +230,7 @@ pub async fn named(peers: &[String], teller: &Teller<'_>) -> Result<Vec<Vec<Sock
             Ok(resolved) => resolved,
             Err(_) => {
                 let seconds = UNANSWERED.as_secs();
-                teller.unanswered(text, &format!("its name has not been resolved in {seconds} s"));
+                teller.unanswered(text, &format!("its name was not resolved within {seconds} s"));
                 resolving.await
             }
         };

@@ -27,7 +27,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, Error> {
     File::open(path)
         .and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes))
         .with_context(cannot)?;
-    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a manifest that can be trusted"))
+    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a valid manifest"))
 }
 
 /// The manifest's v2 hash, or its v1 hash where it has no other.

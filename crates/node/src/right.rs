@@ -50,7 +50,7 @@ pub fn ssl(manifest: &Manifest, given: Option<&SslFiles>, state_dir: &Path) -> R
             let own = SslRoot::load_or_create(state_dir).fault()?;
             if own.cert_pem().trim() != root.trim() {
                 return Err(Error::fault(
-                    "this is an SSL torrent of another publisher: give the certificate that it issued \
+                    "this is an SSL torrent of another publisher: give a certificate issued by the publisher \
                      (--ssl-cert FILE --ssl-key FILE)",
                 ));
             }
@@ -136,7 +136,7 @@ pub fn of_manifest(
     }
     if needs_ticket(manifest) && !plain_is_meant {
         return Err(Error::fault(format!(
-            "{} was published for ticket holders only: ask whoever seeds it for a ticket (tidecast get TICKET)",
+            "{} requires a ticket: ask its publisher for one (tidecast get TICKET)",
             plain(&manifest.name())
         )));
     }

@@ -154,7 +154,7 @@ impl Running {
             }
             // By its host alone: each try comes from another port.
             Notice::TurnedAway { addr, why } => {
-                self.warn(format!("a node at {} was refused: {why}", addr.ip().to_canonical()), teller);
+                self.warn(format!("a node at {} was rejected: {why}", addr.ip().to_canonical()), teller);
             }
             Notice::Withdrew { addr } => {
                 // By its host alone: it may come back from another port.
@@ -196,7 +196,7 @@ impl Running {
         teller.warning(text.as_str());
         self.said.insert(text);
         if self.said.len() == WARNINGS {
-            teller.warning("no more warnings are shown");
+            teller.warning("further warnings are not shown");
         }
     }
 
@@ -291,6 +291,6 @@ impl Running {
             }
         };
         let (summary, ()) = tokio::join!(self.swarm.stop(), goodbye);
-        summary.context("the swarm ended by itself")
+        summary.context("the swarm ended unexpectedly")
     }
 }

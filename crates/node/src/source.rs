@@ -67,7 +67,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, Error> {
         if begins(text, "magnet:") {
             let magnet = text.trim().parse::<Magnet>();
-            let bad = |error| Error::usage(error).context("the magnet link cannot be used");
+            let bad = |error| Error::usage(error).context("invalid magnet link");
             return Ok(Self::Magnet(Box::new(magnet.map_err(bad)?)));
         }
         Ok(Self::Ticket(Box::new(read_ticket(text)?)))
@@ -286,7 +286,7 @@ async fn look(
                     let within = within.as_secs();
                     let known = teller.why().is_some() || !told.is_empty();
                     let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
-                    let why = format!("no peer gave the manifest within {within} s{why}");
+                    let why = format!("no peer sent the manifest within {within} s{why}");
                     Err(if known { Error::cut(why) } else { Error::cut(error) })
                 }
                 Err(error) => Err(error).fault(),
@@ -303,7 +303,7 @@ async fn look(
             () = stop.wait() => {
                 unreachable.tell(false, teller);
                 let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
-                return Err(Error::cut(format!("interrupted before any peer gave the manifest{why}")));
+                return Err(Error::cut(format!("interrupted before any peer sent the manifest{why}")));
             }
         }
     }
@@ -313,8 +313,8 @@ async fn look(
 pub fn unanswered(told: &[SocketAddr]) -> String {
     match told {
         [] => String::new(),
-        [first] => format!(" (peer {first} has not answered)"),
-        [first, more @ ..] => format!(" (peer {first} and {} more have not answered)", more.len()),
+        [first] => format!(" (peer {first} did not answer)"),
+        [first, more @ ..] => format!(" (peer {first} and {} more did not answer)", more.len()),
     }
 }
 

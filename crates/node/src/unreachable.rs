@@ -65,7 +65,7 @@ impl Unreachable {
             }
         }
         if self.others && !std::mem::replace(&mut self.others_said, true) {
-            teller.warning("more addresses do not answer; they are not named here");
+            teller.warning("more addresses did not answer; they are not listed");
         }
     }
 }

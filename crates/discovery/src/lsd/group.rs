@@ -42,7 +42,7 @@ impl Group {
             let Some(addr) = addr else { continue };
             match socket.join_multicast_v4_n(&V4, &InterfaceIndexOrAddress::Index(interface.index)) {
                 Ok(()) => ways.push(Way::V4(addr)),
-                Err(error) => debug!(interface = interface.name, %error, "no IPv4 multicast"),
+                Err(error) => debug!(interface = interface.name, %error, "cannot join IPv4 multicast"),
             }
         }
         Self::new(socket, SocketAddr::V4(SocketAddrV4::new(V4, port)), ways)
@@ -57,7 +57,7 @@ impl Group {
         for interface in interfaces.iter().filter(|i| i.addrs.iter().any(IpAddr::is_ipv6)) {
             match socket.join_multicast_v6(&V6, interface.index) {
                 Ok(()) => ways.push(Way::V6(interface.index)),
-                Err(error) => debug!(interface = interface.name, %error, "no IPv6 multicast"),
+                Err(error) => debug!(interface = interface.name, %error, "cannot join IPv6 multicast"),
             }
         }
         Self::new(socket, SocketAddr::V6(SocketAddrV6::new(V6, port, 0, 0)), ways)
@@ -65,7 +65,7 @@ impl Group {
 
     fn new(socket: Socket, group: SocketAddr, ways: Vec<Way>) -> io::Result<Self> {
         if ways.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface can do multicast"));
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface supports multicast"));
         }
         Ok(Self { socket: UdpSocket::from_std(socket.into())?, host: group.to_string(), ways })
     }
@@ -83,7 +83,7 @@ impl Group {
                 }),
             };
             if let Err(error) = &sent {
-                debug!(%error, host = self.host, "multicast not sent");
+                debug!(%error, host = self.host, "cannot send multicast");
             }
             sent.is_ok()
         });

@@ -111,7 +111,7 @@ impl Drop for Lsd {
 }
 
 fn quietly(group: io::Result<Group>) -> Option<Group> {
-    group.inspect_err(|error| debug!(%error, "local discovery without one address family")).ok()
+    group.inspect_err(|error| debug!(%error, "local discovery uses one address family only")).ok()
 }
 
 struct Run {
@@ -209,7 +209,7 @@ impl Run {
             if self.swarms.get(&hash).is_some_and(|swarm| swarm.port.is_some()) {
                 let found = Found { hash, source: Source::Local, peers: vec![peer] };
                 if self.found.try_send(found).is_err() {
-                    debug!("nobody takes the peers that local discovery heard of");
+                    debug!("dropped peers of local discovery: the queue is full");
                 }
             }
         }

@@ -64,7 +64,7 @@ async fn one(stream: TcpStream, from: SocketAddr, mut admitted: Admitted, shared
             bump(&shared.malformed);
             debug!(%from, %error, "HTTP request failed");
         }
-        Err(cut) => debug!(%from, %cut, "HTTP client cut off"),
+        Err(cut) => debug!(%from, %cut, "disconnected an HTTP client"),
     }
 }
 
@@ -170,7 +170,7 @@ fn read_announce(query: &str) -> Result<Announce, &'static str> {
         match key {
             "info_hash" => info_hash = Some(hash(&value).ok_or("info_hash is not 20 bytes")?),
             "peer_id" => peer_id = Some(value.try_into().map_err(|_| "peer_id is not 20 bytes")?),
-            "port" => port = Some(number(&value).ok_or("port is not a port")?),
+            "port" => port = Some(number(&value).ok_or("port is not a port number")?),
             "uploaded" => uploaded = number(&value).ok_or("uploaded is not a number")?,
             "downloaded" => downloaded = number(&value).ok_or("downloaded is not a number")?,
             "left" => left = number(&value),
@@ -265,8 +265,8 @@ mod tests {
             ("info_hash=abc", "info_hash is not 20 bytes"),
             ("info_hash=aaaaaaaaaaaaaaaaaaaa&port=1", "peer_id is missing"),
             (ID, "port is missing"),
-            (&format!("{ID}&port=65536"), "port is not a port"),
-            (&format!("{ID}&port=-1"), "port is not a port"),
+            (&format!("{ID}&port=65536"), "port is not a port number"),
+            (&format!("{ID}&port=-1"), "port is not a port number"),
             (&format!("{ID}&port=1&uploaded=x"), "uploaded is not a number"),
         ] {
             assert_eq!(read_announce(query).unwrap_err(), reason, "{query}");

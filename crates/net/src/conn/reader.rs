@@ -105,7 +105,7 @@ impl Reading {
         let BlockHeader { channel, piece, begin, len, .. } = header;
         let shared = &self.link.shared;
         if channel != 0 || piece >= shared.manifest.piece_count() {
-            return Err(ConnError::Protocol("a block of a piece that does not exist"));
+            return Err(ConnError::Protocol("block of a nonexistent piece"));
         }
         let size = shared.manifest.piece_len(piece);
         let leaf = tidecast_hash::LEAF as u32;
@@ -113,7 +113,7 @@ impl Reading {
         let end = begin.checked_add(len).filter(|end| *end <= size);
         let whole = begin % leaf == 0 && end.is_some_and(|end| end % leaf == 0 || end == size);
         if !whole || len == 0 || len as usize > shared.pool.buffer_size() {
-            return Err(ConnError::Protocol("a block of a length or place that nobody asks for"));
+            return Err(ConnError::Protocol("block with an invalid length or offset"));
         }
         Ok(Block { piece, begin, len })
     }
@@ -323,7 +323,7 @@ impl Reading {
 
     async fn revoked(&self, list: &[u8]) -> Result<(), ConnError> {
         let Security::Private(membership) = &self.link.shared.security else { return Ok(()) };
-        if membership.learn_revocations(list).map_err(|_| ConnError::Protocol("a forged revocation"))? {
+        if membership.learn_revocations(list).map_err(|_| ConnError::Protocol("forged revocation list"))? {
             let _ = self.link.shared.inbox.send(Input::Recheck).await;
         }
         Ok(())
@@ -331,7 +331,7 @@ impl Reading {
 
     fn pieces(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
         if pieces.is_empty() || pieces.end > self.link.shared.manifest.piece_count() {
-            return Err(ConnError::Protocol("a piece that does not exist"));
+            return Err(ConnError::Protocol("nonexistent piece"));
         }
         Ok(pieces)
     }
@@ -344,14 +344,14 @@ impl Reading {
 
     fn covered(&self, end: u32) -> Result<(), ConnError> {
         let ahead = self.link.shared.roots.as_ref().is_some_and(|roots| end > roots.covered());
-        if ahead { Err(ConnError::Protocol("a piece whose root it has not sent")) } else { Ok(()) }
+        if ahead { Err(ConnError::Protocol("piece announced before its root")) } else { Ok(()) }
     }
 
     fn asked(&self, piece: u32, begin: u32, len: u32) -> Result<Block, ConnError> {
         self.pieces(piece..piece.saturating_add(1))?;
         let size = self.link.shared.manifest.piece_len(piece);
         if len == 0 || begin.checked_add(len).is_none_or(|end| end > size) {
-            return Err(ConnError::Protocol("bytes that are not in the piece"));
+            return Err(ConnError::Protocol("range outside the piece"));
         }
         Ok(Block { piece, begin, len })
     }
@@ -372,7 +372,7 @@ impl Reading {
                 } else if ranges.len() < MAX_RANGES {
                     ranges.push(piece..piece + 1);
                 } else {
-                    return Err(ConnError::Protocol("a bitfield with too many holes"));
+                    return Err(ConnError::Protocol("bitfield with too many gaps"));
                 }
             }
         }

@@ -40,7 +40,7 @@ impl Driver {
         match action {
             Action::Dial { candidate } => self.dial(candidate),
             Action::Disconnect { peer, reason } => {
-                tracing::debug!(?peer, ?reason, "letting go");
+                tracing::debug!(?peer, ?reason, "disconnecting");
                 self.close(peer);
             }
             Action::Ban { peer, reason } => self.ban(peer, reason),
@@ -108,7 +108,7 @@ impl Driver {
     fn put(&mut self, peer: PeerId, out: Out) {
         let Some(conn) = self.conns.get(&peer) else { return };
         match conn.outbox.try_send(out) {
-            Err(TrySendError::Full(_)) => self.down(peer, Some("it takes nothing any more")),
+            Err(TrySendError::Full(_)) => self.down(peer, Some("its send queue is full")),
             // It has ended; why, and whose fault it was, is on its way to us.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
         }
@@ -123,9 +123,9 @@ impl Driver {
         }
         let why = match reason {
             Reason::CorruptData => "it sent bytes that do not match their hashes".to_owned(),
-            Reason::Protocol(rule) => format!("it broke the protocol: {rule}"),
-            Reason::Flooding => "it sent more requests than its queue holds".to_owned(),
-            Reason::Withholding => "it claims pieces and does not deliver them".to_owned(),
+            Reason::Protocol(rule) => format!("protocol violation: {rule}"),
+            Reason::Flooding => "it sent more requests than allowed".to_owned(),
+            Reason::Withholding => "it announced pieces and did not send them".to_owned(),
             Reason::Useless | Reason::TooMany => format!("{reason:?}"),
         };
         if let Some(listens) = conn.listens {

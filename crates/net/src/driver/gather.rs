@@ -69,7 +69,7 @@ impl Driver {
     /// A message about the plan.
     pub(super) fn gathered(&mut self, peer: PeerId, bytes: &[u8]) {
         let Ok(said) = serde_json::from_slice::<Said>(bytes) else {
-            return tracing::debug!(?peer, "a message about the plan that cannot be read");
+            return tracing::debug!(?peer, "malformed message about the broadcast plan");
         };
         let (from_maker, makes) = (self.gather.maker == Some(peer), self.makes_plan());
         match said {
@@ -200,7 +200,11 @@ impl Driver {
             distance: 0,
         });
         let members = members.collect();
-        tracing::debug!(epoch = own.epoch, members = self.gather.members.len() - 1, "a plan is made");
+        tracing::debug!(
+            epoch = own.epoch,
+            members = self.gather.members.len() - 1,
+            "created a broadcast plan"
+        );
         self.plan(Arc::new(own), members);
         let numbers: Vec<u32> = self.gather.by_peer.values().copied().collect();
         numbers.into_iter().for_each(|number| self.hand_out(number));
@@ -227,7 +231,7 @@ impl Driver {
             || handed.stripes.len() > usize::from(MAX_STRIPES)
             || last as usize >= MAX_MEMBERS
         {
-            return tracing::debug!("a part in a plan that cannot be");
+            return tracing::debug!("invalid role in a broadcast plan");
         }
         let mut members = vec![Member::default(); last as usize + 1];
         for known in handed.known {
@@ -255,7 +259,11 @@ impl Driver {
         }
         let stripes =
             handed.stripes.into_iter().map(|(parent, children)| Edges { parent, children }).collect();
-        tracing::debug!(epoch = handed.epoch, member = handed.member, "a part in the plan");
+        tracing::debug!(
+            epoch = handed.epoch,
+            member = handed.member,
+            "received a role in the broadcast plan"
+        );
         let role = Role { epoch: handed.epoch, member: handed.member, sources: handed.sources, stripes };
         self.plan(Arc::new(role), members);
     }
@@ -265,7 +273,7 @@ impl Driver {
             Ok(bytes) if bytes.len() <= MAX_GATHER => {
                 self.send(peer, Message::Tidecast(ext::Message::Gather { channel: 0, bytes: bytes.into() }));
             }
-            _ => tracing::warn!("a part in the plan is too long to be told"),
+            _ => tracing::warn!("a role in the broadcast plan is too long to be sent"),
         }
     }
 }

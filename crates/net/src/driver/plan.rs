@@ -89,7 +89,7 @@ impl Driver {
             return self.complain_of(complaint);
         }
         if self.complaints.try_send(complaint).is_err() {
-            tracing::debug!("a complaint was dropped: nobody reads them");
+            tracing::debug!("dropped a complaint: its queue is full");
         }
     }
 }

@@ -103,7 +103,7 @@ pub async fn compare(
             Ok(Ok(Some(patch))) => drop(found.entry(base).or_default().insert(file, patch)),
             Ok(Ok(None)) => {}
             Ok(Err(why)) => {
-                tracing::info!(%why, "the peer does not go on comparing");
+                tracing::info!(%why, "comparison with the peer stopped");
                 break;
             }
             Err(_) => break,
@@ -222,14 +222,15 @@ impl Talk<'_> {
         if self.what.fill {
             let piece_length = u64::from(self.what.manifest.piece_length());
             let filled = self.fill(&mut patch, pieces.start, piece_length).await;
-            self.over = filled.inspect_err(|why| tracing::info!(%why, "the peer gives no more")).is_err();
+            self.over =
+                filled.inspect_err(|why| tracing::info!(%why, "the peer stopped sending blocks")).is_err();
         }
         Ok(Some(patch))
     }
 
     /// What all leaves of a file of these pieces are known by.
     async fn fingerprints(&mut self, pieces: Range<u32>, len: u64) -> Result<Vec<Fingerprint>, ConnError> {
-        let strange = || ConnError::Protocol("fingerprints that were not asked for");
+        let strange = || ConnError::Protocol("unrequested fingerprints");
         let total = usize::try_from(len.div_ceil(LEN)).map_err(|_| strange())?;
         let leaves = (self.what.manifest.piece_length() as usize / LEAF).max(1);
         let at_once = u32::try_from(MAX_FINGERPRINTS / leaves).unwrap_or(1).clamp(1, MAX_PIECES);
@@ -239,7 +240,7 @@ impl Talk<'_> {
             let range = PieceRange { channel: 0, first, count };
             self.say(ext::Message::FingerprintsRequest(range)).await?;
             let Said::Fingerprints(of, bytes) = self.next().await? else {
-                return Err(ConnError::Protocol("no fingerprints"));
+                return Err(ConnError::Protocol("no fingerprints in the reply"));
             };
             let (told, _) = bytes.as_chunks::<FINGERPRINT>();
             let expected = (total - all.len()).min(count as usize * leaves);
@@ -290,7 +291,7 @@ impl Talk<'_> {
             };
             let strange = u64::from(len) > most || u64::from(begin) % LEN != 0;
             if strange || !leaves(begin, len).all(|leaf| under_way.remove(&(piece, leaf))) {
-                return Err(ConnError::Protocol("a block that was not asked for"));
+                return Err(ConnError::Protocol("unrequested block"));
             }
             let mut data = vec![0; len as usize];
             self.peer.input.payload(&mut data, || {}, &Moved::default()).await?;
@@ -336,7 +337,7 @@ impl Talk<'_> {
                 _ => {}
             }
         }
-        Err(ConnError::Protocol("it talks about other things than what it is asked"))
+        Err(ConnError::Protocol("no reply to the request among its messages"))
     }
 
     async fn count(&mut self, bytes: usize) {

@@ -96,7 +96,8 @@ impl Lane {
             throttle.receive(u64::from(block.len)).await;
         }
         let what = || self.seed.url.clone();
-        let late = |_| WebError::Wrong { url: what(), why: "a block took longer than ten minutes".into() };
+        let late =
+            |_| WebError::Wrong { url: what(), why: "a block was not complete after ten minutes".into() };
         timeout(BLOCK_MOST, self.fill(source, block, &mut data)).await.map_err(late)??;
         let slot = settler.slot().await.ok_or(WebError::Stopping)?;
         let peer = self.peer;
