@@ -21,14 +21,14 @@ use crate::map::Place;
 use crate::record;
 use crate::store::{Download, Mode, Store};
 
-const OTHER: &str = "it is not what an earlier bcast or get put there (nothing here records that it is), or it has \
-                     changed since; replace it with --force, or choose another destination";
+const OTHER: &str = "no record shows that an earlier bcast or get put it there, or it has changed since; replace it with \
+                     --force, or choose another destination";
 const EDITED: &str = "it has changed since bcast or get put it there; replace it with --force, or choose another \
-                      destination";
-const TREE: &str = "it is a directory with other things in it; put the tree among them with --force, or choose \
-                    another destination";
-const DIR: &str = "a directory stands where a file belongs; remove it or choose another destination (--force does \
-                   not remove the destination itself if it is a directory)";
+                       destination";
+const TREE: &str = "the directory contains other things; add the tree to them with --force, or choose another \
+                     destination";
+const DIR: &str = "found a directory instead of a file; remove it or choose another destination (--force does not \
+                    remove the destination itself if it is a directory)";
 const SPECIAL: &str = "it is a device, a pipe or a socket; remove it or choose another destination (--force does \
                        not replace it)";
 
@@ -90,7 +90,7 @@ impl Store {
         let (mut all, mut known) = (Vec::new(), false);
         let look = |path: &Path| match self.disk.stat(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            other => other.map(Some).at("look at", &self.disk.root().join(path)),
+            other => other.map(Some).at("stat", &self.disk.root().join(path)),
         };
         let (needed, open) = (self.needed_dirs(), Bits::new(self.manifest.dirs().len() as u32));
         for dir in self.manifest.dirs().filter(|d| d.parent().is_none_or(|p| open.get(p))) {
@@ -219,7 +219,7 @@ impl Store {
     }
 
     fn crosses_mount(&self, path: &Path) -> Result<bool, Error> {
-        self.disk.crosses_mount(path).at("look at", &self.disk.root().join(path))
+        self.disk.crosses_mount(path).at("stat", &self.disk.root().join(path))
     }
 
     /// A directory gives way to a file with all that is in it.
@@ -238,7 +238,7 @@ impl Store {
             }
             for name in self.disk.list(&dir).at("list", &full(&dir))? {
                 let path = dir.join(name);
-                let inner = self.disk.stat(&path).at("look at", &full(&path))?;
+                let inner = self.disk.stat(&path).at("stat", &full(&path))?;
                 self.refuse_mount(&path)?;
                 match inner.kind {
                     Kind::Dir => dirs.push(path),
@@ -329,7 +329,7 @@ impl Store {
         if !dl.foreign.get(file) {
             return Ok(());
         }
-        let meta = self.disk.stat(&path).at("look at", &self.disk.root().join(&path))?;
+        let meta = self.disk.stat(&path).at("stat", &self.disk.root().join(&path))?;
         self.give_way(dl, &path, &meta, true)?;
         dl.foreign.clear(file);
         Ok(())
@@ -393,7 +393,7 @@ impl Store {
         }
         let staged = self.map.file_path(&dl.stage.tree(), file);
         let scratch = dl.stage.scratch();
-        let fail = |path: &Path, e| self.fail("copy what is there to", path, e);
+        let fail = |path: &Path, e| self.fail("copy existing data to", path, e);
         let original = self.map.file_path(&self.home, file);
         let source = self.disk.open(&original, How::Read);
         let source = source.at("open", &self.disk.root().join(&original))?;

@@ -178,7 +178,7 @@ impl Store {
         match self.disk.stat(path) {
             Ok(_) => Ok(false),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(e) => Err(self.fail("look at", path, e)),
+            Err(e) => Err(self.fail("stat", path, e)),
         }
     }
 
@@ -194,7 +194,7 @@ impl Store {
                 let open = self.disk.open(&path, How::Read);
                 let open = open.map_err(|e| self.fail("open", &path, e))?;
                 self.unchanged(index, &*open)?;
-                let meta = open.meta().map_err(|e| self.fail("look at", &path, e))?;
+                let meta = open.meta().map_err(|e| self.fail("stat", &path, e))?;
                 if meta.stamp.size != len {
                     self.promote(dl, index)?;
                 } else if self.shows_elsewhere(dl, file, &path, &meta) {
@@ -245,7 +245,7 @@ impl Store {
             let mode = match file.mode() {
                 Some(mode) => Some(self.permissions(mode, false, &path, warnings)),
                 None if file.is_executable() => {
-                    let meta = self.disk.stat(&path).map_err(|e| self.fail("look at", &path, e))?;
+                    let meta = self.disk.stat(&path).map_err(|e| self.fail("stat", &path, e))?;
                     // Who may read may execute, which leaves the user's umask in force.
                     Some(meta.mode | (meta.mode & 0o444) >> 2)
                 }
@@ -319,7 +319,7 @@ impl Store {
         if kept != mode {
             let at = self.shown(path);
             warnings.add([format!(
-                "{at}: mode {mode:04o} becomes {kept:04o}: no set-id or sticky bit is restored from data"
+                "{at}: mode {mode:04o} becomes {kept:04o}: set-id and sticky bits are not restored"
             )]);
         }
         kept
@@ -361,7 +361,7 @@ impl Store {
                     .remove_tree(&path)
                     .and_then(|()| stage::make_parents(&*self.disk, &path))
                     .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
-                    .map_err(|e| self.fail("make the symbolic link", &path, e))?;
+                    .map_err(|e| self.fail("create the symbolic link", &path, e))?;
                 let done = self.adorn(&path, None, file.mtime(), &[])?;
                 warnings.add(done);
             }
@@ -378,7 +378,7 @@ impl Store {
                 .and_then(|()| self.disk.rename(&scratch, &path, true))
                 .and_then(|()| self.disk.remove_tree(&scratch));
             if let Err(e) = linked {
-                warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", self.shown(&path))]);
+                warnings.add([format!("{}: cannot create a hard link, made a copy: {e}", self.shown(&path))]);
             }
             self.fds.forget(file.index());
         }

@@ -89,9 +89,9 @@ pub struct Replace {
 fn unmade(dir: &Path, e: io::Error) -> Error {
     let blocks = tidecast_paths::last_there(dir);
     let why = match (e.kind(), blocks) {
-        (ErrorKind::NotFound, Some((_, true))) => "it is a symbolic link that leads to nothing",
-        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, _) => "a file stands where a directory belongs",
-        _ if tidecast_paths::is_link(&e) => "it leads through too many symbolic links",
+        (ErrorKind::NotFound, Some((_, true))) => "it is a dangling symbolic link",
+        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, _) => "found a file instead of a directory",
+        _ if tidecast_paths::is_link(&e) => "too many symbolic links in the path",
         _ => return Error::io("create", dir, e),
     };
     Error::Conflict { path: blocks.map_or(dir, |(at, _)| at).to_path_buf(), why }
@@ -236,11 +236,11 @@ impl Store {
         let mut spilled = 0;
         if let Some(spill) = &dl.spill {
             let path = dl.stage.spill();
-            spilled = spill.meta().at("look at", &path)?.stamp.size;
+            spilled = spill.meta().at("stat", &path)?.stamp.size;
             dl.flush.spill_touched();
             let piece = |at| self.map.spill_piece(at).unwrap_or(u32::MAX);
             let next = |_, at| at / self.length() * self.length() + self.length();
-            mark(&**spill, &touched, piece, next).at("look for data in", &path)?;
+            mark(&**spill, &touched, piece, next).at("search for data in", &path)?;
         }
         let there = |place, len: u32| match place {
             Place::Zeros => true,
@@ -288,13 +288,13 @@ impl Store {
             }
             other => other.at("open", &at())?,
         };
-        let size = open.meta().at("look at", &at())?.stamp.size;
+        let size = open.meta().at("stat", &at())?.stamp.size;
         let start = self.manifest.layout().file_start(file);
         let piece = |offset| self.map.file_piece(file, offset);
         let next = |piece: u32, _| (u64::from(piece) + 1) * self.length() - start;
-        mark(&*open, touched, piece, next).at("look for data in", &at())?;
+        mark(&*open, touched, piece, next).at("search for data in", &at())?;
         for hole in self.map.holes(file).iter().map(whole_blocks).filter(|h| !h.is_empty()) {
-            let data = open.next_data(hole.start).at("look for data in", &at())?;
+            let data = open.next_data(hole.start).at("search for data in", &at())?;
             if data.is_some_and(|d| d.start < hole.end) {
                 self.map.soil(file);
                 break;
@@ -315,7 +315,7 @@ impl Store {
 
     /// Refuses to begin what cannot fit.
     fn admit(&self) -> Result<(), Error> {
-        let shortage = self.shortage("not enough room");
+        let shortage = self.shortage("not enough space");
         match &shortage {
             Error::NoSpace { needed, free, inodes, free_inodes, .. }
                 if needed > free || free_inodes.is_some_and(|f| *inodes > f) =>
@@ -332,7 +332,7 @@ impl Store {
         let path = self.disk.root().to_path_buf();
         let room = match self.disk.room() {
             Ok(room) => room,
-            Err(e) => return Error::io("find out how much room is in", &path, e),
+            Err(e) => return Error::io("determine the free space of", &path, e),
         };
         let Mode::Download(dl) = &self.mode else {
             let (needed, inodes) = (0, 0);
@@ -385,7 +385,9 @@ fn home(manifest: &Manifest, name: Option<&OsStr>) -> io::Result<PathBuf> {
     // The manifest's own name was checked when it was read.
     match (home.components().next(), home.components().count()) {
         (Some(std::path::Component::Normal(part)), 1) if part == home.as_os_str() => Ok(home),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no name", home.display()))),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file name", home.display())))
+        }
     }
 }
 
@@ -416,7 +418,7 @@ fn assemble(
     let download = Download {
         flush: Flush::new(journal, files, durable),
         spill,
-        reserve: disk.room().at("look at", disk.root())?.reserve,
+        reserve: disk.room().at("stat", disk.root())?.reserve,
         in_place: Bits::new(files),
         foreign: Bits::new(files),
         ours: Bits::new(files),
@@ -481,6 +483,6 @@ fn exists(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
     match disk.stat(path) {
         Ok(meta) => Ok(matches!(meta.kind, Kind::File | Kind::Dir)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(Error::io("look at", &disk.root().join(path), e)),
+        Err(e) => Err(Error::io("stat", &disk.root().join(path), e)),
     }
 }

@@ -158,11 +158,11 @@ impl Disk for OsDisk {
             Err(e) if tidecast_paths::is_link(&e) => {
                 let Some(time) = adorn.mtime else { return Ok(Vec::new()) };
                 let set = self.root.set_time(path, time);
-                let warning = |e| format!("cannot set its time: {e}");
+                let warning = |e| format!("cannot set the time: {e}");
                 return Ok(set.err().map(warning).into_iter().collect());
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(vec![format!("cannot set its metadata: {e}")]);
+                return Ok(vec![format!("cannot set the metadata: {e}")]);
             }
             other => other?,
         };
@@ -181,15 +181,15 @@ impl Disk for OsDisk {
             match set.map(|now| now.st_mode & 0o7777) {
                 Ok(now) if now == mode => {}
                 Ok(now) => {
-                    warnings.push(format!("its file system keeps mode {now:04o} instead of {mode:04o}"))
+                    warnings.push(format!("the file system keeps mode {now:04o} instead of {mode:04o}"))
                 }
-                Err(e) => warnings.push(format!("cannot set its mode to {mode:04o}: {e}")),
+                Err(e) => warnings.push(format!("cannot set the mode to {mode:04o}: {e}")),
             }
         }
         if let Some(time) = adorn.mtime
             && let Err(e) = fs::futimens(&fd, &times(time))
         {
-            warnings.push(format!("cannot set its time: {e}"));
+            warnings.push(format!("cannot set the time: {e}"));
         }
         Ok(warnings)
     }

@@ -31,7 +31,7 @@ impl Store {
             let moved = self.disk.rename(&tree, &self.home, false);
             moved.map_err(|e| match e.kind() {
                 ErrorKind::AlreadyExists => {
-                    Error::Conflict { path: self.path(), why: "it appeared while the data was on its way" }
+                    Error::Conflict { path: self.path(), why: "it was created during the transfer" }
                 }
                 _ => self.fail("move into place", &self.home, e),
             })?;
@@ -97,7 +97,7 @@ impl Store {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     stage::make_dir(&*self.disk, &path).map_err(|e| fail("create", &path, e))?;
                 }
-                Err(e) => return Err(fail("look at", &path, e)),
+                Err(e) => return Err(fail("stat", &path, e)),
             }
         }
         self.sync_parents(dl)?;

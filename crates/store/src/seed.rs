@@ -130,7 +130,7 @@ impl Store {
             let at = || self.disk.root().join(&path);
             match self.disk.stat(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { path: at() }),
-                Err(e) => return Err(Error::io("look at", &at(), e)),
+                Err(e) => return Err(Error::io("stat", &at(), e)),
                 Ok(meta) if meta.stamp != known => return Err(Error::Changed { path: at() }),
                 Ok(_) => {}
             }
@@ -160,8 +160,8 @@ fn locate(manifest: &Manifest, path: &Path) -> Result<(OsDisk, PathBuf), Error> 
     };
     let wrong = |why| Error::WrongKind { path: path.to_path_buf(), why };
     match (manifest.is_single_file(), real.is_dir()) {
-        (true, true) => Err(wrong("the manifest describes a single file, not a directory")),
-        (false, false) => Err(wrong("the manifest describes a directory, not a file")),
+        (true, true) => Err(wrong("found a directory instead of a single file")),
+        (false, false) => Err(wrong("found a file instead of a directory")),
         (false, true) => Ok((OsDisk::new(&real).at("open", path)?, PathBuf::new())),
         (true, false) => {
             let name = real.file_name().map(PathBuf::from).unwrap_or_default();
@@ -184,13 +184,11 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
         let fault = match disk.stat(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Error::Missing { path: at },
             // What this host cannot do says nothing about the file.
-            Err(e) => match Error::io("look at", &at, e) {
+            Err(e) => match Error::io("stat", &at, e) {
                 trouble @ Error::Io { .. } => return Err(trouble),
                 fault => fault,
             },
-            Ok(meta) if meta.kind != Kind::File => {
-                Error::WrongKind { path: at, why: "the manifest describes a regular file" }
-            }
+            Ok(meta) if meta.kind != Kind::File => Error::WrongKind { path: at, why: "not a regular file" },
             Ok(meta) if meta.stamp.size != file.len() => {
                 Error::WrongSize { path: at, expected: file.len(), found: meta.stamp.size }
             }
@@ -225,7 +223,7 @@ fn recall(
 ) -> Result<Recalled, Error> {
     let memory = |file| Memory { file, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
     let Some(dir) = &options.state else {
-        let file = tempfile::tempfile().at("make a temporary file in", &std::env::temp_dir())?;
+        let file = tempfile::tempfile().at("create a temporary file in", &std::env::temp_dir())?;
         return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
     };
     // Names and hashes of data that may be private.
@@ -233,7 +231,7 @@ fn recall(
     let name: String = id.iter().take(16).map(|b| format!("{b:02x}")).collect();
     let path = dir.join(format!("{name}.leaves"));
     let leaves = root.open_or_create(format!("{name}.leaves"), 0o600).at("open", &path)?;
-    leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("close to others", &path)?;
+    leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("restrict access to", &path)?;
     let seen_name = format!("{name}.seen");
     let seen = read_bounded(&root, &seen_name, manifest).at("read", &root.full(&seen_name))?;
     let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
@@ -310,7 +308,7 @@ impl Memory {
         if self.saved.load(Ordering::Relaxed) == missing {
             return Ok(());
         }
-        store.leaves.0.sync(false).at("sync the leaves beside", path)?;
+        store.leaves.0.sync(false).at("sync the leaf hashes of", path)?;
         let settled = self.opened.checked_sub(SETTLED).unwrap_or(UNIX_EPOCH);
         let settled = settled.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut body = MAGIC.to_vec();

@@ -41,7 +41,7 @@ impl Stage {
             // The owner is checked before anything in the directory is opened, and once more when no other user can change it.
             let mine = || match disk.stat(&dir) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(Error::io("look at", &at, e)),
+                Err(e) => Err(Error::io("stat", &at, e)),
                 Ok(meta) if meta.kind == Kind::Dir && meta.mine => Ok(true),
                 Ok(_) => Err(Error::Conflict {
                     path: at.clone(),

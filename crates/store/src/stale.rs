@@ -48,7 +48,7 @@ pub(crate) struct Found {
 /// The warning that nothing says of the files at `at` that they were delivered.
 pub fn unrecorded(at: &Path, why: &dyn std::fmt::Display) -> String {
     format!(
-        "cannot record what was delivered to {}: {why}; the next version will take these files for those of others",
+        "cannot record the files delivered to {}: {why}; the next version will treat them as files of others",
         at.display()
     )
 }

@@ -367,7 +367,7 @@ impl Store {
         if at.end - at.start != leaves.len() as u64 {
             return Err(Error::OutOfRange { piece, begin: 0, len: leaves.len() * LEAF });
         }
-        self.leaves.put(at, leaves).map_err(|e| self.fail("write the leaves of", &self.home, e))?;
+        self.leaves.put(at, leaves).map_err(|e| self.fail("write the leaf hashes of", &self.home, e))?;
         if let Mode::Download(dl) = &self.mode {
             dl.flush.leaves_touched();
         }
@@ -383,7 +383,7 @@ impl Store {
             return Ok(None);
         }
         let read = self.leaves.get(self.manifest.leaf_range(piece));
-        let leaves = read.at("read the leaves of", &self.home)?;
+        let leaves = read.at("read the leaf hashes of", &self.home)?;
         Ok(leaves.filter(|l| self.manifest.check_leaves(piece, l) != Some(false)))
     }
 
@@ -524,10 +524,10 @@ impl Store {
             return Ok(());
         };
         let path = || self.disk.root().join(self.map.file_path(&self.home, file));
-        let now = open.meta().at("look at", &path())?;
+        let now = open.meta().at("stat", &path())?;
         let same = now.stamp == known && now.links > 0;
         if !same && self.download_mode().is_ok() {
-            let why = "it was changed or replaced while the data was on its way; run the same command again";
+            let why = "it was changed or replaced during the transfer; run the same command again";
             return Err(Error::Foreign { path: path(), why });
         }
         if now.links == 0 {
