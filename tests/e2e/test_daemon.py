@@ -467,5 +467,5 @@ def test_a_get_that_is_cut_off_says_for_what_it_waited(site, data):
     run.until("it waits", lambda: any("nothing of head/nt" in event.get("message", "") for event in run.events()))
     run.process.send_signal(signal.SIGINT)
     run.exits(3)
-    assert "interrupted before head/nt was here: " in run.last("error")["message"]
-    assert "goes on" in run.last("error")["message"]
+    assert "interrupted before head/nt arrived: " in run.last("error")["message"]
+    assert "to resume" in run.last("error")["message"]

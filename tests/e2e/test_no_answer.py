@@ -224,7 +224,7 @@ def test_a_mount_says_so_too_where_its_manifest_is_at_hand(tide, port, tmp_path,
         words = ["mount", *words, tmp_path / "m", at] if command == "mount" else ["run", tmp_path / "m", *words, "--at", at, "--", "ls", at]
         try:
             proc = tide(*words)
-            assert proc.err.count(f"no peer answers, so reads wait until one does: peer {peer}: {why}") == 1, proc.story()
+            assert proc.err.count(f"no peer answers; reads wait until one does: peer {peer}: {why}") == 1, proc.story()
         finally:
             subprocess.run(["umount", "-l", at], capture_output=True)
 

@@ -131,7 +131,7 @@ fn has_room(opened: &Opened, teller: &Teller<'_>) -> bool {
     let free = rustix::fs::statvfs(dir).map_or(u64::MAX, |of| of.f_bavail.saturating_mul(of.f_frsize));
     if missing > free {
         teller.warning(format!(
-            "the cache has room for {} and not for all {} that the others may open: this node goes without --group, \
+            "the cache has space for {} of the {} that the group may open: this node ignores --group \
              and fetches only what it opens itself",
             Size(free),
             Size(missing)
