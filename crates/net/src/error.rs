@@ -57,7 +57,7 @@ pub(crate) enum WebError {
     Web(#[from] tidecast_discovery::Error),
     #[error("it sent bytes that do not match their hashes")]
     Lied,
-    #[error("it has none of the requested files: {0}")]
+    #[error("it lacks all requested files: {0}")]
     Nothing(String),
     #[error("the swarm is stopping")]
     Stopping,

@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// What is in its directory, or that itself, is another user's.
-    #[error("{} belongs to user {owner}, who could control this daemon through it; remove it or choose another --dir", path.display())]
+    #[error("{} belongs to user {owner}, and that user could control this daemon; remove it or choose another --dir", path.display())]
     Foreign {
         /// Which.
         path: PathBuf,
