@@ -1,8 +1,8 @@
 //! The cache daemon: named data that stays where the jobs are.
 //!
-//! One daemon a host keeps caches in its [depot](tidecast_depot), hands them to local users over a unix socket (the kernel
-//! says who asks), and speaks with the daemons of other hosts over mutual TLS, each of which decides for itself what it
-//! takes and what it gives (HTCondor's CacheD, section III).
+//! One daemon a host keeps caches in its [depot](tidecast_depot), hands them to local users over a unix
+//! socket (the kernel identifies the caller), and connects to the daemons of other hosts over mutual TLS;
+//! each of them decides for itself what it accepts and what it provides (HTCondor's CacheD, section III).
 //!
 //! Its parts, from the top to the ground; each may use those below it:
 //!
@@ -34,7 +34,7 @@ mod serving;
 mod storage;
 mod transfer;
 
-/// What goes over the socket, for its clients.
+/// Messages of the socket, for its clients.
 pub mod api {
     pub use crate::model::types;
 }
@@ -49,7 +49,7 @@ pub use policy::ads::check_requirements;
 pub use tidecast_depot::acl;
 pub use tidecast_socket as socket;
 
-/// The name of the user who runs this.
+/// The name of the user of this process.
 ///
 /// # Errors
 /// The user database cannot be read.

@@ -98,7 +98,7 @@ impl Daemon {
         }
     }
 
-    /// What goes on as long as the daemon runs, besides answering.
+    /// Periodic tasks while the daemon runs, besides answering requests.
     pub(super) fn keep_up(&self, driver: Driver, tasks: &mut JoinSet<()>) {
         tasks.spawn(driver.run(self.links.clone()));
         tasks.spawn(holdings::keep(
@@ -167,7 +167,7 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
     Ok((Arc::new(daemon), door, driver))
 }
 
-/// A capacity that is too small for what was made here and is still wanted is not taken at its word.
+/// Raises a capacity that is too small for leased caches created on this host.
 fn allow_what_is_kept(depot: &Depot) {
     if let (Some(capacity), Some(meanwhile)) =
         (depot.config().max_bytes, depot.allow_excess(crate::clock::now()))

@@ -1,4 +1,4 @@
-//! What has to be done again and again.
+//! Periodic tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>)
 }
 
 impl Daemon {
-    /// Ends the daemon if nobody has needed it for as long as it was told to wait.
+    /// Ends the daemon if it has been idle for the configured time.
     fn rest_if_idle(&self) {
         let Some(patience) = self.config.idle else { return };
         let at_work = self.store.depot.in_use(crate::clock::now())

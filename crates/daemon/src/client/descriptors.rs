@@ -42,10 +42,10 @@ fn head(kind: u32, number: usize) -> [u8; 8] {
     head
 }
 
-/// Sends files until `next` has no more. `is_asked`: the client's first byte was read already.
+/// Sends files until `next` returns none. `is_asked`: the client's first byte was read already.
 ///
 /// # Errors
-/// The other end is gone, or too slow.
+/// The other end has closed the connection, or is too slow.
 pub(crate) fn send<E: std::fmt::Display>(
     stream: &UnixStream,
     mut is_asked: bool,
@@ -86,7 +86,7 @@ pub(crate) fn send<E: std::fmt::Display>(
     }
 }
 
-/// Files that come, one after the other.
+/// Files that are received, one after the other.
 pub struct Descriptors {
     stream: UnixStream,
     queue: VecDeque<OwnedFd>,
@@ -103,7 +103,7 @@ impl Descriptors {
     /// The next file; `None` after the last.
     ///
     /// # Errors
-    /// The daemon has failed, does not answer, or sends what is no regular file.
+    /// The daemon failed, did not answer, or sent something other than a regular file.
     pub fn next(&mut self) -> io::Result<Option<File>> {
         if self.queue.is_empty() && !self.receive()? {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Descriptors {
         Ok(Some(file))
     }
 
-    /// Takes a batch; false: there is none.
+    /// Receives a batch; false at the end.
     fn receive(&mut self) -> io::Result<bool> {
         self.stream.write_all(&[1])?;
         let mut head = [0; 8];

@@ -23,7 +23,7 @@ pub enum Link {
     Copy,
 }
 
-/// What was made.
+/// What was created.
 #[derive(Clone, Debug, Default)]
 pub struct HandedOut {
     /// Where.
@@ -34,7 +34,7 @@ pub struct HandedOut {
     pub copy_since: Option<String>,
 }
 
-/// Makes it in `dir`, under its own name. `force`: it replaces what has that name.
+/// Creates the cache in `dir`, under its own name. `force`: replace an existing file of that name.
 ///
 /// # Errors
 /// As [`place`]; it cannot be mounted.

@@ -39,7 +39,7 @@ use crate::socket::Short;
 const MAX_ANSWER: usize = 256 << 20;
 /// The daemon takes a connection within this time.
 const CONNECT: Duration = Duration::from_secs(10);
-/// ... and answers within this time, beyond what it was told to wait.
+/// ... and answers within this time, besides the requested waiting time.
 const ANSWER: Duration = Duration::from_secs(120);
 
 /// Of a content something comes within this time.
@@ -53,15 +53,15 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 /// Why the daemon did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No process listens.
     #[error("no daemon answers at {}: {source}; start one: tidecast daemon", path.display())]
     NoDaemon {
         /// Its socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The connection broke, or what came was no answer.
+    /// The connection failed, or the reply was malformed.
     #[error("no reply from the daemon at {}: {why}", path.display())]
     Broken {
         /// Its socket.
@@ -72,7 +72,7 @@ pub enum ClientError {
     /// The caller may read none of this name.
     #[error("no cache {0} on this host that you may read")]
     Absent(String),
-    /// It said no.
+    /// The daemon rejected the request.
     #[error("{why}")]
     Refused {
         /// HTTP's code.
@@ -87,7 +87,7 @@ pub enum ClientError {
 /// The daemon of this host.
 pub struct Client {
     path: PathBuf,
-    /// The user and the process that have to be at the other end; None: whoever has the socket.
+    /// The user and the process that must be at the other end; None: any.
     expected: Option<(u32, u32)>,
 }
 
@@ -103,7 +103,7 @@ impl Client {
         Self { path: PathBuf::from(format!("\0{name}")), expected: Some((uid, pid)) }
     }
 
-    /// A connection, to whom it has to be.
+    /// Connects, and checks the process at the other end.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
         let connect = async { UnixStream::connect(Short::of(&self.path)?.path()).await };
         let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -163,10 +163,10 @@ impl Client {
         self.send(Method::POST, "/v1/caches", &headers, whole(manifest), wait).await
     }
 
-    /// Hands the files over that [`Created::files`] names.
+    /// Uploads the files that [`Created::files`] lists.
     ///
     /// # Errors
-    /// As [`Client::post`]; what `chunks` ends with.
+    /// As [`Client::post`]; the error that ends `chunks`.
     pub async fn upload(
         &self,
         cache: &str,
@@ -197,7 +197,7 @@ impl Client {
         self.understand(status, &body)
     }
 
-    /// What a committed cache is, as JSON, and its manifest.
+    /// The description of a committed cache as JSON, and its manifest.
     pub(crate) async fn manifest(&self, cache: &str) -> Result<(Bytes, Bytes), ClientError> {
         let path = format!("/v1/caches/{cache}/manifest");
         let talk = async {

@@ -1,4 +1,4 @@
-//! Bodies and queries, refused in this API's own words; and how a refusal is told.
+//! Bodies and queries; errors and rejections as responses of this API.
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};

@@ -1,5 +1,5 @@
-//! A committed cache as open files, for a caller that makes copies or links of its own: the daemon writes nowhere but in its
-//! store. `client/descriptors.rs` says what goes over the connection.
+//! A committed cache as open files, for a client that makes its own copies or links: the daemon writes only
+//! in its store. `client/descriptors.rs` describes the protocol.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::client::descriptors::{PROTOCOL, send};
 use crate::host::caller::Caller;
 use crate::model::api_error::{ApiError, ErrorKind};
 
-/// What is given.
+/// The files that are sent.
 struct Given {
     manifest: Arc<Manifest>,
     view: View,

@@ -1,4 +1,4 @@
-//! One function a request: who asks, what it means, and what the daemon says.
+//! One function for each request: the caller, the meaning, and the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const WAIT: u64 = 60;
 type Answer<T> = Result<Json<T>, ApiError>;
 type Daemon = State<Arc<App>>;
 
-/// What a list is asked for.
+/// Parameters of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Which {
@@ -48,7 +48,7 @@ fn named(which: &Which) -> Result<CacheName, ApiError> {
 }
 
 pub(super) async fn status(State(app): Daemon, caller: Caller) -> Answer<Status> {
-    // What is on its way for whom is nobody else's to know.
+    // A transfer in progress is shown to its owner and the administrator only.
     let coming = app.requests.under_way(|owner| caller.rules() || owner == caller.name);
     let mut status = app.admin.status()?.with_coming(coming);
     status.uses = app.uses.all_uses(|owner, user| caller.may_know(owner, user));

@@ -12,7 +12,7 @@ use crate::model::api_error::{ApiError, ErrorKind};
 const SESSIONS: usize = 64;
 const OF_ONE_USER: usize = 16;
 
-/// Who is being given files, by user.
+/// Running file transfers, by user.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<BTreeMap<u32, usize>>>);
 

@@ -13,13 +13,14 @@ use crate::links::trust::{Distrust, Trust};
 use crate::model::error::Error;
 use crate::model::message::Hello;
 
-/// How long a card is good for, seconds: it outlives a revoked certificate nowhere, as lists are looked at anyway.
+/// Lifetime of a card, seconds. It does not prolong a revoked certificate: revocation lists are checked in
+/// any case.
 const LIFETIME: u64 = 24 * 3600;
 /// Made again this often, seconds.
 const RENEW: u64 = LIFETIME / 4;
 
-/// It is said that a certificate ends when it has so long left, seconds; while the daemon runs, also a third of its time at
-/// most, so that those of an hour's life do not warn at every renewal.
+/// The expiry of a certificate is logged when it has this long left, seconds; while the daemon runs, also a
+/// third of its lifetime at most, so that certificates of one hour do not warn at every renewal.
 const SOON: u64 = 7 * 24 * 3600;
 
 /// The site's certificate for this daemon.
@@ -31,17 +32,17 @@ pub(crate) struct Certificate {
 
 struct Now {
     holder: Option<Holder>,
-    /// Of the file that was taken, and of one that was not, which is said once.
+    /// Stamps of the file that was loaded, and of one that was rejected, which is logged once.
     taken: Stamp,
     refused: Option<Stamp>,
     made: u64,
 }
 
 impl Certificate {
-    /// With its first card, in base64; empty without a certificate.
+    /// Opens the certificate; with its first card in base64, empty without a certificate.
     ///
     /// # Errors
-    /// The file cannot be read, or nobody would believe what it holds at this time.
+    /// The file cannot be read, or its certificate cannot authenticate anyone at this time.
     pub(crate) fn open(path: Option<PathBuf>, key: NodeKey) -> Result<(Self, String), Error> {
         let taken = path.as_deref().map_or_else(Stamp::default, Stamp::of);
         let (holder, card) = match path.as_deref() {
@@ -134,10 +135,10 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
     Ok(BASE64.encode(&card.encode()))
 }
 
-/// Looks at this daemon as another one of its site will.
+/// Checks this daemon's certificate as another daemon of its site will check it.
 ///
 /// # Errors
-/// Nobody will ever believe it by this certificate, under this name.
+/// No daemon can accept this certificate for this name.
 pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> Result<(), Error> {
     match trust.judge(hello, node) {
         Ok(_) | Err(Distrust::Nobody) => Ok(()),
@@ -154,7 +155,7 @@ pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> 
             let by = hello.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
             Err(Error::Certificate { path: path.to_owned(), why: why + &by })
         }
-        // Others may believe other roots.
+        // Other daemons may trust other roots.
         Err(why) => {
             tracing::warn!(path = %path.display(), %why, "this daemon would reject its own certificate if another daemon presented it");
             Ok(())

@@ -29,7 +29,7 @@ pub(crate) enum FrameError {
     /// Not JSON, or not of this shape.
     #[error("malformed message: {0}")]
     Malformed(String),
-    /// It stopped in the midst of one.
+    /// The stream ended within a message.
     #[error("message not complete after {} s", WHOLE.as_secs())]
     Late,
 }
@@ -61,7 +61,7 @@ pub(crate) async fn read<T: DeserializeOwned>(
     read_within(from, BOUNDS).await
 }
 
-/// The same within other bounds: of one who has not proven itself yet, little is taken.
+/// The same with other bounds: of a peer that has not authenticated yet, little is read.
 pub(crate) async fn read_within<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! What an administrator may have this daemon do, how it is, and what has happened.
+//! Administration of this daemon: commands, status, audit log.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// What has happened to caches that the caller may know of: his own doings, and all about a name that he may read.
+    /// The audit log of caches for a caller: his own actions, and all about a name that he may read.
     pub(crate) async fn history(
         &self,
         caller: &Caller,
@@ -60,7 +60,7 @@ impl Admin {
         read.map_err(ApiError::internal)?.map_err(ApiError::internal)
     }
 
-    /// What an administrator has the daemon do.
+    /// Executes a command of an administrator.
     pub(crate) async fn admin(&self, caller: &Caller, what: &str, limit: Limit) -> Result<Status, ApiError> {
         if !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
@@ -68,7 +68,7 @@ impl Admin {
         self.obey(what, limit).await
     }
 
-    /// Does what an administrator wants, of this host or of the site.
+    /// Executes a command of an administrator of this host or of the site.
     pub(crate) async fn obey(&self, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
             "status" => return self.status(),
@@ -96,7 +96,7 @@ impl Admin {
         self.status()
     }
 
-    /// Changes the capacity; not to one that would take from users what was made here and is still wanted.
+    /// Changes the capacity; rejects one that would evict leased caches that users of this host created.
     async fn hold_at_most(&self, capacity: u64) -> Result<(), ApiError> {
         let store = &self.records.store;
         let least =

@@ -1,4 +1,4 @@
-//! A cache for a user of this host: what is here, or the newest version from elsewhere.
+//! Gets a cache for a user of this host: the local copy, or the newest version from another host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ impl Getting {
         Ok(Got::Ready { info: Box::new(info), seconds, method, older })
     }
 
-    /// One that was made here, and that nobody can have any more: what there is to do about it.
+    /// The error for a damaged cache of this host that no other host can replace: what to do about it.
     fn damaged(&self, name: &CacheName, reader: &Reader) -> Option<ApiError> {
         let filter = Filter {
             origin: Some(self.records.config.name.clone()),

@@ -1,4 +1,4 @@
-//! What an administrator has other daemons of the site do.
+//! Commands of an administrator to other daemons of the site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Site {
         while let Some(asked) = asking.join_next().await {
             match asked {
                 Ok(Ok(Some((host, status)))) => told.push(Ruled { host, why: None, status: Some(status) }),
-                // Of one that is not reached nobody knows the name: it matters when all are meant.
+                // The name of an unreachable daemon is unknown: it matters only if all are meant.
                 Ok(Err((place, why))) if host.is_none_or(|host| host == place) => {
                     told.push(Ruled { host: place, why: Some(why), status: None });
                 }
@@ -79,7 +79,7 @@ impl Site {
             return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, ErrorKind::Absent, why));
         }
         if !caller.rules() {
-            // What is on its way elsewhere, and who uses what, is not for everybody to know.
+            // Transfers in progress on other hosts, and users of caches, are not public.
             told.iter_mut().filter_map(|ruled| ruled.status.as_mut()).for_each(|status| {
                 status.transfers.clear();
                 status.coming.clear();

@@ -1,5 +1,5 @@
-//! What other daemons ask, and what this one answers. Each request is judged by itself: for whom the other speaks is proven,
-//! and whether that owner may read the cache is looked up here.
+//! Requests of other daemons, and the answers. Each request is authorized by itself: the identity of the peer
+//! is proven, and whether that owner may read the cache is looked up here.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Answers {
         if matches!(ask, Ask::Want(_) | Ask::Join(_) | Ask::Offer { .. }) {
             self.activity.asked();
         }
-        // What was given is noted where it is given.
+        // Transfers are logged where the data is sent.
         let judged = match &ask {
             Ask::Want(want) => Some(("want", want.name.clone())),
             Ask::Offer { name, .. } => Some(("offer", name.clone())),
@@ -163,7 +163,7 @@ impl Answers {
         Answer::Cache(Box::new(Granted { cache: record.id.to_string(), about, manifest, holders }))
     }
 
-    /// Whether it is here, for who may know.
+    /// Whether this host has it, for readers only.
     fn holds(&self, peer: &Peer, want: &Want) -> Answer {
         let Some(record) = self.wanted(peer, want) else { return Answer::Absent };
         let Ok(about) = serde_json::to_value(&*record) else { return rejected("internal") };
@@ -203,14 +203,15 @@ impl Answers {
         let Ok(name) = want.name.parse::<CacheName>() else { return Answer::Absent };
         let reader = reader(&peer.identity, want);
         let granted = self.swarms.admits(&content, peer.node);
-        // One that is here, or on its way here. It must be this very content: the right to one cache is none to another.
+        // A cache on this host or being fetched. It must have this content: permission for one cache is no
+        // permission for another.
         let may = |record: &Arc<CacheRecord>| {
             let of = record.content.or_else(|| self.contents.of(record.id));
             of == Some(content)
                 && record.readable_by(&reader)
                 && name.name == record.name
                 && name.origin.as_ref() == Some(&record.origin)
-                // Whom it was granted has it from us, by whatever way; for others it is a swarm or nothing.
+                // A peer with a grant gets it from this host by any method; others by swarm only.
                 && (granted || Attributes::of(record).methods().contains(&Method::Swarm))
         };
         let records = self.store.depot.caches(&Filter::default());
@@ -220,7 +221,7 @@ impl Answers {
         if !served && !self.swarms.runs(&content) {
             return Answer::Wait { seconds: AGAIN, why: "the source cannot serve it at present".into() };
         }
-        // It may be that it cannot call us, if it was we who called.
+        // The peer may be unable to connect to us, if it was us who connected to it.
         if peer.called {
             self.swarms.call(&content, peer.addr).await;
         }
@@ -261,8 +262,8 @@ impl Answers {
         }
     }
 
-    /// An administrator elsewhere wants something. His daemon is believed about him if it is a host's (that one obeys root
-    /// only), and this daemon obeys that host; a user's daemons obey each other.
+    /// An administrator on another host sends a command. A host's daemon is trusted to name the user (it
+    /// obeys root only), if this daemon obeys that host; a user's daemons obey each other.
     async fn ruled(&self, peer: &Peer, who: &str, what: &str, limit: Limit) -> (Answer, Bytes) {
         let admins = &self.config.admins;
         let may = match &peer.identity {

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tidecast_depot::Depot;
 
-/// What the depot keeps a [`Mode`] by.
+/// The depot's key of the [`Mode`].
 const MODE: &str = "mode";
 
 /// Takes new work, takes none, or sends its caches away too.

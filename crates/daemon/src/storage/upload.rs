@@ -1,4 +1,4 @@
-//! The bytes of a cache that come as a stream: its files one after the other, and nothing between.
+//! Writes the bytes of a cache from a stream: its files one after the other, without separators.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -33,8 +33,8 @@ impl Upload {
     }
 }
 
-/// Removes what uploads left that a daemon before this one had begun: their clients have lost their connection, and begin
-/// anew under another number. What is fetched is another's, and goes on where it was. Blocks on the disk.
+/// Removes the files of uploads that an earlier daemon had begun: their clients have lost the connection, and
+/// start again under another number. Fetches are kept, and continue. Blocks on the disk.
 pub(crate) fn forget_broken(depot: &Depot, origin: &str) {
     for state in [State::Uncommitted, State::Uploading] {
         let own = Filter { origin: Some(origin.to_owned()), state: Some(state), ..Filter::default() };
@@ -42,7 +42,8 @@ pub(crate) fn forget_broken(depot: &Depot, origin: &str) {
     }
 }
 
-/// Removes a cache whose upload has failed, and all that came of it. One that is INVALID stays, to say so, without its bytes.
+/// Removes a cache whose upload has failed, with its files. An INVALID one stays as a record, without its
+/// bytes.
 pub(crate) fn forget(depot: &Depot, id: CacheId) {
     if depot.cache(id).is_some_and(|record| record.state == State::Invalid) {
         return;
@@ -56,7 +57,7 @@ pub(crate) fn forget(depot: &Depot, id: CacheId) {
 struct Incoming {
     queue: mpsc::Receiver<Option<Bytes>>,
     chunk: Bytes,
-    /// The end was said, not merely reached.
+    /// The end was marked, not merely reached.
     whole: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Whether a cache may come to this host, and room for it: the ads agree, its owner's jobs are expected here, the depot keeps
-//! room. And its end: what has come and is verified becomes a cache.
+//! Decides whether a cache may come to this host, and reserves its space: the ads match, its owner is
+//! accepted here, the depot has space. And its end: received and verified data becomes a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::policy::ads;
 use crate::storage::host_ad::HostAd;
 use crate::storage::store::Store;
 
-/// What admission came to.
+/// The result of admission.
 pub(crate) enum Room {
     /// Room is kept; these files need not come.
     Kept(Reservation, Vec<u32>),
@@ -28,7 +28,7 @@ pub(crate) enum Room {
     Here(CacheId),
 }
 
-/// Judges what is to come.
+/// Decides on incoming caches.
 pub(crate) struct Admission {
     pub(crate) config: Arc<Config>,
     pub(crate) store: Arc<Store>,
@@ -57,7 +57,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The first of ours that the cache allows.
+    /// The first of this host's methods that the cache allows.
     pub(crate) fn method(&self, about: &CacheRecord) -> Result<Method, Failed> {
         let allowed = Attributes::of(about).methods();
         let ours = self.config.methods.iter().find(|method| allowed.contains(method));
@@ -109,7 +109,7 @@ impl Admission {
                 let reused = match &admission {
                     Verdict::Ok(reservation) => reservation.reuse(&manifest, &owner)?.files,
                     Verdict::Denied(_) => {
-                        // What is refused leaves nothing, unless it comes for somebody else.
+                        // A rejected cache leaves nothing, unless another user has declared it.
                         let _ = depot.remove(record.id, now);
                         Vec::new()
                     }
@@ -136,7 +136,7 @@ impl Admission {
         }
     }
 
-    /// What has come, all of it verified, is a cache from here on.
+    /// Commits a cache: all of its data was received and verified.
     pub(crate) async fn commit(
         &self,
         reservation: Reservation,

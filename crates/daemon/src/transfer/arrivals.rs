@@ -1,4 +1,4 @@
-//! What has come to this host, by where from.
+//! Statistics of received data, by source.
 
 use std::sync::Arc;
 

@@ -73,7 +73,7 @@ impl Fetcher {
             let grant = ask(&self.directory, name, &want, tell).await?;
             let source = grant.link.peer.addr;
             match self.bring(&grant, &want, offered, tell).await {
-                // It has died, or does not give what it granted: there may be others.
+                // The source failed, or did not send the granted cache: other sources may have it.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
                     tracing::info!(%name, why = failed.why, "trying another source");
                     self.directory.shunned.add(source);
@@ -84,7 +84,7 @@ impl Fetcher {
         }
     }
 
-    /// What was granted, from beginning to end.
+    /// Fetches a granted cache, from beginning to end.
     async fn bring(
         &self,
         grant: &Grant,
@@ -148,7 +148,7 @@ impl Fetcher {
     }
 }
 
-/// All but what is here; None: nothing has to come.
+/// All files that the store lacks; None: nothing has to be transferred.
 fn select(manifest: &Manifest, reused: &[u32]) -> Option<Select> {
     if reused.is_empty() {
         return Some(Select::All);

@@ -1,4 +1,4 @@
-//! Who may have a cache is asked, until one grants it and is believed.
+//! Asks sources for a cache, until one grants it and its answer is verified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use crate::transfer::stand::{Failed, PATIENCE, Stand};
 /// The next source is asked besides when the last has not answered for so long.
 const HEDGE: Duration = Duration::from_millis(400);
 
-/// What somebody has granted.
+/// A granted cache.
 pub(crate) struct Grant {
     pub(crate) link: Arc<Link>,
     pub(crate) granted: Granted,
     pub(crate) about: CacheRecord,
 }
 
-/// What those said who were asked.
+/// The answers of the sources.
 struct Heard {
     last: Option<Failed>,
     wait: Option<(u64, String)>,
 }
 
-/// Asks those who may have it until one grants it.
+/// Asks sources until one grants the cache.
 pub(crate) async fn ask(
     directory: &Arc<Directory>,
     name: &CacheName,
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Asks one after the other, the next also when the last takes long: some may be dead without anybody knowing yet.
+/// Asks one source after the other, the next also when the last is slow: a source may have failed unnoticed.
 async fn ask_all(
     directory: &Arc<Directory>,
     name: &CacheName,
@@ -88,7 +88,8 @@ async fn ask_all(
 }
 
 impl Heard {
-    /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
+    /// The error if no source granted it. A source that could not be asked because one side rejected the
+    /// other might have it.
     async fn end(self, directory: &Directory, name: &CacheName) -> Failed {
         let mut last = match self.last {
             Some(last) => last,
@@ -152,8 +153,8 @@ impl Heard {
     }
 }
 
-/// Whether what was granted is what was asked for, and made by the origin whose name it has: the other is that itself, or
-/// shows the origin's word for it.
+/// Whether the granted cache is the requested one, and authentic: the peer is its origin, or has the origin's
+/// signed record.
 fn is_theirs(
     link: &Link,
     name: &CacheName,
@@ -180,7 +181,7 @@ pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), 
     Err("it answered with a different cache")
 }
 
-/// The manifest of what was granted, which is the one that it was to be.
+/// The manifest of the granted cache, verified by its hash.
 pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     let who = || grant.link.peer.hello.name.clone();
     let limit = tidecast_metainfo::MAX_LEN as u64;

@@ -11,7 +11,7 @@ use crate::model::message::{Answer, Ask};
 use crate::model::types::Offered;
 use crate::policy::ads;
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It has the cache.
@@ -44,7 +44,7 @@ impl Reply {
 
 /// Offers this cache.
 pub(crate) async fn offer(record: &CacheRecord, link: &Link) -> Reply {
-    // Without an ad the other finds out later what it thinks of it.
+    // Without an ad the peer decides later.
     let ad = ads::cache(record).map(|ad| ad.to_string()).unwrap_or_default();
     let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone(), ad };
     match link.ask(&ask, Bytes::new()).await {

@@ -1,8 +1,9 @@
-//! Caches from another daemon of this machine: by links where both are one user's and see the same directories, else as a
-//! stream over its socket, to whoever the kernel says is asking.
+//! Caches from another daemon of this machine: by links if both belong to one user and see the same
+//! directories, else as a stream over its socket; the kernel identifies the caller.
 //!
-//! A parent that is believed (root's, or of our own user) is asked for the cache as such. From anybody else's only bytes
-//! are taken, of what everybody may read, and each is verified against the manifest that its origin gave.
+//! A trusted parent (root's, or of our own user) is asked for the whole cache. From daemons of other users
+//! only bytes are taken, of caches that everybody may read, and each is verified against the manifest that
+//! its origin sent.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +35,7 @@ use crate::transfer::stand::{Failed, Stand};
 /// The parent is asked again after so long, seconds; it answers within so long beyond.
 const ASK: u64 = 2;
 const ANSWER: Duration = Duration::from_secs(5);
-/// Somebody else's daemon has something new to say within this time, and all within that.
+/// The daemon of another user must report progress within this time, and finish within the next.
 const STALLED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Parents tried for one cache.
@@ -44,7 +45,7 @@ const TRIES: usize = 4;
 enum Missed {
     /// The parent has failed: another may do.
     Lost(String),
-    /// It has none to give, or we have no room: another parent would not help.
+    /// It does not have the cache, or this host has no space: another parent would not help.
     No(Failed),
 }
 
@@ -75,7 +76,8 @@ pub(crate) struct SameHost {
 }
 
 impl SameHost {
-    /// From a parent that is believed, if there is one and it has the cache or can bring it. None: we have to do it.
+    /// Fetches from a trusted parent, if there is one and it has the cache or can fetch it. None: this daemon
+    /// has to fetch it.
     pub(crate) async fn whole_cache(
         &self,
         name: &CacheName,
@@ -99,7 +101,8 @@ impl SameHost {
         None
     }
 
-    /// The bytes of what everybody may read, from somebody else's daemon. None: we have to bring them.
+    /// The bytes of a cache that everybody may read, from a daemon of another user. None: this daemon has to
+    /// fetch them.
     pub(crate) async fn bytes(
         &self,
         about: &CacheRecord,
@@ -173,7 +176,8 @@ impl SameHost {
         }
     }
 
-    /// Links the parent's files, which are our user's as well, into our own staging directory; they become ours as they are.
+    /// Links the parent's files, which belong to our user as well, into our own staging directory; they
+    /// become ours unchanged.
     async fn link(
         &self,
         view: &Path,
@@ -224,7 +228,7 @@ impl SameHost {
         }
     }
 
-    /// The bytes, from the parent's socket to who writes them; how many.
+    /// Passes the bytes from the parent's socket to the writer; their number.
     async fn pass_on(
         &self,
         parent: &Parent,
@@ -237,7 +241,7 @@ impl SameHost {
             bytes += chunk.len() as u64;
             self.limits.throttle.store(chunk.len() as u64).await;
             if to.send(Some(chunk)).await.is_err() {
-                // The writer has ended, and says why.
+                // The writer has ended, and reports why.
                 return Ok(bytes);
             }
         }
@@ -250,7 +254,7 @@ fn understood(record: &[u8]) -> Result<CacheRecord, Missed> {
     serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("malformed reply: {e}")))
 }
 
-/// Waits until the parent has it.
+/// Waits until the parent has the cache.
 async fn ready(
     parent: &Parent,
     name: &str,
@@ -299,7 +303,7 @@ fn link_all(from: &Path, to: &Path, manifest: &Manifest) -> std::io::Result<u64>
     Ok(copied)
 }
 
-/// What an earlier attempt left stands in the way.
+/// Removes leftovers of an earlier attempt.
 async fn cleared(reservation: Reservation, manifest: &Manifest) -> Result<Reservation, Failed> {
     let left = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
     let clear = move || reservation.remove(&left).map(|()| reservation);

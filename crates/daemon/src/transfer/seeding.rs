@@ -1,4 +1,4 @@
-//! Serves to peers what is here.
+//! Serves the caches of this host to peers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::storage::store::{Store, open_view};
 pub(crate) struct Seeding {
     store: Arc<Store>,
     swarms: Arc<Swarms>,
-    /// What was verified before need not be read again.
+    /// Data that was verified before need not be read again.
     seen: PathBuf,
 }
 

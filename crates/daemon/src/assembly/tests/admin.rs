@@ -1,4 +1,4 @@
-//! What administrators have daemons do, here and elsewhere, and what users learn of it.
+//! Commands of administrators to daemons, here and on other hosts, and what users see of them.
 
 use super::site::{Site, admin, user};
 use crate::model::api_error::ErrorKind;

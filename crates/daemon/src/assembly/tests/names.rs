@@ -1,10 +1,10 @@
-//! What a name means: whose, which version, and on whose word.
+//! The meaning of a name: its origin, its version, and its signature.
 
 use super::site::{Site, user};
 use crate::model::api_error::ErrorKind;
 use crate::model::types::{Create, Get, Got};
 
-/// What is given for a name, and why it may not be the newest.
+/// The cache that a name gives, and why it may not be the newest.
 async fn older(
     host: &super::site::Host,
     who: &crate::host::caller::Caller,

@@ -1,4 +1,4 @@
-//! Whom a daemon asks for a cache, and whom it leaves alone.
+//! Which daemons are asked for a cache, and which are not.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn when_all_sources_fail_the_user_hears_why() {
     let failed = node1.get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Unreachable, "{failed:?}");
     assert!(!node1.has("nt"));
-    // What was kept for it is free again.
+    // The reserved space is free again.
     assert_eq!(node1.daemon.app.admin.status().unwrap().transfers, Vec::<String>::new());
 }
 

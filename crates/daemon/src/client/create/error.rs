@@ -1,4 +1,4 @@
-//! Why there is no new cache.
+//! Errors of creating a cache.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tidecast_text::Span;
 
 use crate::client::ClientError;
 
-/// Why there is no new cache.
+/// Why a cache was not created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Error {
         name: String,
         /// How long was waited.
         after: std::time::Duration,
-        /// What takes the room.
+        /// What occupies the space.
         why: String,
     },
     /// Files of several directories.
@@ -38,17 +38,17 @@ pub enum Error {
         /// Where the others are.
         root: PathBuf,
     },
-    /// `..` and its kin.
+    /// A path that ends in `..` or the like.
     #[error("{} does not end in a file name", .0.display())]
     Nameless(PathBuf),
     /// A file.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file cannot be read any more, or has become shorter.

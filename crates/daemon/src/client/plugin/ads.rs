@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidecast_classad::{Ad, Expr, Value};
 
-/// What the plugin is; its version is said beside it.
+/// Properties of the plugin; its version is added to them.
 pub const SELF: [&str; 4] = [
     "MultipleFileSupport = true",
     "PluginType = \"FileTransfer\"",
@@ -25,8 +25,9 @@ pub struct Wanted {
     pub amiss: Option<&'static str>,
 }
 
-/// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor LocalFileName say other
-/// things (PluginData), and are passed over; but an input with no ad at all was cut off, or is none.
+/// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor
+/// LocalFileName have other purposes (PluginData) and are skipped; but an input without any ad was truncated
+/// or is malformed.
 pub(super) fn wanted(text: &[u8]) -> Result<Vec<Wanted>, String> {
     let ads = Ad::parse_all(text).map_err(|e| format!("not ClassAds: {e}"))?;
     if ads.is_empty() {
@@ -64,7 +65,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// One that came to nothing, just now.
+    /// A transfer that failed, just now.
     pub(super) fn failed(wanted: Wanted, error: Error) -> Self {
         let why = match wanted.url.as_str() {
             "" => error.why,

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use super::entry::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
 use super::found::REMEMBERED;
 
-/// All of ours begins so.
+/// Prefix of all keys of Tidecast.
 const PREFIX: &str = "/tidecast/daemons/";
-/// The first key behind all of ours.
+/// The first key after all keys of Tidecast.
 const BEHIND: &str = "/tidecast/daemons0";
 /// One request takes no longer: then the next member of the cluster is tried.
 const ASK: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ async fn post(host: &str, what: &str, body: &Value) -> Result<Value, CatalogueEr
     talked
 }
 
-/// What the keys say.
+/// The daemons that the keys list.
 fn peers(range: &Value) -> Vec<String> {
     let word = |pair: &Value, key: &str| -> Option<String> {
         String::from_utf8(BASE64.decode(pair.get(key)?.as_str()?.as_bytes()).ok()?).ok()
