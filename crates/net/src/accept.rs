@@ -1,7 +1,7 @@
-//! Incoming connections: one port for all swarms that it serves. The first bytes tell TLS, the plain handshake of
-//! BitTorrent, and the encrypted one (MSE); the handshake says of which swarm.
+//! Incoming connections: one port for all swarms that it serves. The first bytes distinguish TLS, BitTorrent's
+//! plain handshake, and the encrypted one (MSE); the handshake names the swarm.
 //!
-//! What a connection may cost before its peer has proved that it may be here, `tidecast_admission` says.
+//! `tidecast_admission` limits the cost of a connection before its peer has authenticated.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ use crate::shared::Shared;
 use crate::transport::{Booked, Secure, Transport};
 use crate::tune::tune;
 
-/// A TLS record of the handshake starts so. BitTorrent's starts with the length 19, an encrypted one with any bytes: one
-/// in 65,536 of those is taken for TLS, and its peer tries again with others.
+/// Start of a TLS handshake record. BitTorrent's handshake starts with the length 19, an encrypted one with random
+/// bytes: one in 65,536 of those is mistaken for TLS, and its peer tries again with others.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
@@ -108,11 +108,11 @@ pub struct Port {
 #[derive(Default)]
 struct Served {
     swarms: HashMap<[u8; 20], Weak<Shared>>,
-    /// Those of which peers may speak encrypted.
+    /// Swarms whose peers may use encryption (MSE).
     open: Arc<Swarms>,
 }
 
-/// What a connection has shown before the handshake.
+/// What a connection has proven before the handshake.
 enum Right {
     Nothing,
     Node(NodeId),
@@ -124,7 +124,7 @@ impl Port {
     /// Listens on these addresses, until the tasks are ended.
     ///
     /// # Errors
-    /// No such network, an address that cannot be listened on.
+    /// The network does not exist, or an address cannot be used.
     pub fn open(listen: &[SocketAddr], network: Option<&Network>) -> Result<(Arc<Port>, JoinSet<()>), Error> {
         let sources = network.map_or(Ok(Vec::new()), chosen)?;
         let listeners = open_all(Vec::new(), &on_network(listen, &sources))?;
@@ -208,7 +208,7 @@ impl Port {
         if let Err(ConnError::NotMember(why)) = &established
             && swarm.security.is_owner()
         {
-            // What a busy driver has no room for is not worth waiting for: strangers may send any number.
+            // If the driver's queue is full the notice is dropped: strangers can cause any number of them.
             let _ = swarm.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why: why.clone() }));
         }
         established.map(|established| (swarm, established))
@@ -237,7 +237,7 @@ impl Port {
         Ok((Transport::Tls(Box::new(stream)), right))
     }
 
-    /// As whom to answer: by the SSL torrent that is named, else by this node's key, else by any SSL torrent's.
+    /// The identity to answer with: that of the named SSL torrent, else this node's key, else any SSL torrent's.
     fn identity(&self, name: Option<&str>) -> Result<(Arc<ServerConfig>, Option<Arc<Shared>>), ConnError> {
         let of = |swarm: Arc<Shared>| match &swarm.security {
             Security::Open => None,
@@ -258,8 +258,8 @@ impl Port {
     }
 }
 
-/// The callee's side of the TLS handshake, with the configuration that is chosen when it is known what the caller says.
-/// No keys are made before a whole ClientHello has come.
+/// The server's side of the TLS handshake; the configuration is chosen by the ClientHello. No keys are computed
+/// before a whole ClientHello has come.
 pub(crate) async fn encrypt(
     choose: impl FnOnce(&ClientHello<'_>) -> Result<Arc<ServerConfig>, ConnError>,
     stream: TcpStream,

@@ -1,4 +1,4 @@
-//! What can go wrong between peers and in a session.
+//! Errors of connections and of sessions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,12 +63,12 @@ pub(crate) enum WebError {
     Stopping,
 }
 
-/// What a failed connection says of the peer.
+/// The peer's fault in a failed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It broke the protocol: it is not heard again.
+    /// It violated the protocol: it is banned.
     Broke,
-    /// It kept us waiting in the midst of something: it is left alone for a while.
+    /// It stalled within a message: it is not dialled for a while.
     Stalled,
 }
 
@@ -84,8 +84,8 @@ impl ConnError {
         }
     }
 
-    /// Why no connection could be made, for people: where nothing else tells them, as is done of refusals, of what breaks the
-    /// protocol, and of silence.
+    /// Why no connection could be made, for people: only where no other notice reports it, as for rejections,
+    /// protocol violations, and silence.
     pub(crate) fn unreachable(&self) -> Option<String> {
         match self {
             _ if self.fault().is_some() => None,
@@ -111,7 +111,7 @@ impl ConnError {
     }
 }
 
-/// What the system says, without its number.
+/// The system's error without its number.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -119,32 +119,32 @@ fn plain(error: &std::io::Error) -> String {
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// Why a session could not start or go on.
+/// Why a session could not start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The listening address is taken or not ours.
+    /// The listening address is in use or not one of this host.
     #[error("cannot listen on {addr}: {source}; choose another with --listen")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// `--net` names a network that this host does not have.
     #[error("this host has no address on the network {network:?}; it has {have}")]
     NoNetwork {
-        /// What was asked for.
+        /// The given network.
         network: String,
-        /// What there is.
+        /// The existing networks.
         have: String,
     },
     /// A thread or socket could not be made.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The engine refuses the start state.
@@ -169,15 +169,15 @@ pub enum Error {
     /// The owner of the swarm refuses this ticket.
     #[error("{addr} rejected this ticket: {why}")]
     Refused {
-        /// Who.
+        /// The owner.
         addr: SocketAddr,
         /// Why.
         why: String,
     },
-    /// A draft without the key that its roots are signed with, or the other way round.
+    /// A draft without the key that signs its roots, or the reverse.
     #[error("internal: {0}")]
     Draft(&'static str),
-    /// The pieces of a draft, each of them right, do not make what its origin says.
+    /// The pieces of a draft, each of them verified, do not have the hash that its origin signed.
     #[error(
         "the received data does not match the data that the origin sent: nothing was put in place; broadcast it again"
     )]

@@ -1,8 +1,7 @@
-//! Gets a manifest from peers, for those who hold a ticket or a magnet link only.
+//! Gets a manifest from peers, for a ticket or a magnet link.
 //!
-//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info
-//! dictionary (BEP 9) and then the piece layers (BEP 52 hash requests). Whatever comes is checked
-//! against the hash that was asked for.
+//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info dictionary (BEP
+//! 9) and then the piece layers (BEP 52 hash requests). The result is checked against the requested hash.
 
 pub(crate) mod compare;
 mod stock;
@@ -34,7 +33,7 @@ const PER_PEER: Duration = Duration::from_secs(120);
 /// An address that failed may be tried again after this: its owner may just be starting.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What to get, and how.
+/// The manifest to get, and options.
 pub struct Fetch {
     /// 20-byte ids of the swarm, the one for handshakes first.
     pub hashes: Vec<[u8; 20]>,
@@ -46,7 +45,7 @@ pub struct Fetch {
     pub sources: Vec<LocalAddress>,
     /// Give up after this.
     pub timeout: Duration,
-    /// Hears of each try that came to nothing; what does not fit into it is not told.
+    /// Receives each failed try; if it is full, tries are not reported.
     pub vain: mpsc::Sender<Vain>,
 }
 
@@ -108,7 +107,7 @@ pub async fn fetch_manifest(
                     let silent = matches!(why, ConnError::Late { .. });
                     let text = why.unreachable().unwrap_or_else(|| why.to_string());
                     last = format!("; last failure, {addr}: {text}");
-                    // That it is silent was told already.
+                    // A silent peer was reported already.
                     if !silent {
                         what.tell(addr, text);
                     }
@@ -146,7 +145,8 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     };
     let layers = async {
         if !asking.peer.upgraded && what.hashes.first() != Some(&short) {
-            // A stock client gives v2 hashes to those only who came by the v2 id, and takes one connection from a host.
+            // A stock client sends v2 hashes only to peers that connected by the v2 id, and accepts one connection
+            // per host.
             let Asking { peer, .. } = asking;
             drop(peer);
             asking = Asking { peer: call(what, vec![short], addr).await?, what };
@@ -156,7 +156,7 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     };
     match tokio::time::timeout(PER_PEER / 2, layers).await {
         Ok(Ok(())) => {}
-        // What was asked for by its v1 hash is verified by its v1 hashes.
+        // A manifest requested by its v1 hash is verified by its v1 hashes.
         failed if manifest.hash_v1().is_some_and(|hash| what.hashes.contains(&hash)) => {
             let why = failed.map_or_else(
                 |_| "timeout".to_owned(),

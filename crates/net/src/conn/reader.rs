@@ -118,7 +118,8 @@ impl Reading {
         Ok(Block { piece, begin, len })
     }
 
-    /// Gives what was gathered to the settling threads; or settles it, if reading it had to wait for the network.
+    /// Passes received blocks to the settling threads; or settles them here, if reading had to wait for the
+    /// network.
     async fn hand_over(&mut self, waited: bool) -> Result<(), ConnError> {
         let Some(run) = &self.run else { return Ok(()) };
         if waited && self.link.shared.settler.is_light(run.block) {
@@ -134,14 +135,14 @@ impl Reading {
         Ok(())
     }
 
-    /// Settles what was gathered.
+    /// Settles the received blocks.
     async fn settle(&mut self) -> Result<(), ConnError> {
         let Reading { link, desk, .. } = self;
         let (peer, inbox) = (link.peer, &link.shared.inbox);
         let received = inbox.reserve().await.map_err(|_| ConnError::Stopping)?;
         let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
         link.shared.settler.settle(peer, block, &data, desk);
-        // After the work, and at once before what came of it: the engine is woken once.
+        // Sent after the work, together with its results: the engine is woken once.
         received.send(Input::Event(Event::Received { peer, block }));
         if let Ok(places) = inbox.try_reserve_many(desk.heard.len()) {
             places.zip(desk.heard.drain(..)).for_each(|(place, input)| place.send(input));
@@ -212,8 +213,8 @@ impl Reading {
         self.tell(event).await
     }
 
-    /// A request of a stock client. In a hybrid it may reach into the padding behind a file, of
-    /// which the engine knows nothing; such a block is answered past it, one at a time.
+    /// A request of a stock client. In a hybrid torrent it may reach into the padding after a file, which the
+    /// engine does not know; such a block is answered without it, one at a time.
     async fn requested(&self, r: BlockRange) -> Result<(), ConnError> {
         let peer = self.link.peer;
         let shared = &self.link.shared;
@@ -301,7 +302,7 @@ impl Reading {
         }
     }
 
-    /// What the owner of a draft says of its pieces.
+    /// A message of a draft's owner about its pieces.
     async fn roots(&self, message: ext::Message) -> Result<(), ConnError> {
         let Some(roots) = &self.link.shared.roots else { return Ok(()) };
         let (ext::Message::Roots { number, .. } | ext::Message::Seal { number, .. }) = message else {
@@ -310,8 +311,8 @@ impl Reading {
         let news = roots.hear(message).map_err(ConnError::Protocol)?;
         self.link.roots_heard.fetch_max(number.saturating_add(1), Ordering::AcqRel);
         let Some(pieces) = news else { return Ok(()) };
-        // What is here already is known before the peer can offer it. Said even if this connection ends meanwhile: nobody
-        // else will say it.
+        // Pieces already on disk are announced before the peer can offer them. This runs even if the connection
+        // ends meanwhile: no other task would do it.
         let shared = self.link.shared.clone();
         let told = self.link.shared.runtime.spawn(async move {
             for input in shared.settler.weigh(pieces).into_iter().chain([Input::Roots]) {
@@ -336,7 +337,7 @@ impl Reading {
         Ok(pieces)
     }
 
-    /// Pieces that the peer may speak of as its own: in a draft it has to send the roots ahead.
+    /// Pieces that the peer may announce: in a draft it must send their roots first.
     fn proven(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
         self.covered(pieces.end)?;
         self.pieces(pieces)

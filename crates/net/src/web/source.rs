@@ -1,4 +1,4 @@
-//! The files of a web seed by ranges: connections that are kept, redirects, and what an answer must be.
+//! Ranges of files of a web seed: kept connections, redirects, and checks of replies.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::web_seed::Seed;
 const REDIRECTS: usize = 5;
 /// Connections kept: to the server itself, and to where it redirects.
 const KEPT: usize = 2;
-/// What lies between two parts of a file that are asked for is read and dropped, up to so much.
+/// A gap between two requested parts of a file is read and dropped, up to this size.
 const GAP: u64 = 256 << 10;
 /// The engine hears this often that something comes.
 const COMING: Duration = Duration::from_secs(1);
@@ -141,7 +141,7 @@ impl Source {
             None => self.url(file)?,
         };
         match self.follow(file, url, redirected, offset..end).await {
-            // What a redirect leads to may be good for a while only.
+            // The target of a redirect may be valid for a while only.
             Err(WebError::Missing { .. }) if redirected => {
                 self.found = None;
                 let url = self.url(file)?;
@@ -281,7 +281,7 @@ impl Body {
         let left = self.end - self.at;
         match self.answer.next(&self.url).await? {
             Some(bytes) => {
-                // What comes beyond the end is not read.
+                // Data beyond the end is not read.
                 let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 self.rest = bytes.slice(..len);
                 if len == 0 { Err(self.short()) } else { Ok(()) }
@@ -299,7 +299,7 @@ impl Body {
 /// Where a redirect leads to.
 fn redirect(from: &TrackerUrl, location: &str) -> Result<TrackerUrl, WebError> {
     let refuse = |why: &str| wrong(from.as_str(), &format!("redirect not followed: {why}"));
-    // As browsers do: no fragment, and what must be escaped is.
+    // As browsers do: without the fragment, and escaped where needed.
     let whole = clean_web_seed(location.as_bytes());
     let location = whole.as_deref().unwrap_or(location).split('#').next().unwrap_or_default();
     let to = from.join(location).map_err(|e| refuse(&unusable(&e)))?;
