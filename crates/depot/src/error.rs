@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do about it.
+//! Errors of the store, with what to do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ pub enum Error {
         /// The store.
         path: PathBuf,
     },
-    /// The store was last written by a program whose format is too new for this one.
+    /// The store was last written by a program with a newer format.
     #[error("the store has format {needs} and this program supports format {known}: use a newer program")]
     Format {
-        /// What the store needs.
+        /// The format that the store needs.
         needs: u64,
-        /// What this program knows.
+        /// The format of this program.
         known: u64,
     },
-    /// There is no such cache, or the asker may not know of it.
+    /// No such cache, or the caller may not know of it.
     #[error("no cache {0}")]
     NoCache(CacheId),
     /// The cache is not in a state that allows this.
@@ -33,7 +33,7 @@ pub enum Error {
         id: CacheId,
         /// Its state.
         state: State,
-        /// What is needed.
+        /// The required state.
         why: &'static str,
     },
     /// An owner has declared too many caches that never came.
@@ -47,12 +47,12 @@ pub enum Error {
     /// A name, origin, owner or group that cannot be used.
     #[error("invalid name `{name}`: {why}")]
     Name {
-        /// What was given, made printable.
+        /// The given name, made printable.
         name: String,
         /// Why not.
         why: &'static str,
     },
-    /// The name belongs to somebody else. That is all that is said: it may be of a cache that the asker may not know of.
+    /// The name belongs to another user. The error does not say more: the caller may not know of that cache.
     #[error("the name {origin}/{name} is not available on this host: choose another")]
     Taken {
         /// Host of the name.
@@ -76,9 +76,9 @@ pub enum Error {
         declared.bytes, declared.inodes, found.bytes, found.inodes
     )]
     Exceeded {
-        /// What was promised.
+        /// The declared size.
         declared: Size,
-        /// What came.
+        /// The received size.
         found: Size,
     },
     /// A manifest that cannot be kept.
@@ -92,7 +92,7 @@ pub enum Error {
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// The cache is used by a job, or is being handed out or received at the moment.
@@ -101,22 +101,22 @@ pub enum Error {
     /// The cache is pinned.
     #[error("cache {0} is pinned: unpin it first")]
     Pinned(CacheId),
-    /// What stands in the store is not what was committed.
+    /// A path in the store differs from the committed one.
     #[error("{} was changed by another program ({why}); run: tidecast admin fsck", path.display())]
     Changed {
-        /// What was changed.
+        /// The path.
         path: PathBuf,
         /// How it shows.
         why: &'static str,
     },
-    /// The store belongs to another user, who could change what is committed.
+    /// The store belongs to another user, who could change committed caches.
     #[error(
         "{} belongs to user {owner}, not to the user of this program; run the program as that user, or change the owner of \
          the whole store as root (chown -R)",
         path.display()
     )]
     Foreign {
-        /// What belongs to another user.
+        /// The path of another user.
         path: PathBuf,
         /// Its owner.
         owner: u32,
@@ -124,19 +124,19 @@ pub enum Error {
     /// The disk is full, by bytes or by inodes.
     #[error("no space for {}: {source}", path.display())]
     Full {
-        /// What was being written.
+        /// The file that was being written.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Anything else that the system reported.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The database reported something.
@@ -158,7 +158,7 @@ impl Error {
         }
     }
 
-    /// What the system said, when something was tried on a path: full, or another failure.
+    /// The system's error for a path: no space, or another failure.
     #[must_use]
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
@@ -171,7 +171,7 @@ impl Error {
 }
 
 impl Error {
-    /// This host is short of descriptors or memory, or its disk fails: nothing is known about what could not be read.
+    /// This host lacks descriptors or memory, or its disk fails: nothing is known about unread files.
     pub(crate) fn is_of_host(&self) -> bool {
         let is_trouble = |e: &io::Error| tidecast_paths::is_exhausted(e) || tidecast_paths::is_failing(e);
         matches!(self, Error::Io { source, .. } if is_trouble(source))

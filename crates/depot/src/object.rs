@@ -1,7 +1,7 @@
-//! Objects: what a file of a manifest is kept as, and who may take it for a new cache.
+//! Objects: how the store keeps files of a manifest, and who may reuse them for a new cache.
 //!
-//! An object is an inode. Its key is the content (the root of the file's Merkle tree) and all of an inode that is not
-//! content and that links share: whether it can be executed, its time, its attributes (the *variant*).
+//! An object is an inode. Its key is the content (the root of the file's Merkle tree) and the other properties of
+//! an inode that links share: the right to execute, the time, the attributes (the *variant*).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::{CacheRecord, Error, Size};
 pub(crate) const KEY: usize = 40;
 /// Bytes in the key of a class's right to an object.
 pub(crate) const RIGHT: usize = 16 + KEY;
-/// The unit in which disk is counted, bytes: what nearly every file system allocates at least.
+/// Unit of disk usage, bytes: the allocation unit of nearly every file system.
 const BLOCK: u64 = 4096;
 /// Only these attributes are kept: the others are for the system to set.
 const USER: &[u8] = b"user.";
@@ -56,7 +56,7 @@ impl ObjectKey {
         [dir, &format!("{hex}-{}", HEXLOWER.encode(&self.variant))].iter().collect()
     }
 
-    /// The key that [`ObjectKey::path`] stands for.
+    /// The key of a file name of [`ObjectKey::path`].
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let (root, variant) = name.split_once('-')?;
         let decode = |s: &str| HEXLOWER.decode(s.as_bytes()).ok();
@@ -69,7 +69,7 @@ pub(crate) fn executable(file: FileRef<'_>) -> bool {
     file.is_executable() || file.mode().is_some_and(|m| m & 0o111 != 0)
 }
 
-/// Permission bits of its inode in the store: nobody writes.
+/// Permission bits of its inode in the store: read-only.
 pub(crate) fn mode(file: FileRef<'_>) -> u32 {
     if executable(file) { 0o555 } else { 0o444 }
 }
@@ -102,12 +102,12 @@ pub(crate) fn on_disk(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// What an object of `len` bytes occupies.
+/// The space of an object of `len` bytes.
 pub(crate) fn object_size(len: u64) -> Size {
     Size { bytes: on_disk(len), inodes: 1 }
 }
 
-/// The objects of a manifest and what else its view takes.
+/// The objects of a manifest, and the space of its view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     /// Each distinct object and its length in bytes.
@@ -117,7 +117,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// What is in a manifest.
+    /// The parts of a manifest.
     ///
     /// # Errors
     /// [`Error::Unfit`] for one without roots, or without the layers by which a piece can be verified.

@@ -59,7 +59,8 @@ impl View {
     /// Opens a regular file of it for reading.
     ///
     /// # Errors
-    /// [`Error::Changed`]: it is no regular file of the manifest's length, or a link leads there; what the system reports.
+    /// [`Error::Changed`]: it is not a regular file of the manifest's length, or there is a link; the system's
+    /// error.
     pub fn open(&mut self, file: FileRef<'_>) -> Result<File, Error> {
         let path = file.path().below(&self.path);
         let opened = self.find(file).map_err(|e| match leads_elsewhere(&e) {

@@ -1,4 +1,4 @@
-//! What can go wrong with the bytes on disk, in words that say what to do about it.
+//! Errors of the data on disk, with what to do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) const MOUNT: &str = "a file system is mounted there; unmount it or ch
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk, or the user's quota on it, cannot hold what is still to come.
+    /// The disk, or the user's quota on it, has no space for the remaining data.
     #[error(
         "{what} under {}: {needed} bytes and {inodes} files are still to be written, {free} bytes and {} files are free; free space or choose another directory (received data is kept; run the same command again to resume)",
         path.display(), free_inodes.map_or_else(|| "any number of".to_owned(), |n| n.to_string())
@@ -26,21 +26,21 @@ pub enum Error {
         free: u64,
         /// Inodes still to be made.
         inodes: u64,
-        /// Inodes free; `None` where there is no limit.
+        /// Inodes free; `None` if there is no limit.
         free_inodes: Option<u64>,
     },
     /// The target is on a read-only file system.
     #[error("{} is on a read-only file system: choose a writable directory", path.display())]
     ReadOnly {
-        /// What was to be written.
+        /// The file.
         path: PathBuf,
     },
     /// The user may not do this there.
     #[error("permission denied: cannot {op} {}: check owner and mode, or choose another directory", path.display())]
     Denied {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
     },
     /// Another process is fetching the same thing to the same place.
@@ -54,7 +54,7 @@ pub enum Error {
     Waited {
         /// The destination.
         path: PathBuf,
-        /// What the other holds.
+        /// The lock of the other process.
         lock: PathBuf,
     },
     /// Something is where the data should go.
@@ -65,7 +65,7 @@ pub enum Error {
         /// Why it cannot be used or replaced.
         why: &'static str,
     },
-    /// What stands at the destination may not be replaced.
+    /// The existing file may not be replaced.
     #[error("cannot replace {}: {why}", path.display())]
     Foreign {
         /// The name.
@@ -73,12 +73,12 @@ pub enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
-    /// What the tree should not have any more could not be removed.
+    /// A file that the new tree lacks could not be removed.
     #[error("all data is in place, but cannot delete {}: {source}", path.display())]
     Undeleted {
-        /// What stays.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A source file is not there.
@@ -87,7 +87,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A source file has another size than the manifest says.
+    /// A source file's size differs from the manifest.
     #[error("source file {} has {found} bytes instead of {expected} as in the manifest: it has changed; publish again", path.display())]
     WrongSize {
         /// The file.
@@ -102,7 +102,7 @@ pub enum Error {
     WrongKind {
         /// The name.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         why: &'static str,
     },
     /// Several source files are missing or wrong; the first are named.
@@ -153,7 +153,7 @@ pub enum Error {
     /// This store only reads.
     #[error("this store serves existing files and is read-only")]
     ReadOnlyStore,
-    /// A sync failed earlier: what was written since is not known to be on disk.
+    /// A sync failed earlier: later writes may not be on disk.
     #[error("an earlier write to {} did not reach the disk; start again: data recorded in the journal is kept", path.display())]
     Poisoned {
         /// The staging area.
@@ -162,11 +162,11 @@ pub enum Error {
     /// Anything else the system reported.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -190,7 +190,7 @@ impl Error {
         matches!(self, Error::ReadOnly { .. } | Error::Denied { .. })
     }
 
-    /// The data being served is gone or has changed.
+    /// The served data is missing or has changed.
     #[must_use]
     pub fn is_source_changed(&self) -> bool {
         matches!(
@@ -209,8 +209,8 @@ impl Error {
         matches!(self, Error::Conflict { .. } | Error::Busy { .. } | Error::Foreign { .. })
     }
 
-    /// Wraps what the system said about `op` on `path`. Running out of room becomes
-    /// [`Error::NoSpace`] without figures; the store fills them in where it knows them.
+    /// Wraps the system's error of `op` on `path`. Lack of space becomes [`Error::NoSpace`] without figures; the
+    /// store adds them where it knows them.
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         use rustix::io::Errno;
         let path = path.to_path_buf();
@@ -234,7 +234,7 @@ impl Error {
 
 /// Adds operation and path to an I/O result.
 pub(crate) trait Context<T> {
-    /// Turns an `io::Error` into ours.
+    /// Converts an `io::Error` to this type.
     fn at(self, op: &'static str, path: &Path) -> Result<T, Error>;
 }
 

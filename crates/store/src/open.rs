@@ -1,4 +1,4 @@
-//! Opening a download: what is there already, what of it counts, and whether the rest will fit.
+//! Opening a download: existing data, which of it counts, and whether the rest will fit.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -28,7 +28,7 @@ use crate::record::Record;
 use crate::stage::{self, Stage};
 use crate::store::{Download, Mode, Store};
 
-/// Bytes kept free beyond the data, for directories and what file systems need for themselves.
+/// Bytes kept free beyond the data, for directories and the file system's own needs.
 const SLACK: u64 = 64 << 10;
 
 /// Which files to bring in.
@@ -41,14 +41,14 @@ pub enum Select {
     Files(Vec<u32>),
 }
 
-/// How hard to hold on to what has arrived.
+/// Durability of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Data is synced in batches, then journalled: a power cut costs a second or 256 MiB.
     #[default]
     Batched,
-    /// Nothing is synced, for RAM and scratch. A killed process resumes all the same; after a
-    /// reboot the journal is not believed, and what is there is hashed again.
+    /// Nothing is synced, for RAM and scratch. A killed process still resumes; after a reboot the journal is
+    /// ignored, and existing data is hashed again.
     None,
 }
 
@@ -61,16 +61,16 @@ pub struct DownloadOptions {
     pub durability: Durability,
     /// Only parts of it may ever come: it need not all fit.
     pub on_demand: bool,
-    /// What it is called in the directory, instead of by its name in the manifest: one part of a path.
+    /// Its name in the directory, instead of its name in the manifest: one part of a path.
     pub name: Option<OsString>,
-    /// What may become of what stands there already.
+    /// Rules for existing files.
     pub replace: Replace,
     /// Older versions that lie elsewhere, the best first.
     pub bases: Vec<Base>,
 }
 
-/// What may become of what stands at the destination. A former version by our own record is replaced, and what is the
-/// same stays; anything else is refused.
+/// Rules for existing files at the destination. A former version by our own record is replaced, and identical files
+/// stay; anything else is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replace {
     /// Files and links that are no former version are replaced too, and so are directories in the tree.
@@ -79,13 +79,13 @@ pub struct Replace {
     /// [`Summary::replaced_foreign`](crate::Summary::replaced_foreign): for data whose names the user chose. A file that was
     /// delivered and has changed since is not replaced.
     pub unknown: bool,
-    /// What the tree has and the manifest does not is removed.
+    /// Files of the tree that the manifest lacks are removed.
     pub delete: bool,
     /// The directory of the records; without it nothing is known to be a former version.
     pub records: Option<PathBuf>,
 }
 
-/// Why the directory of a destination cannot be made: if something on its path is no directory, that is named.
+/// Why the directory of a destination cannot be created: names the part of its path that is not a directory.
 fn unmade(dir: &Path, e: io::Error) -> Error {
     let blocks = tidecast_paths::last_there(dir);
     let why = match (e.kind(), blocks) {
@@ -98,12 +98,11 @@ fn unmade(dir: &Path, e: io::Error) -> Error {
 }
 
 impl Store {
-    /// Opens a download of `manifest` to `dir`/NAME, going on from what an earlier one left. Makes
-    /// `dir` if need be. What is at `dir`/NAME already is used as far as it verifies.
+    /// Opens a download of `manifest` to `dir`/NAME, continuing an earlier one. Creates `dir` if need be. Existing
+    /// data at `dir`/NAME is used as far as it verifies.
     ///
     /// # Errors
-    /// Not enough room, no permission, another download of the same data at work, or something
-    /// else in the way.
+    /// Not enough space, no permission, another download of the same data in progress, or an obstacle.
     pub fn download(manifest: Arc<Manifest>, dir: &Path, options: &DownloadOptions) -> Result<Opened, Error> {
         let root = Root::make(dir).map_err(|e| unmade(dir, e))?;
         Self::download_beneath(root, manifest, options)
@@ -140,7 +139,7 @@ impl Store {
         let (store, mut named) =
             assemble(disk.clone(), manifest, map, stage, home, (durable, &options.replace)).map_err(&full)?;
         if store.manifest.is_draft() {
-            // What was verified then was verified by roots of which nobody knows whether they still hold.
+            // The earlier verification used roots that may no longer hold.
             named.clear();
         }
         match store.settle(&named, options) {
@@ -160,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Removes the staging area if nothing of the data ever got there: to be called when a download comes to nothing.
+    /// Removes the staging area if it never had any data: to be called when a download fails.
     pub fn abandon(&self) {
         let Mode::Download(dl) = &self.mode else { return };
         let tree = dl.stage.tree();
@@ -168,7 +167,7 @@ impl Store {
             Ok(meta) if meta.kind == Kind::Dir => self.disk.list(&tree).is_ok_and(|names| names.is_empty()),
             other => other.is_err(),
         };
-        // What changed places with the new data may hold something that stays.
+        // A name that was exchanged with the new data may hold files that stay.
         let aside = self.absent(&dl.stage.aside()).unwrap_or(false);
         if empty && aside && !dl.finished.load(Ordering::Acquire) {
             let _ = dl.stage.remove(&*self.disk);
@@ -178,7 +177,7 @@ impl Store {
     /// Looks at everything on disk; returns the pieces to check.
     fn settle(&self, named: &[Range<u32>], options: &DownloadOptions) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
-        // A crash may have left there what was replaced.
+        // A crash may have left replaced files there.
         let aside = dl.stage.aside();
         self.disk.remove_tree(&aside).map_err(|e| self.fail("remove", &aside, e))?;
         existing::survey(self, dl)?;
@@ -188,8 +187,8 @@ impl Store {
         if !options.on_demand {
             self.admit()?;
         }
-        // A record whose bytes are gone (an earlier finish moved them, or a user did) must not
-        // vouch for what comes to their place from now on.
+        // A record without its bytes (an earlier finish moved them, or a user did) must not cover later data in
+        // their place.
         if named.iter().cloned().flatten().any(|p| !self.done.get(p)) {
             let journal = dl.stage.journal();
             dl.flush.vouch_only_for(&self.have()).map_err(|e| self.fail("write", &journal, e))?;
@@ -206,12 +205,12 @@ impl Store {
         Ok(touched)
     }
 
-    /// Reads what the staging area holds: pieces that the journal names and that are there count as
-    /// done, others of which there is anything are returned to be checked.
+    /// Reads the staging area: pieces that are in the journal and on disk count as done, others with any data are
+    /// returned to be checked.
     fn scan(&self, dl: &Download, named: &[Range<u32>], staged: bool) -> Result<Vec<Range<u32>>, Error> {
         let touched = Bits::new(self.manifest.piece_count());
         let mut sizes = vec![0u64; self.manifest.file_count() as usize];
-        // Of a large tree little may be here: what is not in a directory that is there need not be looked for.
+        // Little of a large tree may exist: files in missing directories are skipped.
         let mut place: Option<(PathBuf, bool)> = None;
         let mut has_place = |path: &Path| {
             let dir = path.parent().unwrap_or(path);
@@ -313,7 +312,7 @@ impl Store {
         u64::from(self.manifest.piece_length())
     }
 
-    /// Refuses to begin what cannot fit.
+    /// Rejects a download that cannot fit.
     fn admit(&self) -> Result<(), Error> {
         let shortage = self.shortage("not enough space");
         match &shortage {
@@ -327,7 +326,7 @@ impl Store {
         }
     }
 
-    /// What is still to be written and what is free, as an error that says so.
+    /// The remaining and the free space, as an error.
     pub(crate) fn shortage(&self, what: &'static str) -> Error {
         let path = self.disk.root().to_path_buf();
         let room = match self.disk.room() {
@@ -358,9 +357,8 @@ impl Store {
     }
 }
 
-/// Marks the piece of each run of data in a file. `piece` maps an offset to its piece, `next` a
-/// piece (and offset) to the offset where the following one begins: a file cut into many runs is
-/// looked at once per piece.
+/// Marks the piece of each run of data in a file. `piece` maps an offset to its piece, `next` a piece (and offset)
+/// to the offset where the following one begins: a file of many runs is checked once per piece.
 fn mark(
     file: &dyn DiskFile,
     touched: &Bits,
@@ -379,7 +377,7 @@ fn mark(
     Ok(())
 }
 
-/// What the data is called below the root of the disk.
+/// The name of the data below the root of the disk.
 fn home(manifest: &Manifest, name: Option<&OsStr>) -> io::Result<PathBuf> {
     let home = PathBuf::from(name.unwrap_or(OsStr::from_bytes(manifest.name_bytes())));
     // The manifest's own name was checked when it was read.
@@ -447,7 +445,7 @@ fn assemble(
     Ok((store, named))
 }
 
-/// What the journal is bound to: the manifest and the selection.
+/// The journal's key: the manifest and the selection.
 fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
     let mut all = b"tidecast store 1".to_vec();
     all.extend(manifest.hash_v1().iter().flatten());
@@ -458,15 +456,15 @@ fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
     tidecast_hash::sha256(&all)
 }
 
-/// What binds a journal whose data is never synced: it says nothing after a reboot.
+/// The key of a journal whose data is never synced: it changes at a reboot.
 fn this_boot(id: &[u8; 32]) -> [u8; 32] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // Where it cannot be told, no other run believes it.
+    // Without a boot id no other run accepts it.
     let boot = boot.unwrap_or_else(|_| format!("{:?}", std::time::SystemTime::now()));
     tidecast_hash::sha256(&[id.as_slice(), boot.as_bytes()].concat())
 }
 
-/// Adds to a disk that is full before anything could be looked at what all of the data needs.
+/// Adds the size of all data to the error of a disk that is full before anything could be checked.
 fn figures(disk: &dyn Disk, map: &Map) -> impl Fn(Error) -> Error + use<> {
     let needed = map.files().map(|f| map.data_len(f)).sum();
     let inodes = map.files().count() as u64;

@@ -47,7 +47,7 @@ impl OsDisk {
     /// Opens an existing directory. Symbolic links in `path` itself are the user's and are followed.
     ///
     /// # Errors
-    /// What the system says when it is not there, not a directory, or not allowed.
+    /// The system's error if it does not exist, is not a directory, or not allowed.
     pub fn new(path: &Path) -> io::Result<Self> {
         Ok(OsDisk { root: Root::open(path)? })
     }
@@ -174,7 +174,7 @@ impl Disk for OsDisk {
             }
         }
         if let Some(mode) = adorn.mode {
-            // In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+            // Keeps the set-group-ID bit of a directory (a project's).
             let mode = mode | fs::fstat(&fd).map_or(0, |now| inherited(now.st_mode));
             // Some file systems take any mode and keep their own.
             let set = fs::fchmod(&fd, Mode::from_raw_mode(mode)).and_then(|()| fs::fstat(&fd));

@@ -26,10 +26,10 @@ enum Event {
     Any,
 }
 
-/// What the driver was told, and so may rely on.
+/// The acknowledged state, on which the driver may rely.
 #[derive(Default)]
 struct Told {
-    /// Done, and a later sync said that it lasts.
+    /// Done, and a later sync confirmed it.
     synced: BTreeSet<u32>,
     /// Done.
     done: BTreeSet<u32>,
