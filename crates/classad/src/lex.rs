@@ -6,11 +6,11 @@ use crate::error::ParseError;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     End,
-    /// What it may be: too large for an `i64`, as the smallest one without its sign is.
+    /// An integer: may be too large for an `i64`, as the smallest one is without its sign.
     Int(u128),
     Real(f64),
     Str(Vec<u8>),
-    /// A name; true if it was quoted, so that it is no keyword.
+    /// A name; true if it was quoted, so that it is not a keyword.
     Name(String, bool),
     /// Anything else, as it is written.
     Sign(&'static str),
@@ -164,7 +164,7 @@ impl<'t> Lexer<'t> {
                     return Ok(out);
                 }
             } else if b == b'\\' && self.old {
-                // It stands for itself, but before a quote that does not end the line.
+                // It is literal, except before a quote that does not end the line.
                 let ends = matches!(self.peek(1), None | Some(b'\n'));
                 if self.peek(0) == Some(quote) && !ends {
                     self.at += 1;
@@ -183,7 +183,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Goes on into a string that follows.
+    /// Continues into a string that follows.
     fn continues(&mut self, quote: u8) -> bool {
         let end = self.at;
         self.skip_space();
@@ -192,7 +192,7 @@ impl<'t> Lexer<'t> {
         more
     }
 
-    /// What stands behind a backslash.
+    /// The character after a backslash.
     fn escape(&mut self) -> u8 {
         let Some(b) = self.peek(0) else { return b'\\' };
         self.at += 1;
@@ -231,7 +231,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// White space as C has it.
+/// White space as in C.
 pub(crate) fn is_space(b: u8) -> bool {
     b.is_ascii_whitespace() || b == 11
 }
@@ -242,7 +242,7 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
     first && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && keyword(name).is_none()
 }
 
-/// Words that are no names unless they are quoted.
+/// Words that are not names unless they are quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyword {
     True,

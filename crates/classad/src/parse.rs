@@ -5,7 +5,7 @@ use crate::expr::{Binary, Call, Expr, UNARY_LEVEL, Unary};
 use crate::lex::{Keyword, Lexer, Token, is_space, keyword};
 use crate::{Ad, Name, Value};
 
-/// How deep parentheses, lists, ads, calls and operators may nest. HTCondor gives up at less than this.
+/// Maximum nesting of parentheses, lists, ads, calls and operators. HTCondor's limit is lower.
 pub const MAX_NESTING: usize = 200;
 
 /// The longest text that is parsed, in bytes.
@@ -314,7 +314,7 @@ impl<'t> Parser<'t> {
             self.advance()?;
         }
         let value = match &mut self.token {
-            // What does not fit is as large as can be.
+            // Values out of range become the limit.
             Token::Int(i) if minus => {
                 Value::Int(0i64.saturating_sub_unsigned(u64::try_from(*i).unwrap_or(u64::MAX)))
             }

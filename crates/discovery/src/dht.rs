@@ -1,7 +1,7 @@
 //! The Mainline DHT (BEP 5), a thin layer over the crate `mainline`. IPv4 only, as that crate is.
 //!
-//! Nothing here runs unless the user asked for it: a DHT tells strangers who is in which swarm. Never
-//! start it for a private manifest (BEP 27).
+//! Nothing here runs unless the user asked for it: a DHT tells strangers which hosts are in a swarm. Never start it
+//! for a private manifest (BEP 27).
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::{Error, Found, InfoHash, Source, peers, usable};
 
 /// Time between announces (BEP 5: nodes forget after about 30 minutes).
 const INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Time between announces while nobody was found.
+/// Interval of announces while no peer was found.
 const ALONE: Duration = Duration::from_secs(60);
 /// Most time one search or one announce may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
 //! The HTTP side of the tracker client (BEP 3, 7, 23).
 //!
-//! Built on hyper's connection API rather than on a client of its own kind, because it is what lets
-//! us choose the local address, hold TLS, headers and body to limits, and drop everything at the
-//! deadline; the embedded tracker needs hyper anyway. One connection an announce, never kept.
+//! Built on hyper's connection API rather than on a complete client, because it lets us choose the local address,
+//! limit TLS, headers and body, and drop everything at the deadline; the embedded tracker needs hyper anyway. One
+//! connection per announce, never kept.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -189,7 +189,7 @@ where
     tokio::select! {
         biased;
         done = &mut answer => done,
-        // The connection may end before we have read what it had already brought.
+        // The connection may end before its last data was read.
         _ = connection => answer.await,
     }
 }
@@ -280,10 +280,10 @@ async fn with_named((mut response, names): (Response, Vec<String>)) -> Result<Re
     Ok(response)
 }
 
-/// Reads a tracker's bencoded answer: what it says, and peers that it gives by name (BEP 3), a few of them.
+/// Reads a tracker's bencoded answer: its fields, and peers that it gives by name (BEP 3), a few of them.
 fn read(body: &[u8], url: &TrackerUrl) -> Result<(Response, Vec<String>), Error> {
     let bad = |why| Error::Malformed { from: url.to_string(), why };
-    // What follows the value is ignored: some trackers send a line end.
+    // Data after the value is ignored: some trackers send a line end.
     let (top, _rest) = Value::decode_prefix(body, LIMITS).map_err(|_| bad("not bencoded"))?;
     if top.as_dict().is_none() {
         return Err(bad("not a dictionary"));

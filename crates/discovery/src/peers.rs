@@ -19,7 +19,7 @@ pub enum PeerAddr {
 /// Reads `1.2.3.4:5`, `[fd00::1]:5`, `[fe80::1%2]:5` or `name:5`, without asking the network.
 ///
 /// # Errors
-/// [`Error::Address`] when the text is none of these, or the address is none to connect to.
+/// [`Error::Address`] when the text has none of these forms, or the address is not usable.
 pub fn parse(text: &str) -> Result<PeerAddr, Error> {
     let bad = |why| Error::Address { text: printable(text.as_bytes()), why };
     if let Ok(addr) = text.parse::<SocketAddr>() {

@@ -15,12 +15,12 @@ use crate::udp_packet::{
 };
 use crate::{Error, compact, socket};
 
-/// Room for one answer; what is longer is cut, and its whole peers are still read.
+/// Buffer for one answer; a longer one is truncated, and its complete peers are still read.
 const ANSWER: usize = 16 * 1024;
 /// How long a connection id may be used (BEP 15).
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
 
-/// One announce to the tracker at `to`, leaving from `local`; `target` is what its URL has behind the host.
+/// One announce to the tracker at `to`, sent from `local`; `target` is the part of its URL after the host.
 pub(crate) async fn announce(
     to: SocketAddr,
     local: SocketAddr,

@@ -1,4 +1,4 @@
-//! Tracker URLs, read strictly: what is accepted is certain to mean one host, one port, one target.
+//! Tracker URLs, parsed strictly: an accepted one has exactly one host, one port, one target.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use crate::error::printable;
 /// Longest tracker URL accepted, in bytes.
 const MAX_URL: usize = 2048;
 
-/// How a tracker is spoken to.
+/// The protocol of a tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// HTTP (BEP 3).
@@ -87,10 +87,10 @@ impl TrackerUrl {
         })
     }
 
-    /// The URL that `location`, the header of a redirect, leads to.
+    /// The URL of `location`, the header of a redirect.
     ///
     /// # Errors
-    /// It is none that can be used.
+    /// It is not usable.
     pub fn join(&self, location: &str) -> Result<Self, Error> {
         if location.contains("://") {
             return Self::parse(location);
@@ -113,7 +113,7 @@ impl TrackerUrl {
         if self.text.ends_with(&*self.target) { self.target.len() } else { 0 }
     }
 
-    /// How it is spoken to.
+    /// Its protocol.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme

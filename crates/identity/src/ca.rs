@@ -1,4 +1,4 @@
-//! A small site's certificate authority, in one directory: who has no CA yet needs nothing else.
+//! A small certificate authority, in one directory, for sites without a CA.
 //!
 //! The root (ECDSA P-256, ten years) signs certificates for hosts and users directly; there are no intermediates.
 //! `ca.pem` (root and key, 0600) and `ca.json` (what was issued and revoked) are the state; `ca.crt` and `ca.crl`
@@ -25,7 +25,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::credential::CLOCK_SKEW;
 use crate::{Error, Identity, NodeId, files};
 
-/// How long a certificate lasts unless told otherwise, seconds: a year.
+/// Default lifetime of a certificate, seconds: a year.
 pub const CERT_LIFETIME: u64 = 365 * DAY;
 /// How long a root lasts, seconds: ten years. No certificate of it lasts longer.
 const ROOT_LIFETIME: u64 = 10 * 365 * DAY;
@@ -51,14 +51,14 @@ impl std::fmt::Debug for SiteCa {
     }
 }
 
-/// What the authority knows of a certificate.
+/// A certificate that the authority has issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertInfo {
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// For whom.
+    /// The identity that it proves.
     pub identity: Identity,
-    /// The node whose key it is for; none if a key was made for it.
+    /// The node whose key it has; none if a key was created for it.
     pub node: Option<NodeId>,
     /// When it runs out, seconds since 1970.
     pub not_after: u64,
@@ -106,9 +106,9 @@ impl SiteCa {
     /// Root certificate and key, PEM, 0600.
     const ROOT: &str = "ca.pem";
     const STATE: &str = "ca.json";
-    /// The root certificate alone, PEM: what the daemons of the site trust.
+    /// The root certificate alone, PEM: the daemons of the site trust it.
     pub const CERT: &str = "ca.crt";
-    /// The revocation list, PEM: what they check.
+    /// The revocation list, PEM: the daemons check it.
     pub const CRL: &str = "ca.crl";
 
     /// Makes the authority called `name` in `dir`.
@@ -137,7 +137,7 @@ impl SiteCa {
     /// The authority in `dir`.
     ///
     /// # Errors
-    /// There is none, its files may be read by others, or they are damaged.
+    /// It does not exist, others may read its files, or they are damaged.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(Self::ROOT);
         let Some(bytes) = files::read_secret(&path)? else {
@@ -219,10 +219,10 @@ impl SiteCa {
         Ok(Issued { serial, not_after, pem })
     }
 
-    /// Revokes a certificate by its serial number, or all of an identity; answers their serial numbers.
+    /// Revokes a certificate by its serial number, or all of an identity; returns their serial numbers.
     ///
     /// # Errors
-    /// There is none such that has not run out, or the state cannot be written.
+    /// No such certificate that is still valid, or the state cannot be written.
     pub fn revoke(&self, which: &str, now: u64) -> Result<Vec<String>, Error> {
         let mut revoked = Vec::new();
         self.change(now, |state| {
@@ -280,7 +280,7 @@ impl SiteCa {
         Ok(state)
     }
 
-    /// Changes the state under the lock, then writes what is made from it.
+    /// Changes the state under the lock, then writes the files that depend on it.
     fn change(&self, now: u64, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
         let _lock = files::lock(&self.dir.join("ca.lock"))?;
         let mut state = self.read()?;

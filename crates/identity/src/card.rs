@@ -1,12 +1,12 @@
 //! A node's card: "the holder of this certificate speaks as node N until T".
 //!
-//! It joins the two things that a daemon has: a key of its own, which TLS proves, and a certificate of the site's
-//! CA, which says for whom it acts. The certificate's key signs the node's name; so a certificate of any kind, on
-//! whatever key, serves, and TLS between nodes stays what it is. [`crate::Trust`] judges cards.
+//! It joins the two things that a daemon has: its own key, which TLS proves, and a certificate of the site's CA,
+//! which names the host or user that it acts for. The certificate's key signs the node's name; so a certificate of
+//! any kind, on any key, is sufficient, and TLS between nodes needs no change. [`crate::Trust`] verifies cards.
 //!
-//! Bytes: version 1; node, 32; not before and not after, seconds, 8 each; number of certificates, 1, and each
-//! with its length, 2; signature scheme (as in TLS), 2, and the signature with its length, 2. Promises: decoding
-//! is bounded, refuses whatever is not exactly that, and what was decoded encodes to the same bytes.
+//! Bytes: version 1; node, 32; not before and not after, seconds, 8 each; number of certificates, 1, and each with
+//! its length, 2; signature scheme (as in TLS), 2, and the signature with its length, 2. Promises: decoding is
+//! bounded, rejects everything else, and a decoded card encodes to the same bytes.
 
 use std::sync::Arc;
 
@@ -44,16 +44,16 @@ const SCHEMES: [SignatureScheme; 6] = [
     SignatureScheme::RSA_PSS_SHA512,
 ];
 
-/// Why a card says nothing.
+/// Why a card is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
     /// Not the bytes of a card.
     #[error("malformed card")]
     Malformed,
-    /// More certificates than are looked at.
+    /// More certificates than are verified.
     #[error("certificate chain too long")]
     ChainTooLong,
-    /// It speaks of another node than the one that TLS has proven.
+    /// It names another node than the one that TLS has proven.
     #[error("the card belongs to another node")]
     WrongNode,
     /// The card, or a certificate of it, has run out.
@@ -61,7 +61,7 @@ pub enum CardError {
     Expired {
         /// When it ended, seconds since 1970.
         end: u64,
-        /// What the clock shows by which that was judged.
+        /// The verifier's clock.
         now: u64,
     },
     /// The card, or a certificate of it, begins later.
@@ -69,7 +69,7 @@ pub enum CardError {
     NotYetValid {
         /// When it begins, seconds since 1970.
         start: u64,
-        /// What the clock shows by which that was judged.
+        /// The verifier's clock.
         now: u64,
     },
     /// No trusted root has signed it.
@@ -87,7 +87,7 @@ pub enum CardError {
     /// The certificate may not be used to sign.
     #[error("certificate does not allow client authentication (key usage)")]
     KeyUsage,
-    /// The certificate is good, but nobody knows for whom.
+    /// The certificate is valid, but names no known identity.
     #[error("certificate identifies no host or user ({0})")]
     Nobody(String),
     /// Something else is wrong with a certificate.
@@ -95,10 +95,10 @@ pub enum CardError {
     Certificate(String),
 }
 
-/// A card. To be believed only as far as [`crate::Trust::verify`] says.
+/// A card. It proves nothing until [`crate::Trust::verify`] accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// The node that speaks.
+    /// The node.
     pub node: NodeId,
     /// From when, seconds since 1970.
     pub not_before: u64,
@@ -187,7 +187,7 @@ fn field(r: &mut Reader<'_>, most: usize) -> Option<Vec<u8>> {
     (len <= most).then(|| r.slice(len)).flatten().map(<[u8]>::to_vec)
 }
 
-/// What is signed. The certificate is in it, lest one key with two certificates be taken for both.
+/// The signed bytes. They include the certificate: a key with two certificates must not stand for both.
 fn text(node: NodeId, not_before: u64, not_after: u64, leaf: &CertificateDer<'_>) -> Vec<u8> {
     let mut text = CONTEXT.to_vec();
     text.extend(node.0);
@@ -197,7 +197,7 @@ fn text(node: NodeId, not_before: u64, not_after: u64, leaf: &CertificateDer<'_>
     text
 }
 
-/// Who holds a certificate and its key, and may make cards.
+/// A certificate with its key, which can make cards.
 #[derive(Debug)]
 pub struct Holder {
     chain: Vec<CertificateDer<'static>>,

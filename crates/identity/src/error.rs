@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate: each message says what happened, to what, and what to do.
+//! Errors of this crate: each message names the failure, the object, and what to do.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ pub enum Error {
     /// A file of the state directory could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried, as a verb: "read", "write", "lock".
+        /// The operation, as a verb: "read", "write", "lock".
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum Error {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Who we are.
+        /// The user of this process.
         user: u32,
     },
     /// A secret file can be read by other users.
@@ -36,12 +36,12 @@ pub enum Error {
         /// Its permission bits.
         mode: u32,
     },
-    /// A file of the state directory holds something else than what Tidecast wrote there.
+    /// A file of the state directory does not have the content that Tidecast wrote.
     #[error("{} is damaged ({why}); restore it, or remove it to create a new one (tickets of the old one then stop working)", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// Something that is not a node id was given as one.
@@ -59,15 +59,15 @@ pub enum Error {
     /// The authority's state is at its limit.
     #[error("too many {what} (limit {limit}); wait until old ones expire")]
     TooMany {
-        /// What there are too many of.
+        /// The objects that are too many.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// The certificate authority cannot do what was asked.
+    /// The certificate authority cannot fulfil the request.
     #[error("the CA: {0}")]
     Ca(String),
-    /// What a node trusts cannot be read.
+    /// The trust files cannot be read.
     #[error("cannot read certificates: {0}")]
     Trust(String),
     /// TLS or certificate set-up failed.
@@ -101,10 +101,10 @@ pub enum TicketError {
     Content(&'static str),
 }
 
-/// Why a node is not let in. Sent to nobody in detail; logged by who refuses.
+/// Why a node is not admitted. Peers are not told the details; the rejecting side logs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No such ticket was issued, or it was revoked and forgotten.
+    /// No such ticket was issued, or it was revoked and deleted.
     #[error("the ticket is unknown to the owner of the swarm, or was revoked")]
     UnknownTicket,
     /// The ticket has been revoked.

@@ -1,4 +1,4 @@
-//! What notices of a swarm say to people.
+//! Notices of a swarm as text for people.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use tidecast_net::Notice;
 
 use crate::plain;
 
-/// Why a peer gives nothing, if that is what the notice says.
+/// Why a peer sends nothing, if that is the subject of the notice.
 pub fn about_peer(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),

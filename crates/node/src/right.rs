@@ -1,4 +1,4 @@
-//! By what right a node takes part: open BitTorrent, a private swarm as owner or with a ticket, an SSL torrent.
+//! The right of a node to join: open BitTorrent, a private swarm as owner or with a ticket, an SSL torrent.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -88,8 +88,8 @@ pub fn ticket(
     })
 }
 
-/// Where others can reach us: instead of "any address" those of this host, fastest first; loopback only if there is
-/// no other.
+/// Addresses at which peers can reach this node: instead of "any address" those of this host, fastest first;
+/// loopback only if there is no other.
 fn reachable(listen: &[SocketAddr], network: Option<&Network>) -> Result<Vec<SocketAddr>, Error> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for addr in listen {
@@ -121,7 +121,7 @@ pub fn of_source(source: &Source, state_dir: &Path) -> Result<Security, Error> {
     }
 }
 
-/// The right that a manifest by itself gives.
+/// The right that a manifest alone gives.
 ///
 /// # Errors
 /// It gives none: a ticket or a certificate is needed.
@@ -143,7 +143,7 @@ pub fn of_manifest(
     Ok(Security::Open)
 }
 
-/// Whether anyone who knows the manifest may join and nothing is encrypted, though nobody has said that this is meant.
+/// Whether anyone with the manifest may join and nothing is encrypted, though that was not requested.
 #[must_use]
 pub fn is_open(manifest: &Manifest, plain_is_meant: bool) -> bool {
     !plain_is_meant && !manifest.private() && manifest.ssl_cert().is_none()

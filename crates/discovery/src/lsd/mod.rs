@@ -1,9 +1,8 @@
 //! Local discovery (BEP 14): nodes on one network find each other by multicast, without a server.
 //!
-//! A swarm is announced at once when it is added, again after a minute in case that was lost, then every
-//! five minutes; never twice within a minute. Packets of our own (by cookie) and about swarms that we
-//! are not in are dropped. Packets do not pass routers (hop limit 1, the system's default). Which
-//! interfaces there are is looked up once, at the start.
+//! A swarm is announced at once when it is added, again after a minute in case that was lost, then every five
+//! minutes; never twice within a minute. Packets of our own (by cookie) and about other swarms are dropped. Packets
+//! do not pass routers (hop limit 1, the system's default). The interfaces are listed once, at the start.
 
 mod group;
 mod packet;
@@ -216,7 +215,7 @@ impl Run {
     }
 }
 
-/// The next packet of a group; never, if there is no such group.
+/// The next packet of a group; never, without a group.
 async fn receive(group: Option<&Group>, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     let Some(group) = group else { return std::future::pending().await };
     let got = group.socket.recv_from(buf).await;
