@@ -4,19 +4,19 @@
 //! socket (the kernel identifies the caller), and connects to the daemons of other hosts over mutual TLS;
 //! each of them decides for itself what it accepts and what it provides (HTCondor's CacheD, section III).
 //!
-//! Its parts, from the top to the ground; each may use those below it:
+//! Its parts, from top to bottom; each may use those below it:
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `assembly` | builds the other parts, runs them, ends them |
 //! | `http` | the API on the socket: one function a request |
 //! | `serving` | answers other daemons |
-//! | `local` | what users and administrators of this host do with caches |
-//! | `transfer` | brings caches here: grant, admission, move, commit, repair; keeps replicas |
-//! | `directory` | members, what they hold, what names mean, catalogues |
-//! | `links` | one control channel to each other daemon; whom to trust |
+//! | `local` | operations of this host's users and administrators |
+//! | `transfer` | fetches caches: grant, admission, move, commit, repair; keeps replicas |
+//! | `directory` | members, the caches that they hold, names, catalogues |
+//! | `links` | one control channel to each other daemon; trust |
 //! | `storage`, `host` | the depot and the audit log; processes, other daemons of this machine, limits |
-//! | [`client`] | how commands and other daemons of this machine speak to a daemon |
+//! | [`client`] | client library of commands and of other daemons of this machine |
 //! | `policy`, `model` | pure decisions; names, messages, records, errors |
 
 mod assembly;

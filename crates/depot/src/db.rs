@@ -6,15 +6,15 @@
 //! caches    number -> JSON                     `CacheRecord`
 //! objects   root, variant -> u64 u32 u32 …     length, caches with it, inodes of it (little endian)
 //! rights    class, root, variant -> u32        caches by which a class of readers may have the object
-//! usage     owner -> bytes, inodes             what an owner's caches occupy; "" is all of the store
-//! names     origin, name -> JSON               who it belongs to, the highest version given
+//! usage     owner -> bytes, inodes             space of an owner's caches; "" is all of the store
+//! names     origin, name -> JSON               its owner, the highest version
 //! past      origin, name, version -> JSON      `Past`
 //! ```
 //!
-//! Another version of this program may work on the same file before and after this one. It may add tables, keys, fields
-//! of JSON, and bytes at the end of an object's record: all of these are left as they are found. What it may not do
-//! without raising `needs` is change the meaning of what is here. So a store needs format 2 while a cache is withdrawn, and
-//! only so long: format 1 counts on the rights and the charge of every cache that has objects.
+//! Another version of this program may have changed the same file before, and may do so later. It may add tables, keys,
+//! fields of JSON, and bytes at the end of an object's record: this program leaves them unchanged. A program that changes
+//! the meaning of existing fields must raise `needs`. So a store needs format 2 while a cache is withdrawn: format 1
+//! relies on the rights and the charge of every cache that has objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,16 +1,16 @@
-//! Where things are on disk.
+//! Layout of the store on disk.
 //!
 //! ```text
 //! DEPOT/lock                    one process at a time
-//!       depot.redb              what is true (`db.rs`)
-//!       spare                   room for the database when the disk is full
+//!       depot.redb              the database (`db.rs`)
+//!       spare                   space for the database when the disk is full
 //!       objects/ab/ROOT-VARIANT inodes, read-only, linked into views
 //!       caches/ID/manifest      ID carries the right to read; below it everybody may
 //!                 tree/NAME     the view
-//!       incoming/ID/data        what a reservation's holder writes
-//!                  /reused      objects that it need not bring
-//!                  /cache       the view in the making
-//!       trash/                  what is being removed
+//!       incoming/ID/data        staged files of a reservation
+//!                  /reused      objects that need no transfer
+//!                  /cache       the incomplete view
+//!       trash/                  files that are being removed
 //!       uses/                   a file for each use by a running job
 //! ```
 

@@ -1,7 +1,7 @@
 //! The record of a cache, and its format.
 //!
-//! Records are JSON: each says what its fields are, so an older program reads what a newer one wrote, and what it does
-//! not know it keeps as it is (`other`) when it writes the record again. Times are seconds since 1970.
+//! Records are JSON: an older program reads a newer one's records, and keeps unknown fields (`other`) when it writes a
+//! record again. Times are seconds since 1970.
 
 use std::collections::BTreeMap;
 use std::fmt;

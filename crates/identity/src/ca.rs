@@ -1,7 +1,7 @@
 //! A small certificate authority, in one directory, for sites without a CA.
 //!
 //! The root (ECDSA P-256, ten years) signs certificates for hosts and users directly; there are no intermediates.
-//! `ca.pem` (root and key, 0600) and `ca.json` (what was issued and revoked) are the state; `ca.crt` and `ca.crl`
+//! `ca.pem` (root and key, 0600) and `ca.json` (issued and revoked certificates) are the state; `ca.crt` and `ca.crl`
 //! are made from them, for the daemons. Promises: every change is made under a lock on the newest state and is
 //! durable before it is answered; files appear whole or not at all; a revocation list only ever has a higher number
 //! than those before it.

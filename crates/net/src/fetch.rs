@@ -1,7 +1,7 @@
 //! Gets a manifest from peers, for a ticket or a magnet link.
 //!
-//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info dictionary (BEP
-//! 9) and then the piece layers (BEP 52 hash requests). The result is checked against the requested hash.
+//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info dictionary
+//! (BEP 9) and then the piece layers (BEP 52 hash requests). The result is checked against the requested hash.
 
 pub(crate) mod compare;
 mod stock;

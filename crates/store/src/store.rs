@@ -1,11 +1,11 @@
 //! The hot path: blocks in, blocks out, pieces checked.
 //!
-//! What holds, at any time and from any thread:
+//! Invariants, at any time and from any thread:
 //! - a piece is `done` only if its bytes on disk hashed right after they were written, or its
 //!   journal record was durable before the last start;
 //! - bytes leave through `read` and `send_spans` only from done pieces, and from files that the
-//!   user could have changed only while their stamp is the recorded one; what leaves through their
-//!   `unverified` sisters is for the caller to answer for;
+//!   user could have changed only while their stamp is the recorded one; the caller is responsible for
+//!   bytes read through the `unverified` variants;
 //! - no lock is held during reads and writes of data.
 
 use std::cell::RefCell;

@@ -1,9 +1,9 @@
-//! Open files over a unix socket (SCM_RIGHTS), in batches: what `GET /v1/caches/{id}/files` becomes after its upgrade.
+//! Open files over a unix socket (SCM_RIGHTS), in batches: the protocol of `GET /v1/caches/{id}/files` after its upgrade.
 //!
-//! The daemon sends frames of eight bytes: a kind and a number, both `u32` in little-endian order. [`FILES`]: so many
-//! descriptors come with the frame. Before each of its frames the client sends one byte: the first when it has left HTTP, which
-//! would lose descriptors, the next when it has used what came.
-//! [`END`]: these were all. [`FAILED`]: so many bytes follow, which say why there are no more.
+//! The daemon sends frames of eight bytes: a kind and a number, both `u32` in little-endian order. [`FILES`]: this number of
+//! descriptors comes with the frame. Before each of its frames the client sends one byte: the first when it has left HTTP, which
+//! would lose descriptors, the next when it has used the received files.
+//! [`END`]: there are no more. [`FAILED`]: this number of bytes follows, with the reason why there are no more.
 //!
 //! Only regular files, opened for reading, are sent. A descriptor of a directory would lead a process out of its container.
 

@@ -1,7 +1,7 @@
 //! Frames of the control channel between daemons: those of `tidecast-control`, with a head in JSON as message.
 //!
-//! JSON, because it describes itself: a daemon of the next version adds fields that this one passes over, and asks what
-//! this one answers with "not understood". Nothing large is in it: manifests are payload.
+//! JSON is extensible: a newer daemon adds fields that this one ignores, and sends requests that this one answers with
+//! "not understood". Large data, such as manifests, is payload.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -65,8 +65,8 @@ impl Lsd {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Socket`] when no interface of those wanted can do multicast in either family; the
-    /// caller may well go on without.
+    /// [`Error::Socket`] when no wanted interface supports multicast in either family; the
+    /// caller may well continue without.
     pub fn start(options: &Options, found: mpsc::Sender<Found>) -> Result<Self, Error> {
         let fail = |source| Error::Socket { what: "local discovery (multicast)".into(), source };
         let wanted = |i: &Interface| {

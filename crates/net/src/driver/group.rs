@@ -15,7 +15,7 @@ use crate::member::Group;
 /// Messages between members and the maker, as JSON: their versions may differ.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Said {
-    /// I take part.
+    /// A request to join.
     Join,
     /// Your part in a new epoch.
     Part(Handed),
