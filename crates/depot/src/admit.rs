@@ -55,7 +55,7 @@ pub enum Reason {
     #[error("the space is occupied by pinned caches")]
     Pinned,
     /// Others have filled the file system, and nothing is left to evict.
-    #[error("the disk is full: {} bytes and {} files too few are free", missing.bytes, missing.inodes)]
+    #[error("the disk is full: {} more bytes and {} more files are needed", missing.bytes, missing.inodes)]
     DiskFull {
         /// The missing space.
         missing: Size,

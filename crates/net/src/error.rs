@@ -157,7 +157,7 @@ pub enum Error {
     #[error(transparent)]
     Identity(#[from] tidecast_identity::Error),
     /// No peer would give the manifest.
-    #[error("no peer sent the manifest within {seconds} s; {asked} asked{last}")]
+    #[error("no peer sent the manifest within {seconds} s; peers asked: {asked}{last}")]
     NoManifest {
         /// How long it was tried.
         seconds: u64,

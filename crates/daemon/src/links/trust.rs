@@ -55,7 +55,7 @@ impl Distrust {
         let (behind, ahead) =
             if theirs > now { (ours, plain(&hello.name)) } else { (&*plain(&hello.name), ours.into()) };
         let apart = tidecast_identity::date::span(apart);
-        format!("{self}; the clock of {behind} is {apart} behind the clock of {ahead}: set the wrong one")
+        format!("{self}; the clock of {behind} is {apart} behind the clock of {ahead}: correct the wrong one")
     }
 }
 
