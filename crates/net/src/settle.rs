@@ -199,7 +199,7 @@ impl Settler {
         known.or_else(|| shared.cpu.measure(Stage::Disk, || shared.store.leaves(piece)).ok().flatten())
     }
 
-    /// The parts of a block that may be sent to others.
+    /// Whether a block may be sent to other peers.
     pub(crate) fn held(&self, block: Block) -> Held {
         self.shared.table.held(block)
     }

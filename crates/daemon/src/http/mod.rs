@@ -82,7 +82,7 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Who may connect to a socket.
+/// The clients that a socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// The users that the daemon serves: its own user, or all users of the host.

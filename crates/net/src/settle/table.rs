@@ -47,7 +47,7 @@ enum Leaf {
     Proven,
 }
 
-/// The parts of a block that may be sent to others.
+/// Whether a block may be sent to other peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// Its piece is whole and verified.
