@@ -344,7 +344,7 @@ def test_the_plugin_takes_no_input_that_it_does_not_understand_for_none(site, da
     node.create("nt", data)
     for text in ("[ Url = ", "garbage", "", "\n", 'Url: "tidecast://node1/nt"'):
         done, ads = starter.given(text)
-        assert done.returncode != 0 and "understand" in done.stderr, (text, done)
+        assert done.returncode != 0 and "cannot parse" in done.stderr, (text, done)
         assert len(ads) == 1 and "TransferSuccess = false" in ads[0] and "ErrorType" in ads[0], (text, ads)
     # Of an ad without a place only that file is missing.
     files = [f'[ Url = "tidecast://node1/nt/{part}"; LocalFileName = "{starter.dir / part}" ]' for part in ("part1", "part2")]
@@ -426,11 +426,11 @@ def test_what_cannot_be_renewed_is_given_as_it_is(site, data):
     (data / "part7").write_bytes(b"seven")
     origin.create("nt", data, "--requirements", 'TARGET.Name == "elsewhere"')
     got = node.cache("get", "head/nt", "--wait", "1m")
-    assert got["name"] == "head/nt@1" and "head/nt@2 cannot be had: " in got["older"] and "requirements" in got["older"], got
+    assert got["name"] == "head/nt@1" and "cannot get head/nt@2: " in got["older"] and "requirements" in got["older"], got
     origin.cache("rm", "head/nt@2")
     origin.cache("rm", "head/nt@1")
     got = node.cache("get", "head/nt")
-    assert got["name"] == "head/nt@1" and "does not give nt any more" in got["older"], got
+    assert got["name"] == "head/nt@1" and "no longer provides nt" in got["older"], got
 
 
 @pytest.mark.parametrize("job", ["WantContainer = false", "WantContainer = true", "Docker = true\nWantDocker = Docker"])
@@ -467,5 +467,5 @@ def test_a_get_that_is_cut_off_says_for_what_it_waited(site, data):
     run.until("it waits", lambda: any("no data of head/nt" in event.get("message", "") for event in run.events()))
     run.process.send_signal(signal.SIGINT)
     run.exits(3)
-    assert "interrupted before head/nt was here: " in run.last("error")["message"]
-    assert "goes on" in run.last("error")["message"]
+    assert "interrupted before head/nt arrived: " in run.last("error")["message"]
+    assert "to resume" in run.last("error")["message"]

@@ -145,7 +145,7 @@ def test_what_is_said_anew_of_a_cache_holds_or_is_refused(site, data, start):
     assert origin.create("nt", data)["private"], "what is not said stays"
     job = start(["sleep", "1000"])
     node.cache("get", "h1/nt", "--wait", "1m", "--pid", job.process.pid)
-    wait_for("the copy to be known", lambda: "copies elsewhere (h2)" in origin.cache("create", "nt", data, "--mode", "755", code=None).get("message", ""))
+    wait_for("the copy to be known", lambda: "copies on other hosts (h2)" in origin.cache("create", "nt", data, "--mode", "755", code=None).get("message", ""))
     assert origin.create("nt", data)["private"], "nothing new is said"
     job.kill()
     node.cache("rm", "h1/nt")
@@ -190,7 +190,7 @@ def test_what_is_denied_leaves_nothing_and_no_claim(built, tmp_path, start):
     status, made = as_nobody(lambda: host.http("POST", "/v1/caches", manifest, head))
     assert status == 200, made
     refused = host.create("nt", tmp_path / "small", code=1)["message"]
-    assert "cannot be used" in refused and "owner" not in refused and "nobody" not in refused
+    assert "is not available" in refused and "owner" not in refused and "nobody" not in refused
 
 
 @needs_root
@@ -238,7 +238,7 @@ def test_a_lower_capacity_takes_nothing_that_is_still_wanted(host, tmp_path):
     time.sleep(1.1)
     refused = host.run("admin", "limit", "--capacity", "1kB", "--json")
     refused.exits(1)
-    assert "leases last" in refused.events()[-1]["message"]
+    assert "leased caches" in refused.events()[-1]["message"]
     host("admin", "limit", "--capacity", "3MiB")
     wait_for("what is over to be evicted", lambda: host.names() == ["head/kept@1"])
     # Nor when the daemon is started so.

@@ -278,7 +278,7 @@ def test_under_pressure_the_expired_go_and_the_pinned_and_used_stay(built, tmp_p
     assert host.names() == ["head/new@1", "head/pinned@1", "head/used@1"], "then what was used longest ago, and is not in use"
     denied = host.create("large", trees["large"], code=1)
     assert "pinned" in denied["message"], denied
-    assert "too" in (said := host.create("huge", *[trees[n] for n in ("large", "old")], code=1))["message"] or "room for" in said["message"]
+    assert "too" in (said := host.create("huge", *[trees[n] for n in ("large", "old")], code=1))["message"] or "can hold at most" in said["message"]
     host.cache("rm", "pinned", code=1)
     host.cache("rm", "used", code=1)
     job.kill()

@@ -185,7 +185,7 @@ def test_an_elder_of_the_same_user_leaves_a_daemon_unconfined(built, tmp_path):
     config = tmp_path / "config.toml"
     config.write_text("[daemon]\nconfine = true\n")
     try:
-        for name, said in (("elder", "confined: landlock"), ("younger", "not confined: takes links")):
+        for name, said in (("elder", "confined: landlock"), ("younger", "not confined: uses links")):
             argv = [built / "tidecast", "--json", "--config", config, "daemon", "--dir", tmp_path / name, "--socket", tmp_path / f"{name}.sock", "--name", name,
                     "--machine", tmp_path]
             daemons.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))

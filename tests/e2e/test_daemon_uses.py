@@ -145,7 +145,7 @@ def test_create_waits_for_room_if_it_is_told_to(host, tmp_path):
         refused = make(host, tmp_path, "new", code=1)
         assert refused["reason"] == "wait" and "running jobs use" in refused["message"] and "--wait" in refused["message"], refused
         cut = make(host, tmp_path, "new", "--wait", "1s", code=3)
-        assert "is not made after" in cut["message"], cut
+        assert "was not created within" in cut["message"], cut
         waiting = host.run("cache", "create", "new", tmp_path / "new", "--wait", "2m", "--json")
         time.sleep(1)
         running[0].kill()

@@ -114,7 +114,7 @@ def test_versions_that_come_at_the_same_time_replace_one_another(tide, tmp_path)
     data = [trees.blob(tmp_path / f"v{n}", 2_000_000, seed=n) for n in range(5)]
     for proc in [bcast(tide, version, tmp_path / "{host}/copy", hosts="a") for version in data]:
         if proc.wait(120):
-            assert "on its way" in told(proc.last("error"))["a"]["reason"]
+            assert "during the transfer" in told(proc.last("error"))["a"]["reason"]
     whole = (tmp_path / "a/copy").read_bytes()
     assert any(whole == version.read_bytes() for version in data), "one of them, whole"
     bcast(tide, data[0], tmp_path / "{host}/copy", hosts="a").ok()
@@ -177,7 +177,7 @@ def test_a_record_that_cannot_be_kept_is_told_of(tide, tmp_path):
                          ("b", "env -u HOME -u XDG_STATE_HOME {command}")]:
         proc = tide.run("bcast", data, "--to", tmp_path / "{host}", "--hosts", name, "--launch", launch, "--json").ok()
         warnings = [e["message"] for e in proc.events() if e["event"] == "warning"]
-        assert len([w for w in warnings if "cannot record what was delivered to " in w]) == 1, warnings
+        assert len([w for w in warnings if "cannot record the files delivered to " in w]) == 1, warnings
 
 
 def test_a_state_directory_that_is_named_has_the_records_of_this_host(tide, tmp_path):

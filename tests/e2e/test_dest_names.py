@@ -44,7 +44,7 @@ def test_a_path_that_leads_nowhere_is_named_with_the_reason(tide, tmp_path):
     (tmp_path / "file").write_text("mine")
     os.symlink("loop", tmp_path / "loop")
     os.symlink("missing", tmp_path / "dangling")
-    reasons = {"file": "a file stands where a directory belongs", "loop": "too many symbolic links", "dangling": "leads to nothing"}
+    reasons = {"file": "found a file instead of a directory", "loop": "too many symbolic links", "dangling": "dangling symbolic link"}
     for name, why in reasons.items():
         for below in ["copy", "sub/copy"]:
             reason = told(bcast(tide, source, tmp_path / name / below, hosts="a").exits(1).last("error"))["a"]["reason"]

@@ -23,7 +23,7 @@ def test_without_descriptors_nothing_is_called_damaged(tide, start, published):
         said = done.out + done.err
         assert "damaged" not in said and "missing" not in said and "unreadable" not in said, (descriptors, said)
         if ended[-1]:
-            assert "is not what the manifest says" not in said and "oo many open files" in said, (descriptors, said)
+            assert "does not match the manifest" not in said and "oo many open files" in said, (descriptors, said)
     assert 0 in ended and 1 in ended
 
 

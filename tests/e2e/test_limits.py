@@ -80,4 +80,4 @@ def test_a_get_keeps_to_its_limit_with_all_its_peers_together(node, port, data, 
 @pytest.mark.parametrize("flag", ("--upload-limit", "--download-limit"))
 def test_a_limit_of_nothing_is_refused(tide, data, manifest, flag):
     said = tide("seed", manifest, data, "--plain", flag, "0bit", code=2).err
-    assert flag in said and "leave it out for no limit" in said
+    assert flag in said and "omit it for no limit" in said

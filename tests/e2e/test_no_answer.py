@@ -111,7 +111,7 @@ def test_a_timeout_names_the_peer_even_before_it_is_known_to_be_silent(tide, por
         source = NOWHERE
     with dropping(port) as (peer, _):
         get = tide("get", source, "--plain", "--no-lsd", "--peer", peer, "--to", tmp_path / "to", "--timeout", "1s", code=3)
-    assert f"peer {peer} has not answered" in get.err, get.story()
+    assert f"peer {peer} did not answer" in get.err, get.story()
 
 
 @contextlib.contextmanager
@@ -224,7 +224,7 @@ def test_a_mount_says_so_too_where_its_manifest_is_at_hand(tide, port, tmp_path,
         words = ["mount", *words, tmp_path / "m", at] if command == "mount" else ["run", tmp_path / "m", *words, "--at", at, "--", "ls", at]
         try:
             proc = tide(*words)
-            assert proc.err.count(f"no peer answers, so reads wait until one does: peer {peer}: {why}") == 1, proc.story()
+            assert proc.err.count(f"no peer answers; reads wait until one does: peer {peer}: {why}") == 1, proc.story()
         finally:
             subprocess.run(["umount", "-l", at], capture_output=True)
 
@@ -249,10 +249,10 @@ def test_a_get_says_since_when_no_byte_has_come(start, tide, port, tmp_path):
     with Mute("127.0.0.3", port(), data.read_bytes(), int(piece[1])) as mute:
         words = ("get", torrent, "--plain", "--no-lsd", "--peer", mute.address, "--to")
         get = tide.run(*words, tmp_path / "a")
-        get.until("a word on the silence", lambda: "no byte has come for 5 s, since" in get.err)
+        get.until("a word on the silence", lambda: "no data for 5 s, since" in get.err)
         get.signal(signal.SIGINT)
         last = get.exits(3).err.strip().splitlines()[-1]
-        assert "interrupted" in last and "no byte has come" in last and mute.address in last, last
+        assert "interrupted" in last and "no data for" in last and mute.address in last, last
         get = tide.run("--json", *words, tmp_path / "b")
         told = get.until("an event of the silence", lambda: [e for e in get.events() if e.get("sending") is False])
         mute.told.set()
@@ -287,7 +287,7 @@ def test_a_share_says_since_when_a_peer_takes_nothing(start, tide, port, tmp_pat
             piece, begin = divmod(block * 16384, length)
             hostile.send(peer, hostile.REQUEST, struct.pack(">III", piece, begin, 16384))
         mine = "%s:%d" % peer.getsockname()
-        seed.until("a word on the peer", lambda: f"peer {mine} has taken no byte for 5 s, since" in seed.err)
+        seed.until("a word on the peer", lambda: f"peer {mine} received no data for 5 s, since" in seed.err)
 
 
 def info_of(torrent) -> bytes:

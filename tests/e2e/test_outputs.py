@@ -176,4 +176,4 @@ def test_a_manifest_is_read_from_a_pipe(tide, start, data, tmp_path):
     command = " ".join(tide.argv("show", "/dev/stdin"))
     shown = start(["sh", "-c", f"cat {manifest} | {command}"], env=tide.env).ok().out
     assert shown == tide("show", manifest).out
-    assert "not a manifest" in start(["sh", "-c", f"echo nonsense | {command}"], env=tide.env).exits(1).err
+    assert "not a valid manifest" in start(["sh", "-c", f"echo nonsense | {command}"], env=tide.env).exits(1).err

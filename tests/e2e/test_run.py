@@ -74,11 +74,11 @@ def test_no_flag_lays_a_tree_over_the_system_or_the_home(tree, user, base):
     words = tree(base / "gone")
     (base / "link").symlink_to(home)
     for at in ["/", "/etc", "/usr/../etc", "/proc/self/root/usr", home, home.parent, base / "link", base / "link/../home", home / "cache"]:
-        assert "would hide" in user(*words, "--cache", home / "cache", "--at", at, "--", "echo", "ran", code=2).err, at
+        assert "the mount hides" in user(*words, "--cache", home / "cache", "--at", at, "--", "echo", "ran", code=2).err, at
     # By another name of the same directory.
     aliased = f"mkdir -p {base}/alias && mount --bind /etc {base}/alias && exec \"$@\""
     alias = user.start([*PRIVATE, "sh", "-c", aliased, "sh", user.program, *words, "--cache", base / "rc", "--at", base / "alias", "--", "echo", "ran"], env=user.env)
-    assert "would hide /etc" in alias.exits(2).err
+    assert "the mount hides /etc" in alias.exits(2).err
 
 
 def test_mount_hides_neither_the_system_nor_the_home(tree, user, base):
@@ -87,7 +87,7 @@ def test_mount_hides_neither_the_system_nor_the_home(tree, user, base):
     for at in ["/etc", "/", "/usr/lib", home, base]:
         words = ["mount", manifest, at, *flags, "--cache", base / "rc"]
         env = {**user.env, "HOME": str(home)}
-        assert "would hide" in user.start([*PRIVATE, user.program, *words], env=env).exits(2).err, at
+        assert "the mount hides" in user.start([*PRIVATE, user.program, *words], env=env).exits(2).err, at
 
 
 def test_what_is_there_is_hidden_only_if_the_caller_says_so(tree, user, base):

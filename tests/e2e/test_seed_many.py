@@ -115,7 +115,7 @@ def test_one_whose_data_changes_does_not_end_the_others(many, node):
     many.get(node, "good")
     many.trees["bad"].write_bytes(b"changed")
     node("taker").run("get", many.manifests["bad"], "--to", many.tmp / "never", "--peer", many.here, "--plain", "--no-lsd")
-    proc.until("it is told", lambda: "bad.torrent is served no more" in proc.err)
+    proc.until("it is told", lambda: "bad.torrent is no longer served" in proc.err)
     many.tide("get", many.manifests["good"], "--to", many.tmp / "again", "--peer", many.here, "--plain", "--no-lsd")
     proc.process.terminate()
     assert "bad.torrent was not served in full" in proc.exits(1).err
@@ -130,7 +130,7 @@ def test_a_manifest_given_twice_is_served_once(many, node, tmp_path):
     again = tmp_path / "again.torrent"
     again.write_bytes(many.add("good", 0).read_bytes())
     proc = many.seed("--plain", manifests=[many.manifests["good"], again])
-    proc.until("it is told", lambda: "again.torrent is of the same swarm as" in proc.err)
+    proc.until("it is told", lambda: "again.torrent has the same swarm as" in proc.err)
     many.get(node, "good")
     proc.process.terminate()
     proc.ok()

@@ -31,7 +31,7 @@ def test_one_file_that_changes_is_named_once_and_the_getter_hears_of_it(node, st
     all_checked(node, manifest, listen, tmp_path)
     os.utime(source / "large", (0, 0))
     got = node("getter").run("get", manifest, "--to", tmp_path / "out", *GET, "--peer", listen, "--timeout", "5s").exits(3)
-    assert "no longer has all that it offered" in got.err.splitlines()[-1], got.err
+    assert "no longer has all pieces that it announced" in got.err.splitlines()[-1], got.err
     seed.process.send_signal(signal.SIGINT)
     seed.exits(1)
     named = [line for line in seed.err.splitlines() if "changed while" in line and "again" not in line]

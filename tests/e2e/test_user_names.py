@@ -65,7 +65,7 @@ def test_a_daemon_that_cannot_start_says_why(built, tmp_path, start):
     config.write_text('[daemon]\nname = "no name"\n')
     began = time.monotonic()
     said = user("--config", config, "cache", "ls", code=1).err
-    assert 'has ended: tidecast: error: "no name" cannot be the name of a daemon' in said, said
+    assert 'has ended: tidecast: error: "no name" is not a valid name of a daemon' in said, said
     assert "its log is" in said and time.monotonic() - began < 15
 
 

@@ -24,11 +24,11 @@ const SHED: usize = 16;
 /// Why a handshake was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cut {
-    /// Its time is over.
-    #[error("the handshake took longer than {} s", .0.as_secs())]
+    /// Its time has expired.
+    #[error("handshake not complete after {} s", .0.as_secs())]
     Late(Duration),
     /// Later connections of the same source took its place.
-    #[error("too many connections of its address have proved nothing yet")]
+    #[error("too many unauthenticated connections from its address")]
     Crowded,
 }
 
@@ -56,7 +56,7 @@ impl Admitted {
         Self { pass, closed, deadline: gate.deadline(), end, allowance: Allowance::of(MAX_READ) }
     }
 
-    /// Runs a part of the handshake, within what is left of the time of all parts.
+    /// Runs a part of the handshake, within the remaining time of all parts.
     ///
     /// # Errors
     /// [`Cut`]: the connection is to be closed.
@@ -68,9 +68,9 @@ impl Admitted {
         }
     }
 
-    /// Ready when the connection is to be closed, for a stream that looks at it by itself.
+    /// Ready when the connection is to be closed, for a stream that polls it itself.
     pub fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Cut> {
-        // Its sending and its end both mean that the place is gone.
+        // A message and the end of the channel both mean that the place was taken.
         if self.closed.is_terminated() || Pin::new(&mut self.closed).poll(cx).is_ready() {
             return Poll::Ready(Cut::Crowded);
         }
@@ -83,19 +83,20 @@ impl Admitted {
         self.pass.progress()
     }
 
-    /// What may be read of the peer before it is proven, in all.
+    /// The bytes that may be read of the peer before it authenticates, in total.
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         self.allowance.clone()
     }
 
-    /// The stream, of which no more is read than may be.
+    /// The stream, limited to these bytes.
     #[must_use]
     pub fn limited<S>(&self, stream: S) -> Limited<S> {
         Limited::new(stream, self.allowance())
     }
 
-    /// The peer has authenticated: its connection no longer gives way to others, and has no limit of bytes.
+    /// The peer has authenticated: its connection is no longer closed in favour of others, and has no limit of
+    /// bytes.
     pub fn prove(self) {
         self.allowance.lift();
     }
@@ -110,7 +111,7 @@ pub async fn accept(listener: &TcpListener, gate: &Gate) -> (TcpStream, SocketAd
                 let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                 let source = Source::from(from.ip());
                 if gate.is_full_for(source) {
-                    // Handshakes whose bytes are here already have their turn before one is displaced.
+                    // Handshakes whose bytes have arrived are processed before one is displaced.
                     tokio::task::yield_now().await;
                 }
                 return (stream, from, Admitted::new(gate, source));
@@ -120,7 +121,8 @@ pub async fn accept(listener: &TcpListener, gate: &Gate) -> (TcpStream, SocketAd
     }
 }
 
-/// Accepts the next connection at a unix socket, whose users are its sources. With what the kernel says of the caller.
+/// Accepts the next connection at a unix socket; its sources are users. With the caller's credentials from the
+/// kernel.
 pub async fn accept_local(listener: &UnixListener, gate: &Gate) -> (UnixStream, Option<UCred>, Admitted) {
     loop {
         match listener.accept().await {
@@ -143,7 +145,7 @@ async fn failed(gate: &Gate, error: &std::io::Error) {
     if closed == 0 {
         tracing::warn!(%error, "cannot accept a connection");
     } else {
-        tracing::debug!(%error, closed, "cannot accept a connection: unproven ones were closed");
+        tracing::debug!(%error, closed, "cannot accept a connection; closed unauthenticated connections");
     }
     sleep(if closed > 0 { SHORT_PAUSE } else { PAUSE }).await;
 }

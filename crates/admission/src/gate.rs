@@ -65,7 +65,7 @@ impl Gate {
         self.0.open.lock().is_full_for(source)
     }
 
-    /// Closes those whose time is over, for listeners whose handshakes do not end by themselves.
+    /// Closes connections whose time has expired, for listeners whose handshakes do not end by themselves.
     pub fn close_overdue(&self) {
         let late = self.0.open.lock().overdue(self.0.began.elapsed());
         late.into_iter().for_each(|close| close());
@@ -95,7 +95,8 @@ impl Gate {
     }
 }
 
-/// The place of an unproven connection; drop it when the peer has proved what it must, or the connection has ended.
+/// The place of an unauthenticated connection; drop it when the peer has authenticated, or the connection has
+/// ended.
 #[derive(Debug)]
 pub struct Pass {
     gate: Gate,
@@ -130,7 +131,7 @@ impl Pass {
         self.until
     }
 
-    /// What is left of its time: the timeout of a blocking read. Zero when it is over.
+    /// The remaining time: the timeout of a blocking read. Zero when it has expired.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())

@@ -1,4 +1,4 @@
-//! The bookkeeping of unproven connections. Pure: the time is passed in, and what is to be closed comes out.
+//! Bookkeeping of unauthenticated connections. Pure: the time is passed in, and the connections to close come out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::{DEADLINE, PER_SOURCE, TOTAL};
 /// The number of an unproven connection; later ones have higher numbers.
 pub type Id = u64;
 
-/// What unproven connections may take.
+/// Limits of unauthenticated connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most of one source.
@@ -41,8 +41,8 @@ impl Limits {
     }
 }
 
-/// How far a connection is: those that have said nothing whole are closed before those of the same source whose
-/// handshake is under way.
+/// Progress of a connection: those without a complete message are closed before those of the same source whose
+/// handshake is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Silent,
@@ -52,14 +52,14 @@ enum Stage {
 /// How many connections a source has, and which of them is closed first.
 type Rank = (usize, Reverse<(Stage, Id)>, Source);
 
-/// The unproven connections of a listener. `T` is what it needs to close one.
+/// The unauthenticated connections of a listener. `T` is the handle for closing one.
 #[derive(Debug)]
 pub struct HalfOpen<T> {
     limits: Limits,
     next: Id,
     connections: BTreeMap<Id, Connection<T>>,
     sources: BTreeMap<Source, BTreeSet<(Stage, Id)>>,
-    /// Sources by how many connections they have; of those with as many the one with the oldest is last.
+    /// Sources by their number of connections; among equals the one with the oldest is last.
     by_count: BTreeSet<Rank>,
 }
 
@@ -127,7 +127,7 @@ impl<T> HalfOpen<T> {
         (id, displaced)
     }
 
-    /// The first whole message of a connection has come: it is closed later than those of its source that are silent.
+    /// The first complete message of a connection has come: it is closed later than silent ones of its source.
     pub fn advance(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let before = std::mem::replace(&mut connection.stage, Stage::UnderWay);
@@ -135,7 +135,7 @@ impl<T> HalfOpen<T> {
         self.change(source, |ids| ids.remove(&(before, id)) && ids.insert((Stage::UnderWay, id)));
     }
 
-    /// A connection is proven, or has ended: it counts no more. What was kept of it, if it was still here.
+    /// A connection has authenticated, or ended: it is removed. Its handle, if it was still here.
     pub fn leave(&mut self, id: Id) -> Option<T> {
         let Connection { source, stage, handle, .. } = self.connections.remove(&id)?;
         self.change(source, |ids| ids.remove(&(stage, id)));
@@ -148,7 +148,7 @@ impl<T> HalfOpen<T> {
         self.leave(id)
     }
 
-    /// Takes out those whose time is over.
+    /// Takes out connections whose time has expired.
     pub fn overdue(&mut self, now: Duration) -> Vec<T> {
         let mut late = Vec::new();
         // All have as much time, so the oldest comes first.

@@ -81,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A plain model: (id, source, advanced, since), oldest first.
 type Model = Vec<(Id, Source, bool, u64)>;
 
-/// Whom the model closes among those of `source`.
+/// The connection of `source` that the model closes first.
 fn first(model: &Model, source: Source) -> Id {
     let of = model.iter().filter(|c| c.1 == source);
     of.min_by_key(|c| (c.2, c.0)).unwrap().0

@@ -1,9 +1,9 @@
-//! How much a connection may cost a listener before its peer has proved anything.
+//! Limits the cost of a connection for a listener before its peer has authenticated.
 //!
-//! Every listener keeps its unproven connections in a [`Gate`]: at most [`PER_SOURCE`] for each source, the oldest is
-//! closed first, and each is closed when [`DEADLINE`] has passed, whatever it sends. A proven connection leaves the gate
-//! and is never closed for others. So a peer that opens connections without end displaces its own connections only, and
-//! the accept loop never waits for a peer.
+//! Every listener keeps its unauthenticated connections in a [`Gate`]: at most [`PER_SOURCE`] for each source, the
+//! oldest is closed first, and each is closed when [`DEADLINE`] has passed, whatever it sends. An authenticated
+//! connection leaves the gate and is never closed in favour of others. So a peer that opens connections without end
+//! displaces its own connections only, and the accept loop never waits for a peer.
 //!
 //! | file | what it is |
 //! |---|---|

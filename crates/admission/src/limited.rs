@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// No limit.
 const ALL: usize = usize::MAX;
 
-/// How many bytes may still be read; shared by the stream and whoever lifts the limit.
+/// The number of bytes that may still be read; shared by the stream and the code that lifts the limit.
 #[derive(Clone, Debug)]
 pub struct Allowance(Arc<AtomicUsize>);
 
@@ -42,7 +42,7 @@ impl Allowance {
         match self.0.load(Relaxed) {
             0 if most > 0 => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the peer sent too much before it proved who it is",
+                "the peer sent too much data before authentication",
             )),
             left => Ok(left.min(most)),
         }
@@ -70,7 +70,7 @@ pub struct Limited<S> {
 }
 
 impl<S> Limited<S> {
-    /// Of `inner` no more is read than the allowance has, until it is lifted.
+    /// Reads of `inner` are limited to the allowance, until it is lifted.
     pub fn new(inner: S, allowance: Allowance) -> Self {
         Self { inner, allowance }
     }

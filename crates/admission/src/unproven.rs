@@ -1,5 +1,5 @@
-//! A stream that ends when its place is needed, or its time is over, before its peer has proved what it must: for servers that
-//! own their streams, as those of HTTP do, and cannot wait beside them.
+//! A stream that ends when its place is needed, or its time has expired, before its peer has authenticated: for
+//! servers that own their streams, as HTTP servers do, and cannot wait beside them.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::accept::Admitted;
 use crate::limited::Limited;
 
-/// A connection that has proved nothing yet; whoever sees the proof says so here.
+/// An unauthenticated connection; the code that sees the proof reports it here.
 #[derive(Clone, Debug)]
 pub struct Unproven(Arc<Mutex<Option<Admitted>>>);
 
 impl Unproven {
-    /// The peer has proved what it must. It does no harm to say so again.
+    /// The peer has authenticated. Calling it again is harmless.
     pub fn prove(&self) {
         if let Some(admitted) = self.0.lock().take() {
             admitted.prove();
@@ -41,7 +41,7 @@ impl<S> UntilProven<S> {
         Self { stream, unproven: Unproven(Arc::new(Mutex::new(Some(admitted)))), proven: false }
     }
 
-    /// Where to say that it is proven.
+    /// The handle for reporting the proof.
     #[must_use]
     pub fn unproven(&self) -> Unproven {
         self.unproven.clone()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::name::order;
 use crate::{Expr, Name, NotInOldSyntax, ParseError, Value};
 
-/// A ClassAd: attributes, each a name and an expression. Cloning is cheap, changing copies what is shared.
+/// A ClassAd: attributes, each a name and an expression. Cloning is cheap; a change copies shared data.
 ///
 /// Attributes come in HTCondor's order: shorter names first, then by the alphabet.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,7 +19,7 @@ impl Ad {
         Self::default()
     }
 
-    /// Parses an ad in either syntax: what begins with `[` is new.
+    /// Parses an ad in either syntax: a text that begins with `[` is new.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let text = text.as_ref();
         if crate::parse::is_new(text) { Self::parse_new(text) } else { Self::parse_old(text) }
@@ -30,14 +30,14 @@ impl Ad {
         crate::parse::new_ad(text.as_ref())
     }
 
-    /// Parses an ad in the old syntax: a line `name = expression` each, empty lines and those that begin
-    /// with `#` passed over.
+    /// Parses an ad in the old syntax: one `name = expression` per line; empty lines and those that begin with `#`
+    /// are skipped.
     pub fn parse_old(text: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         crate::parse::old_ad(text.as_ref())
     }
 
-    /// Parses several ads: in the new syntax one after the other, in the old one with empty lines between them. What
-    /// stands beside them is an error.
+    /// Parses several ads: in the new syntax one after the other, in the old one with empty lines between them.
+    /// Other text is an error.
     pub fn parse_all(text: impl AsRef<[u8]>) -> Result<Vec<Self>, ParseError> {
         let text = text.as_ref();
         if crate::parse::is_new(text) { crate::parse::new_ads(text) } else { crate::parse::old_ads(text) }
@@ -63,7 +63,7 @@ impl Ad {
         self.attrs.get(index).map(|(_, expr)| expr)
     }
 
-    /// Sets an attribute and answers what it was before.
+    /// Sets an attribute; its old value.
     pub fn insert(&mut self, name: impl Into<Name>, expr: impl Into<Expr>) -> Option<Expr> {
         let (name, expr) = (name.into(), expr.into());
         let attrs = Arc::make_mut(&mut self.attrs);
@@ -92,7 +92,7 @@ impl Ad {
         self.attrs.len()
     }
 
-    /// True if it has none.
+    /// True if it has no attributes.
     pub fn is_empty(&self) -> bool {
         self.attrs.is_empty()
     }

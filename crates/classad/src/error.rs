@@ -1,10 +1,10 @@
-//! What can go wrong: text that is no ClassAd, and evaluations that would not end.
+//! Errors: text that is not a ClassAd, and evaluations that would not end.
 
 /// Text is not a ClassAd or an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (line {line}, column {column})")]
 pub struct ParseError {
-    /// What is wrong.
+    /// The defect.
     pub reason: String,
     /// Line of the text, from 1.
     pub line: usize,
@@ -12,8 +12,8 @@ pub struct ParseError {
     pub column: usize,
 }
 
-/// An evaluation was given up. What merely is no sensible value is `ERROR` or `UNDEFINED` instead,
-/// which are values of the language.
+/// An evaluation was stopped. A meaningless result is `ERROR` or `UNDEFINED` instead, which are values of the
+/// language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
@@ -24,7 +24,7 @@ pub enum EvalError {
     #[error("the expression takes too many steps")]
     TooManySteps,
     /// A string or list grew longer than [`Limits::size`](crate::Limits::size).
-    #[error("the expression makes a value that is too large")]
+    #[error("the expression produces a value that is too large")]
     TooLarge,
 }
 

@@ -8,8 +8,8 @@ use crate::{Ad, Name, ParseError, Value};
 /// An expression. [`Expr::parse`] makes one, `Display` writes it in the new syntax so that it parses as the
 /// same.
 ///
-/// Trees are as deep as expressions nest and no deeper (a chain `a + b + c + ...` is one node), and what is
-/// parsed nests at most [`MAX_NESTING`](crate::MAX_NESTING) deep: nothing overflows the stack.
+/// Trees are as deep as expressions nest and no deeper (a chain `a + b + c + ...` is one node), and parsed
+/// expressions nest at most [`MAX_NESTING`](crate::MAX_NESTING) deep: nothing overflows the stack.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Expr {
@@ -53,7 +53,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call. A function that nobody knows evaluates to `ERROR`.
+    /// A call. An unknown function evaluates to `ERROR`.
     pub fn new(name: &str, args: Vec<Expr>) -> Self {
         Self { name: name.into(), function: crate::functions::find(name), args }
     }
@@ -162,8 +162,7 @@ impl Expr {
         crate::parse::expression(text.as_ref(), false)
     }
 
-    /// Parses an expression as old ads have it: a backslash in a string stands for itself, but before a
-    /// quote.
+    /// Parses an expression in the syntax of old ads: a backslash in a string is literal, except before a quote.
     pub fn parse_old(text: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         crate::parse::expression(text.as_ref(), true)
     }

@@ -6,11 +6,11 @@ use crate::error::ParseError;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     End,
-    /// What it may be: too large for an `i64`, as the smallest one without its sign is.
+    /// An integer: may be too large for an `i64`, as the smallest one is without its sign.
     Int(u128),
     Real(f64),
     Str(Vec<u8>),
-    /// A name; true if it was quoted, so that it is no keyword.
+    /// A name; true if it was quoted, so that it is not a keyword.
     Name(String, bool),
     /// Anything else, as it is written.
     Sign(&'static str),
@@ -42,8 +42,7 @@ impl<'t> Lexer<'t> {
             Some(b'"') => Token::Str(self.string(b'"')?),
             Some(b'\'') => {
                 let name = self.string(b'\'')?;
-                let name =
-                    String::from_utf8(name).map_err(|_| self.error(start, "a name that is not UTF-8"))?;
+                let name = String::from_utf8(name).map_err(|_| self.error(start, "name is not UTF-8"))?;
                 Token::Name(name, true)
             }
             Some(b) if b.is_ascii_alphabetic() || b == b'_' => Token::Name(self.word(), false),
@@ -90,7 +89,7 @@ impl<'t> Lexer<'t> {
                 self.at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
             } else if rest.starts_with(b"/*") {
                 let end = rest[2..].windows(2).position(|pair| pair == b"*/");
-                let end = end.ok_or_else(|| self.error(self.at, "a comment without an end"))?;
+                let end = end.ok_or_else(|| self.error(self.at, "unterminated comment"))?;
                 self.at += end + 4;
             } else {
                 return Ok(());
@@ -124,7 +123,7 @@ impl<'t> Lexer<'t> {
             self.at += 1;
             real = true;
             if self.digits() == 0 {
-                return Err(self.error(start, "a number without digits behind its point"));
+                return Err(self.error(start, "number without digits after the decimal point"));
             }
         }
         if matches!(self.peek(0), Some(b'e' | b'E')) {
@@ -134,18 +133,18 @@ impl<'t> Lexer<'t> {
                 self.at += 1;
             }
             if self.digits() == 0 {
-                return Err(self.error(start, "a number without digits in its exponent"));
+                return Err(self.error(start, "number without digits in the exponent"));
             }
         }
         if self.peek(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(self.error(start, "letters at the end of a number"));
+            return Err(self.error(start, "letters directly after a number"));
         }
         let text = String::from_utf8_lossy(&self.text[start..self.at]);
         if real {
             return Ok(Token::Real(text.parse().unwrap_or(f64::INFINITY)));
         }
         if whole > 1 && text.starts_with('0') {
-            return Err(self.error(start, "an integer with a zero in front"));
+            return Err(self.error(start, "integer with a leading zero"));
         }
         Ok(Token::Int(text.parse().unwrap_or(u128::MAX)))
     }
@@ -157,7 +156,7 @@ impl<'t> Lexer<'t> {
         self.at += 1;
         loop {
             let Some(b) = self.peek(0) else {
-                return Err(self.error(start, "a string without an end"));
+                return Err(self.error(start, "unterminated string"));
             };
             self.at += 1;
             if b == quote {
@@ -165,7 +164,7 @@ impl<'t> Lexer<'t> {
                     return Ok(out);
                 }
             } else if b == b'\\' && self.old {
-                // It stands for itself, but before a quote that does not end the line.
+                // It is literal, except before a quote that does not end the line.
                 let ends = matches!(self.peek(1), None | Some(b'\n'));
                 if self.peek(0) == Some(quote) && !ends {
                     self.at += 1;
@@ -179,12 +178,12 @@ impl<'t> Lexer<'t> {
                 out.push(b);
             }
             if out.last() == Some(&0) {
-                return Err(self.error(self.at - 1, "a NUL in a string"));
+                return Err(self.error(self.at - 1, "NUL in a string"));
             }
         }
     }
 
-    /// Goes on into a string that follows.
+    /// Continues into a string that follows.
     fn continues(&mut self, quote: u8) -> bool {
         let end = self.at;
         self.skip_space();
@@ -193,7 +192,7 @@ impl<'t> Lexer<'t> {
         more
     }
 
-    /// What stands behind a backslash.
+    /// The character after a backslash.
     fn escape(&mut self) -> u8 {
         let Some(b) = self.peek(0) else { return b'\\' };
         self.at += 1;
@@ -226,13 +225,13 @@ impl<'t> Lexer<'t> {
     fn sign(&mut self) -> Result<Token, ParseError> {
         let rest = self.rest();
         let fits = SIGNS.iter().find(|sign| rest.starts_with(sign.as_bytes()));
-        let sign = fits.ok_or_else(|| self.error(self.at, "a character that means nothing here"))?;
+        let sign = fits.ok_or_else(|| self.error(self.at, "unexpected character"))?;
         self.at += sign.len();
         Ok(Token::Sign(sign))
     }
 }
 
-/// White space as C has it.
+/// White space as in C.
 pub(crate) fn is_space(b: u8) -> bool {
     b.is_ascii_whitespace() || b == 11
 }
@@ -243,7 +242,7 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
     first && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && keyword(name).is_none()
 }
 
-/// Words that are no names unless they are quoted.
+/// Words that are not names unless they are quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyword {
     True,

@@ -5,10 +5,10 @@ use crate::eval::Evaluator;
 use crate::{Ad, Context, Value};
 
 impl Context {
-    /// True if the two ads suit each other: `Requirements` of each is true, or a number but zero, with the other
-    /// as `TARGET`. An ad without `Requirements` suits nobody.
+    /// True if the two ads match: `Requirements` of each is true, or a nonzero number, with the other as `TARGET`.
+    /// An ad without `Requirements` matches nothing.
     ///
-    /// Errors: [`EvalError`] if an evaluation takes too much.
+    /// Errors: [`EvalError`] if an evaluation exceeds a limit.
     pub fn symmetric_match(&self, left: &Ad, right: &Ad) -> Result<bool, EvalError> {
         let mut evaluator = Evaluator::new(self, left, Some(right));
         if !consents(&mut evaluator, left)? {
@@ -25,7 +25,7 @@ impl Context {
         consents(&mut Evaluator::new(self, my, Some(target)), my)
     }
 
-    /// How much `my` likes `target`: its `Rank`, 0 if that is no number, as HTCondor has it.
+    /// The preference of `my` for `target`: its `Rank`, 0 if that is not a number, as in HTCondor.
     ///
     /// Errors: as [`Self::symmetric_match`].
     pub fn rank(&self, my: &Ad, target: &Ad) -> Result<f64, EvalError> {

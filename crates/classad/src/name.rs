@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Names that every ad answers to when it has no such attribute.
+/// Names that every ad resolves when it has no such attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Special {
     /// `MY`, `SELF`: the ad itself.

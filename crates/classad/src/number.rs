@@ -1,7 +1,7 @@
 //! Numbers as C reads, writes and converts them.
 
-/// The real at the start of a text and whether there was one, as `strtod` takes it: white space, a sign, then
-/// a decimal or hexadecimal number, `inf`, `infinity` or `nan`. The rest does not matter.
+/// The real at the start of a text and whether there was one, as `strtod` reads it: white space, a sign, then a
+/// decimal or hexadecimal number, `inf`, `infinity` or `nan`. The rest is ignored.
 pub(crate) fn real_prefix(text: &[u8]) -> Option<f64> {
     let text = &text[text.iter().take_while(|b| crate::lex::is_space(**b)).count()..];
     let (negative, text) = match text.first() {
@@ -92,7 +92,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     Some(mantissa as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
 }
 
-/// A double as an integer, as the processor HTCondor runs on converts it: what does not fit is the smallest.
+/// A double as an integer, as x86-64 processors convert it: values out of range become the smallest integer.
 pub(crate) fn to_i64(real: f64) -> i64 {
     // 2^63, which a double holds exactly.
     const END: f64 = (1u64 << 63) as f64;
@@ -140,7 +140,7 @@ fn scientific(out: &mut String, real: f64, digits: usize) {
     out.push_str(&format!("{mantissa}E{sign}{exponent:0>2}"));
 }
 
-/// `%.{digits}G`, with `.0` behind what would look like an integer.
+/// `%.{digits}G`, with `.0` appended if it looks like an integer.
 fn general(out: &mut String, real: f64, digits: usize) {
     let text = format!("{real:.*e}", digits - 1);
     let exponent: i32 = text.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);

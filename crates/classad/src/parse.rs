@@ -5,7 +5,7 @@ use crate::expr::{Binary, Call, Expr, UNARY_LEVEL, Unary};
 use crate::lex::{Keyword, Lexer, Token, is_space, keyword};
 use crate::{Ad, Name, Value};
 
-/// How deep parentheses, lists, ads, calls and operators may nest. HTCondor gives up at less than this.
+/// Maximum nesting of parentheses, lists, ads, calls and operators. HTCondor's limit is lower.
 pub const MAX_NESTING: usize = 200;
 
 /// The longest text that is parsed, in bytes.
@@ -80,10 +80,11 @@ pub(crate) fn old_ad(text: &[u8]) -> Result<Ad, ParseError> {
 /// `name = expression`
 fn old_attr(line: &[u8]) -> Result<(Name, Expr), ParseError> {
     let lexer = Lexer::new(line, true);
-    let equal = line.iter().position(|b| *b == b'=').ok_or_else(|| lexer.error(0, "no = behind a name"))?;
+    let equal =
+        line.iter().position(|b| *b == b'=').ok_or_else(|| lexer.error(0, "missing = after a name"))?;
     let name = std::str::from_utf8(line[..equal].trim_ascii()).unwrap_or_default();
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.$-".contains(&b)) {
-        return Err(lexer.error(0, "no name of an attribute"));
+        return Err(lexer.error(0, "missing attribute name"));
     }
     let shift = equal + 1;
     let expr = expression(&line[shift..], true).map_err(|e| ParseError { column: e.column + shift, ..e })?;
@@ -119,7 +120,7 @@ impl<'t> Parser<'t> {
     }
 
     fn error<T>(&self, reason: &str) -> Result<T, ParseError> {
-        let reason = if self.token == Token::End { "the text ends too early" } else { reason };
+        let reason = if self.token == Token::End { "unexpected end of the text" } else { reason };
         Err(self.lexer.error(self.start, reason))
     }
 
@@ -137,13 +138,13 @@ impl<'t> Parser<'t> {
     }
 
     fn expect(&mut self, sign: &'static str) -> Result<(), ParseError> {
-        if self.take(sign)? { Ok(()) } else { self.error(&format!("{sign} is missing")) }
+        if self.take(sign)? { Ok(()) } else { self.error(&format!("missing {sign}")) }
     }
 
     fn expect_end(&self) -> Result<(), ParseError> {
         match self.token {
             Token::End => Ok(()),
-            _ => self.error("something follows that does not belong to it"),
+            _ => self.error("unexpected text after the end"),
         }
     }
 
@@ -152,7 +153,7 @@ impl<'t> Parser<'t> {
         if depth < MAX_NESTING {
             Ok(depth + 1)
         } else {
-            Err(self.lexer.error(self.start, "it nests too deeply"))
+            Err(self.lexer.error(self.start, "nested too deeply"))
         }
     }
 
@@ -257,7 +258,7 @@ impl<'t> Parser<'t> {
         let (mut expr, mut depth) = self.primary()?;
         loop {
             if self.take(".")? {
-                let Some(name) = self.name()? else { return self.error("no name behind a point") };
+                let Some(name) = self.name()? else { return self.error("missing name after a dot") };
                 depth = self.deeper(depth)?;
                 expr = Expr::Attr { base: Some(Box::new(expr)), name, absolute: false };
             } else if self.take("[")? {
@@ -301,10 +302,10 @@ impl<'t> Parser<'t> {
             return Ok((Expr::Ad(ad), depth));
         }
         if self.take(".")? {
-            let Some(name) = self.name()? else { return self.error("no name behind a point") };
+            let Some(name) = self.name()? else { return self.error("missing name after a dot") };
             return Ok((attr(name, true), 1));
         }
-        self.error("an expression is missing")
+        self.error("missing expression")
     }
 
     fn constant(&mut self) -> Result<Option<Value>, ParseError> {
@@ -313,7 +314,7 @@ impl<'t> Parser<'t> {
             self.advance()?;
         }
         let value = match &mut self.token {
-            // What does not fit is as large as can be.
+            // Values out of range become the limit.
             Token::Int(i) if minus => {
                 Value::Int(0i64.saturating_sub_unsigned(u64::try_from(*i).unwrap_or(u64::MAX)))
             }
@@ -365,7 +366,7 @@ impl<'t> Parser<'t> {
         let mut attrs = Vec::new();
         let mut depth = 0;
         while !self.take("]")? {
-            let Some(name) = self.name()? else { return self.error("no name of an attribute") };
+            let Some(name) = self.name()? else { return self.error("missing attribute name") };
             self.expect("=")?;
             let value = self.expression()?;
             depth = depth.max(value.1);

@@ -35,8 +35,7 @@ pub(crate) const BINARY: [(Binary, &str); 23] = [
     (Binary::Modulus, " % "),
 ];
 
-/// Writes trees. What it writes is ASCII, whatever the bytes of strings are, but for strings in the old
-/// syntax.
+/// Writes trees. The output is ASCII, whatever the bytes of strings are, except for strings in the old syntax.
 pub(crate) struct Printer {
     out: Vec<u8>,
     old: bool,
@@ -120,7 +119,7 @@ impl Printer {
         }
     }
 
-    /// Parts, and what stands before each but the first.
+    /// Parts, with a text before each but the first.
     fn joined(&mut self, parts: &[Expr], before: fn(usize) -> &'static str) {
         for (i, part) in parts.iter().enumerate() {
             self.put(if i > 0 { before(i) } else { "" });
@@ -181,7 +180,7 @@ impl Printer {
         self.put(&text);
     }
 
-    /// Opens a bracket, and answers what it closes with.
+    /// Opens a bracket, and returns the closing text.
     fn open(&mut self, open: &str, close: &str, indent: usize) -> String {
         let Some(level) = &mut self.pretty else {
             self.put(&format!("{open} "));
@@ -234,7 +233,7 @@ pub(crate) fn pretty(expr: &Expr) -> String {
     printer.text()
 }
 
-/// As `string()` writes a value that is no string.
+/// A value other than a string as `string()` writes it.
 pub(crate) fn condor(value: &Value) -> String {
     let mut printer = Printer::new(false, Form::Condor, false);
     printer.value(value);

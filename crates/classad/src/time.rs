@@ -143,7 +143,7 @@ pub(crate) fn relative_text(secs: f64, fractions: bool) -> String {
         format!("{sign}{secs_left:02}")
     };
     if fractions && secs.is_finite() && secs.fract() != 0.0 {
-        // The digits behind the point, as few as tell it from its neighbours.
+        // The fraction, with as few digits as identify it.
         text.push_str(secs.fract().abs().to_string().trim_start_matches('0'));
     }
     text
@@ -215,9 +215,8 @@ impl<'t> Backwards<'t> {
     }
 }
 
-/// Reads a year of four digits, then month, day, hour, minute and second of two each as far as there are
-/// such, whatever stands between them, and a time zone: `Z`, `+hh:mm` or `+hhmm`. Without one it is local
-/// time.
+/// Parses a year of four digits, then month, day, hour, minute and second of two each as far as given, with any
+/// separators, and a time zone: `Z`, `+hh:mm` or `+hhmm`. Without one it is local time.
 pub(crate) fn parse_absolute(text: &[u8], local_offset: i32) -> Option<AbsTime> {
     let (text, zone) = split_zone(text);
     let mut rest = text;
@@ -225,12 +224,12 @@ pub(crate) fn parse_absolute(text: &[u8], local_offset: i32) -> Option<AbsTime> 
         rest = &rest[rest.iter().take_while(|b| !b.is_ascii_digit()).count()..];
         let digits = rest.get(..len)?;
         rest = &rest[len..];
-        // Digits in front count; a field cut short by something else is as C's atoi has it.
+        // Leading digits count; a field that ends early is read as by C's atoi.
         let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();
         std::str::from_utf8(&digits[..count]).ok()?.parse().ok()
     };
     let year = field(4)?;
-    // A month left out is the first; a day left out is the day before the first, as HTCondor's mktime has it.
+    // A missing month is the first; a missing day is the day before the first, as in HTCondor's mktime.
     let month = field(2).unwrap_or(1);
     let day = field(2).unwrap_or(0);
     let civil = Civil {
@@ -285,7 +284,7 @@ pub(crate) fn format(t: &Civil, format: &[u8], local_offset: i32) -> Vec<u8> {
     out
 }
 
-/// One conversion behind its percent sign, or none if there is no such: then nothing is taken.
+/// One conversion after its percent sign, or none if unknown: then nothing is consumed.
 fn conversion(t: &Civil, rest: &mut &[u8], local_offset: i32) -> Option<Vec<u8>> {
     let mut at = *rest;
     let mut flag = None;
@@ -325,7 +324,7 @@ fn conversion(t: &Civil, rest: &mut &[u8], local_offset: i32) -> Option<Vec<u8>>
 
 enum Part {
     Text(String),
-    /// A number, its least width and what it is filled with.
+    /// A number, its least width and its padding.
     Number(i64, usize, u8),
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::{Ad, Expr};
 
-/// What an expression evaluates to.
+/// The result of an expression.
 ///
-/// `==` on values compares them as data (an integer is no real, a NaN is not itself); the language's own
+/// `==` on values compares them as data (an integer is not a real, a NaN is not itself); the language's own
 /// comparisons are operators of expressions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -32,7 +32,7 @@ pub enum Value {
     Ad(Ad),
 }
 
-/// An instant, and the time zone that it is told in.
+/// An instant, and its time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsTime {
     /// Seconds since 1970-01-01T00:00:00Z.
@@ -42,8 +42,8 @@ pub struct AbsTime {
 }
 
 impl Value {
-    /// What kind of value it is, in the words of the language: `undefined`, `error`, `boolean`, `integer`, `real`, `string`,
-    /// `abstime`, `reltime`, `list`, `classad`.
+    /// The type of the value, in the words of the language: `undefined`, `error`, `boolean`, `integer`, `real`,
+    /// `string`, `abstime`, `reltime`, `list`, `classad`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Undefined => "undefined",

@@ -1,4 +1,4 @@
-//! What holds of every expression.
+//! Properties of every expression.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::collection::vec;

@@ -1,5 +1,5 @@
-//! What expressions evaluate to, line by line as HTCondor 25.14 evaluated them (the end-to-end tests ask HTCondor's
-//! own library again, and many more), and what this crate does otherwise on purpose.
+//! Results of expressions, line by line as HTCondor 25.14 evaluated them (the end-to-end tests ask HTCondor's own
+//! library again, and many more), and intended differences of this crate.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use tidecast_classad::{Ad, Context, EvalError, Expr, Limits, Value};

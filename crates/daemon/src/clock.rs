@@ -1,4 +1,4 @@
-//! The time since 1970: of the host's clock, and as a handle for what tests run faster than that.
+//! The time since 1970: by the host's clock, and as a handle for tests that run faster.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ fn since() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Says what time it is.
+/// A source of the time.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 

@@ -10,12 +10,13 @@ use tidecast_net::Caps;
 
 use crate::model::types::Method;
 
-/// Whose requests a daemon admits at its socket. It says nothing about privilege: a daemon that serves everyone need not be root.
+/// The users whose requests a daemon accepts at its socket. It does not imply a privilege: a daemon that
+/// serves everyone need not be root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// All users of the host.
     Everyone,
-    /// The user who runs it, and root.
+    /// The user of the daemon, and root.
     Owner,
 }
 
@@ -30,11 +31,12 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// Its name: the origin of caches that are made here.
     pub name: String,
-    /// The user whose daemon it is; None: the host's.
+    /// The user of the daemon; None: the host's daemon.
     pub user: Option<String>,
     /// Whose requests it admits.
     pub serves: Serves,
-    /// The user (uid) who runs the host's daemon besides root. Daemons of this machine take caches from it as from root's.
+    /// The user (uid) of the host's daemon besides root. Daemons of this machine take caches from it as from
+    /// root's.
     pub host_uid: Option<u32>,
     /// The machine's own name, equal for all daemons on it.
     pub machine: String,
@@ -44,11 +46,11 @@ pub struct Config {
     pub local_discovery: bool,
     /// Nodes of the site's own DHT (BEP 5) to begin with, HOST:PORT; None: no DHT.
     pub dht: Option<Vec<String>>,
-    /// Hosts whose administrators this daemon obeys; empty: any host's of the site.
+    /// Hosts whose administrators may control this daemon; empty: all hosts of the site.
     pub admins: Vec<String>,
     /// Where else others are found, and this daemon is entered.
     pub catalogue: Option<CatalogueAt>,
-    /// Whom to believe (docs/trust.md).
+    /// The trust file (docs/trust.md).
     pub trust: Option<PathBuf>,
     /// This node's certificate and key, from which its card is made.
     pub certificate: Option<PathBuf>,
@@ -56,23 +58,23 @@ pub struct Config {
     pub depot: tidecast_depot::Config,
     /// How it takes caches, preferred first.
     pub methods: Vec<Method>,
-    /// What it requires of caches (ClassAd).
+    /// Its requirements of caches (ClassAd).
     pub requirements: Option<String>,
-    /// Owners whose jobs are expected here; empty: anybody's.
+    /// Owners whose caches are accepted; empty: all.
     pub owners: Vec<String>,
     /// Caches that are fetched at once.
     pub transfers: usize,
     /// ... of them from one and the same host.
     pub per_source: usize,
-    /// What it may take from the host while no job uses a cache.
+    /// Limits while no job uses a cache.
     pub caps: Caps,
     /// The share of that while one does.
     pub busy: f64,
-    /// It ends by itself when nobody has asked for anything for so long, and nothing is under way.
+    /// The daemon ends after this time without a request or a transfer.
     pub idle: Option<Duration>,
-    /// What holds it to its files, and how: for its status.
+    /// How the daemon is confined to its files: for its status.
     pub confined: String,
-    /// What its user's privilege does not suffice for.
+    /// Features that are disabled because its user lacks privileges.
     pub without: Vec<String>,
     /// Bytes of blocks in memory; of everything, where it has a cgroup.
     pub memory: u64,
@@ -107,7 +109,7 @@ impl FromStr for CatalogueAt {
         if hosts.iter().all(has_port) {
             return Ok(Self::Etcd(hosts));
         }
-        Err(format!("{text:?} is no catalogue: wanted condor, etcd://HOST:PORT or file:/PATH"))
+        Err(format!("{text:?} is not a catalogue; write condor, etcd://HOST:PORT or file:/PATH"))
     }
 }
 

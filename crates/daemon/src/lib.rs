@@ -1,23 +1,23 @@
 //! The cache daemon: named data that stays where the jobs are.
 //!
-//! One daemon a host keeps caches in its [depot](tidecast_depot), hands them to local users over a unix socket (the kernel
-//! says who asks), and speaks with the daemons of other hosts over mutual TLS, each of which decides for itself what it
-//! takes and what it gives (HTCondor's CacheD, section III).
+//! One daemon a host keeps caches in its [depot](tidecast_depot), hands them to local users over a unix
+//! socket (the kernel identifies the caller), and connects to the daemons of other hosts over mutual TLS;
+//! each of them decides for itself what it accepts and what it provides (HTCondor's CacheD, section III).
 //!
-//! Its parts, from the top to the ground; each may use those below it:
+//! Its parts, from top to bottom; each may use those below it:
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `assembly` | builds the other parts, runs them, ends them |
 //! | `http` | the API on the socket: one function a request |
 //! | `serving` | answers other daemons |
-//! | `local` | what users and administrators of this host do with caches |
-//! | `transfer` | brings caches here: grant, admission, move, commit, repair; keeps replicas |
-//! | `directory` | members, what they hold, what names mean, catalogues |
+//! | `local` | operations of this host's users and administrators |
+//! | `transfer` | fetches caches: grant, admission, move, commit, repair; keeps replicas |
+//! | `directory` | members, the caches that they hold, names, catalogues |
 //! | [`site`] | the certificate authority of a site: keeping it, joining it, renewing by it |
-//! | `links` | one control channel to each other daemon; whom to trust |
+//! | `links` | one control channel to each other daemon; trust |
 //! | `storage`, `host` | the depot and the audit log; processes, other daemons of this machine, limits |
-//! | [`client`] | how commands and other daemons of this machine speak to a daemon |
+//! | [`client`] | client library of commands and of other daemons of this machine |
 //! | `policy`, `model` | pure decisions; names, messages, records, errors |
 
 mod assembly;
@@ -36,7 +36,7 @@ pub mod site;
 mod storage;
 mod transfer;
 
-/// What goes over the socket, for its clients.
+/// Messages of the socket, for its clients.
 pub mod api {
     pub use crate::model::types;
 }
@@ -51,7 +51,7 @@ pub use policy::ads::check_requirements;
 pub use tidecast_depot::acl;
 pub use tidecast_socket as socket;
 
-/// The name of the user who runs this.
+/// The name of the user of this process.
 ///
 /// # Errors
 /// The user database cannot be read.

@@ -1,10 +1,10 @@
-//! Who may read a cache: by the rights of its directory, where the file system can enforce them, and by the index of
-//! rights.
+//! Access control of caches: by the permissions of their directory, where the file system can enforce them, and by
+//! the index of rights.
 //!
-//! The whole store belongs to the user who runs this program, and nothing in it is ever given away: whoever owned a
-//! directory could open it to others, or put another tree in the place of a committed one. Readers are let in by an
-//! access control list on `caches/ID`; below it everybody may read, and nobody write. Where the file system keeps no such
-//! lists, only caches that everybody may read are open, and other readers are given descriptors by the daemon.
+//! The whole store belongs to the user who runs this program, and nothing in it is ever given away: the owner of a
+//! directory could open it to others, or replace a committed tree. Readers are admitted by an access control list
+//! on `caches/ID`; below it everybody may read, and only this program's user write. If the file system has no such
+//! lists, only caches that everybody may read are open, and other readers receive descriptors from the daemon.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,12 +24,12 @@ use crate::{CacheId, CacheRecord, Depot, Local};
 /// Read and enter.
 const ENTER: u16 = 0o5;
 
-/// What the owner of a cache decides about it.
+/// Properties of a cache that its owner decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Group of its readers.
     pub group: Option<String>,
-    /// Who may read it: of 0o444, the bits for owner, group and others.
+    /// Permission to read: of 0o444, the bits for owner, group and others.
     pub mode: u32,
     /// It leaves the host only by a direct, authenticated stream (kept for the caller).
     pub private: bool,
@@ -40,19 +40,19 @@ pub struct Access {
 }
 
 impl Depot {
-    /// Changes who may read a committed cache, and what the caller keeps with it.
+    /// Changes the readers of a committed cache, and the caller's attributes.
     ///
     /// # Errors
-    /// [`Error::NoCache`], [`Error::State`]; what disk and database report.
+    /// [`Error::NoCache`], [`Error::State`]; errors of disk and database.
     pub fn set_access(&self, id: CacheId, access: &Access) -> Result<(), Error> {
         let _disk = self.0.disk.lock();
         let old = self.committed(id)?;
         let parts = Parts::of(&self.0.layout.manifest_in(&self.0.layout.cache(id))?)?;
-        // Who may not read any more loses it first, and who may from now on gets it last: whenever it breaks off.
+        // Removed readers lose access first, and new readers get it last: safe at any interruption.
         let common = if old.group == access.group { 0o444 } else { 0o404 };
         self.expose(&CacheRecord { mode: old.mode & access.mode & common, ..CacheRecord::clone(&old) })?;
         let new = self.0.write(|t| {
-            // What was changed meanwhile (lease, pin) counts.
+            // Changes made meanwhile (lease, pin) count.
             let old = self.committed(id)?;
             let new = CacheRecord {
                 group: access.group.clone(),
@@ -74,27 +74,27 @@ impl Depot {
     pub(crate) fn expose(&self, record: &CacheRecord) -> Result<(), Error> {
         let path = self.0.layout.cache(record.id);
         let dir = own_dir(&self.0.layout, &path)?;
-        let_in(&dir, &Readers::of(record)).at("set the rights of", &path)?;
+        let_in(&dir, &Readers::of(record)).at("set the access rights of", &path)?;
         sync(&dir).at("sync", &path)
     }
 
-    /// Closes the directory of a cache to everybody but this store.
+    /// Closes the directory of a cache to all users but this store's.
     pub(crate) fn conceal(&self, id: CacheId) -> Result<(), Error> {
         let path = self.0.layout.cache(id);
         let dir = match own_dir(&self.0.layout, &path) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        // The mode's middle digit is the mask of a list, so this closes it to all whom a list names.
+        // The mode's middle digit is the mask of a list, so this closes it to all users on the list.
         fs::fchmod(&dir, Mode::from_raw_mode(0o700)).at("set the mode of", &path)?;
         sync(&dir).at("sync", &path)
     }
 
-    /// Takes the directory of a committed cache back that an older program has given to the cache's owner, and sees to
-    /// it that its rights are those of the record. False: somebody else has made what stands there.
+    /// Takes back the directory of a committed cache from its owner, to whom an older program gave it, and sets its
+    /// permissions from the record. False: another program has created the path.
     pub(crate) fn reclaim(&self, record: &CacheRecord) -> Result<bool, Error> {
         let path = self.0.layout.cache(record.id);
-        let there = self.0.layout.look(&path).at("look at", &path)?;
+        let there = self.0.layout.look(&path).at("stat", &path)?;
         if !there.is_dir() {
             return Ok(false);
         }
@@ -111,14 +111,14 @@ impl Depot {
         Ok(true)
     }
 
-    /// Whether what leads to the view of a cache is this program's own, directories, and no links.
+    /// Whether the path to the view of a cache consists of this program's own directories, without links.
     pub(crate) fn is_ours(&self, record: &CacheRecord) -> Result<bool, Error> {
         let cache = self.0.layout.cache(record.id);
         let is_own = |path: &Path, kinds: &[Kind]| match self.0.layout.look(path) {
             Ok(there) => Ok(there.is_mine() && kinds.contains(&there.kind)),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
             Err(e) if is_link(&e) => Ok(false),
-            Err(e) => Err(e).at("look at", path),
+            Err(e) => Err(e).at("stat", path),
         };
         let any = [Kind::Dir, Kind::File, Kind::Symlink];
         Ok(is_own(&cache, &any[..1])?
@@ -128,7 +128,7 @@ impl Depot {
     }
 }
 
-/// Who may enter a directory besides its owner.
+/// The users that may enter a directory besides its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Readers {
     users: Vec<u32>,
@@ -151,7 +151,7 @@ impl Readers {
         }
     }
 
-    /// What `stat` shows of a directory with these rights: of a list, its mask.
+    /// The mode of a directory with these rights: with a list, its mask.
     fn mode(&self) -> u32 {
         match self {
             Self { others: true, .. } => 0o555,
@@ -206,11 +206,11 @@ pub(crate) fn own_dir(layout: &Layout, path: &Path) -> Result<Root, Error> {
     let opened = layout.beneath(path).and_then(|below| layout.dir.sub(below));
     let dir = match opened {
         Err(e) if is_link(&e) || e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(Error::Changed { path: path.to_owned(), why: "it is not a directory" });
+            return Err(Error::Changed { path: path.to_owned(), why: "not a directory" });
         }
         other => other.at("open", path)?,
     };
-    let there = dir.stat("").at("look at", path)?;
+    let there = dir.stat("").at("stat", path)?;
     if there.is_mine() {
         return Ok(dir);
     }
@@ -218,7 +218,7 @@ pub(crate) fn own_dir(layout: &Layout, path: &Path) -> Result<Root, Error> {
         return Err(Error::Foreign { path: path.to_owned(), owner: there.uid });
     }
     let group = rustix::process::getegid().as_raw();
-    dir.chown("", Some(euid().as_raw()), Some(group)).at("take back", path)?;
+    dir.chown("", Some(euid().as_raw()), Some(group)).at("change the owner of", path)?;
     Ok(dir)
 }
 

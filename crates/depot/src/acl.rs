@@ -11,10 +11,10 @@ const GROUP_OBJ: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// What an entry without a name has as its id.
+/// The id of an entry without a name.
 const NOBODY: u32 = u32::MAX;
 
-/// Who may do what with one file; rights are the bits 4 (read), 2 (write) and 1 (execute, enter).
+/// Permissions on one file; rights are the bits 4 (read), 2 (write) and 1 (execute, enter).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
     /// The file's owner.
@@ -80,7 +80,7 @@ impl Acl {
         Some(acl)
     }
 
-    /// What the file's own group gets: the mode's middle digit shows the mask instead where there is a list.
+    /// The rights of the file's own group: with a list, the mode's middle digit is the mask instead.
     #[must_use]
     pub fn group_rights(&self) -> u16 {
         self.group & self.mask.unwrap_or(7)

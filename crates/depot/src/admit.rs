@@ -14,7 +14,7 @@ use crate::{CacheId, CacheRecord, Depot, Error, Reader, Reservation, Size, State
 pub enum Admission {
     /// Room is kept for it.
     Ok(Reservation),
-    /// Not now; something that ends by itself is in the way.
+    /// Not now; the obstacle will end by itself.
     Wait(Reason),
     /// Not while things are as they are.
     Denied(Reason),
@@ -24,45 +24,45 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Running jobs use what would have to go.
-    #[error("the room is taken by caches that running jobs use")]
+    /// Running jobs use caches that would have to be evicted.
+    #[error("the space is occupied by caches that running jobs use")]
     InUse,
-    /// Others are on their way.
-    #[error("the room is promised to caches that are on their way")]
+    /// Other transfers are in progress.
+    #[error("the remaining space is reserved for transfers in progress")]
     Promised,
-    /// It is on its way already.
-    #[error("this cache is on its way already")]
+    /// A transfer of this cache is in progress.
+    #[error("a transfer of this cache is already in progress")]
     Underway,
     /// Larger than the store.
-    #[error("it needs {} bytes and {} files, the store has room for {}", need.bytes, need.inodes, most(room))]
+    #[error("it needs {} bytes and {} files; the store can hold at most {}", need.bytes, need.inodes, most(room))]
     TooLarge {
-        /// What it needs.
+        /// The size of the cache.
         need: Size,
         /// All that the store may hold.
         room: Size,
     },
     /// More than the owner may have.
-    #[error("it needs {} bytes and {} files, and its owner has {} and {}, and may have {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
+    #[error("it needs {} bytes and {} files; its owner uses {} and {} of a quota of {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
     Quota {
-        /// What it needs.
+        /// The size of the cache.
         need: Size,
-        /// What the owner's caches occupy.
+        /// The size of the owner's caches.
         used: Size,
-        /// What they may.
+        /// The owner's quota.
         quota: Size,
     },
-    /// What would have to go is pinned.
-    #[error("the room is taken by pinned caches")]
+    /// Caches that would have to be evicted are pinned.
+    #[error("the space is occupied by pinned caches")]
     Pinned,
     /// Others have filled the file system, and nothing is left to evict.
-    #[error("the disk is full: {} bytes and {} files are missing", missing.bytes, missing.inodes)]
+    #[error("the disk is full: {} more bytes and {} more files are needed", missing.bytes, missing.inodes)]
     DiskFull {
-        /// What is missing.
+        /// The missing space.
         missing: Size,
     },
 }
 
-/// A limit in words: of what has none, nothing is said.
+/// A limit as text, without the unlimited part.
 fn most(limit: &Size) -> String {
     match (limit.bytes, limit.inodes) {
         (bytes, u64::MAX) => format!("{bytes} bytes"),
@@ -71,7 +71,7 @@ fn most(limit: &Size) -> String {
     }
 }
 
-/// What stays, whoever needs the room.
+/// Caches that stay, whoever needs the space.
 #[derive(Default)]
 struct Held {
     pinned: Size,
@@ -79,12 +79,12 @@ struct Held {
 }
 
 impl Depot {
-    /// Keeps room for a declared cache, evicting others if need be. With the manifest, room for exactly what `reader`
-    /// has to bring; else for what was declared.
+    /// Reserves space for a declared cache, evicting others if need be. With the manifest, exactly the space of
+    /// files that `reader` must transfer; else the declared size.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; [`Error::State`]; [`Error::Unfit`]; [`Error::Exceeded`] (the cache is INVALID then); what
-    /// disk and database report.
+    /// [`Error::NoCache`]; [`Error::State`]; [`Error::Unfit`]; [`Error::Exceeded`] (the cache is INVALID then);
+    /// errors of disk and database.
     pub fn admit(
         &self,
         id: CacheId,
@@ -94,7 +94,7 @@ impl Depot {
     ) -> Result<Admission, Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if !matches!(record.state, State::Uncommitted | State::Uploading) {
-            return Err(Error::State { id, state: record.state, why: "only a declared cache can be filled" });
+            return Err(Error::State { id, state: record.state, why: "only a declared cache accepts data" });
         }
         if let Some(m) = manifest {
             self.within_declared(&record, raw_size(m))?;
@@ -154,7 +154,7 @@ impl Depot {
         Ok((short()? != Size::ZERO).then_some(Admission::Wait(Reason::InUse)))
     }
 
-    /// What cannot be evicted.
+    /// Caches that cannot be evicted.
     fn held(&self, of: impl Fn(&CacheRecord) -> bool, now: u64) -> Held {
         let fixed: Vec<_> = {
             let live = self.0.live.read();
@@ -165,7 +165,7 @@ impl Depot {
         Held { pinned: self.extent(&pinned), all: self.extent(&fixed) }
     }
 
-    /// What these caches occupy: exactly, what is shared among them counted once.
+    /// The exact space of these caches; files that they share count once.
     pub(crate) fn extent(&self, caches: &[Arc<CacheRecord>]) -> Size {
         let (mut size, mut seen) = (Size::ZERO, BTreeSet::new());
         for record in caches {
@@ -181,7 +181,7 @@ impl Depot {
         size
     }
 
-    /// What of a manifest has to be brought by `reader`, and its own part.
+    /// The space of a manifest's files that `reader` must transfer, and its own part.
     fn to_bring(&self, parts: &Parts, reader: &Reader) -> Result<Size, Error> {
         let objects = self.0.objects()?;
         let classes = classes_for(reader);
@@ -207,7 +207,7 @@ impl Depot {
         if found.fits(declared) {
             return Ok(());
         }
-        self.invalidate(record.id, "more came than was declared")?;
+        self.invalidate(record.id, "received more data than declared")?;
         Err(Error::Exceeded { declared, found })
     }
 
@@ -225,7 +225,7 @@ impl Depot {
     }
 }
 
-/// What is promised to this cache already, or lies there of it.
+/// Space reserved for this cache already, or occupied by its staged files.
 fn mine(live: &crate::live::Live, id: CacheId) -> Size {
     live.promises.get(&id).map_or(Size::ZERO, |p| p.promised.max(p.staged))
 }
@@ -245,7 +245,7 @@ fn refuse(need: Size, held: &Held, promised: Size, high: Size) -> Admission {
     Admission::Wait(Reason::InUse)
 }
 
-/// What a user means by the size of a manifest: bytes of distinct files, and every name.
+/// The size of a manifest as users see it: bytes of distinct files, and every name.
 pub(crate) fn raw_size(manifest: &Manifest) -> Size {
     Size {
         bytes: manifest.unique_len(),
@@ -253,7 +253,7 @@ pub(crate) fn raw_size(manifest: &Manifest) -> Size {
     }
 }
 
-/// What a cache of this declared size occupies at most.
+/// The maximum of space for a cache of this declared size.
 fn worst(declared: Size) -> Size {
     let parts = declared.inodes.saturating_add(4);
     Size { bytes: declared.bytes.saturating_add(parts.saturating_mul(4096)), inodes: parts }

@@ -1,7 +1,9 @@
-//! A capacity that was lowered below what the store holds: caches that were made here keep their room while their leases last.
+//! A capacity that was lowered below the store's content: leased caches that were created on this host keep their
+//! space.
 //!
-//! There may be no other copy of them, so no sweep takes them; a cache that needs the room does. What they need beyond the
-//! capacity shrinks as they go, and nothing that came later adds to it: in the end the capacity is what was configured.
+//! They may have no other copy, so no sweep evicts them; a cache that needs the space does. Their excess over the
+//! capacity shrinks as they are removed, and later caches add nothing to it: in the end the configured capacity
+//! applies.
 
 use std::sync::Arc;
 
@@ -10,14 +12,14 @@ use crate::{CacheRecord, Config, Depot};
 /// Room beyond the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
-    /// The capacity with which no sweep takes what it is for, bytes.
+    /// The capacity at which no sweep evicts the protected caches, bytes.
     pub capacity: u64,
     /// It is for caches that were committed no later than this, seconds since 1970.
     pub before: u64,
 }
 
 impl Depot {
-    /// The least capacity, in bytes, with which no sweep takes a cache that was made here before its lease is over.
+    /// The least capacity, in bytes, at which no sweep evicts a leased cache that was created on this host.
     #[must_use]
     pub fn least_capacity(&self, now: u64) -> u64 {
         let config = self.config();
@@ -25,7 +27,7 @@ impl Depot {
         capacity_for(kept, &config)
     }
 
-    /// Has the room that is needed now count beyond a lower capacity, until it is needed no more. Gives the capacity that holds
+    /// Allows the current need to exceed a lower capacity, until it shrinks. Returns the capacity that applies
     /// meanwhile, if it is not the configured one.
     pub fn allow_excess(&self, now: u64) -> Option<u64> {
         let least = self.least_capacity(now);
@@ -35,11 +37,11 @@ impl Depot {
         short.then_some(least)
     }
 
-    /// Takes room beyond the capacity back that is needed no more.
+    /// Reduces the excess to the current need.
     pub(crate) fn shrink_excess(&self, now: u64) {
         let config = self.config();
         let (Some(excess), Some(max)) = (config.excess, config.max_bytes) else { return };
-        // What caches share is counted for each: never too little, and nobody reads manifests every few seconds.
+        // Shared files count for each cache: never too little, and no manifests are read every few seconds.
         let promised = self.promised(&config, excess.before, now);
         let kept = promised.iter().fold(0u64, |sum, record| sum.saturating_add(record.size.bytes));
         let capacity = capacity_for(kept, &config).min(excess.capacity);
@@ -57,7 +59,7 @@ impl Depot {
     }
 }
 
-/// The capacity of which `kept` is as much as may stay: by the high watermark, at which a full store stands. By the low one it
+/// The capacity at which `kept` may stay: by the high watermark, at which a full store stands. By the low one it
 /// would be more than the store has, and grow with each start.
 fn capacity_for(kept: u64, config: &Config) -> u64 {
     let high = u128::from(config.high.clamp(1, 100));

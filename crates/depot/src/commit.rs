@@ -1,7 +1,7 @@
-//! The commit: from staged files to a cache that is there for good.
+//! The commit: staged files become a durable cache.
 //!
-//! Everything is on disk, the view under its final name too, before the one transaction that makes it true. A crash
-//! before it leaves a view that no record speaks of, with a manifest by which its objects are found again and removed.
+//! Everything is on disk, the view under its final name too, before the one transaction that commits it. A crash
+//! before it leaves a view without a record, with a manifest by which its objects are found and removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ use crate::reserve::Held;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Reservation, State};
 
-/// What became of a reservation.
+/// The result of a commit.
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// The cache; an older one if that has the same name and content.
@@ -43,11 +43,11 @@ pub(crate) fn commit(
 ) -> Result<Committed, Error> {
     let depot = reservation.depot();
     let parts = Parts::of(manifest)?;
-    let content = manifest.hash_v2().ok_or(Error::Unfit("it has no v2 info-hash"))?;
+    let content = manifest.hash_v2().ok_or(Error::Unfit("the manifest has no v2 info-hash"))?;
     let staged = reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()));
     let reused = reservation.reused();
     check(&depot.0.layout, manifest, &staged, &reused, !trusted)?;
-    // Most of the waiting for the disk is done while nobody waits for us.
+    // Most of the waiting for the disk is done before the lock is taken.
     presync(&depot.0.layout, manifest, &staged)?;
     let proven = prove(depot, manifest, &reused)?;
 
@@ -75,7 +75,7 @@ pub(crate) fn commit(
     depot.0.live.write().promises.remove(&record.id);
     let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
     drop(disk);
-    // It is there again: what was left of it when it was found to be damaged has served. If a job uses it, a sweep sees to it.
+    // The cache is complete again: the damaged record is no longer needed. If a job uses it, a sweep removes it.
     let old: Vec<CacheId> = depot.damaged(&record).iter().map(|r| r.id).collect();
     if !old.is_empty() {
         depot.drop_caches(&old, now)?;
@@ -83,8 +83,8 @@ pub(crate) fn commit(
     Ok(Committed { record, linked })
 }
 
-/// Those objects that stand for staged files and are what they should be: what comes verified is not given up for what is
-/// here and has decayed. Of each, the inode.
+/// Objects that replace staged files and are undamaged: verified data is not discarded for a decayed object. The
+/// inode of each.
 fn prove(
     depot: &Depot,
     manifest: &Manifest,
@@ -236,10 +236,10 @@ fn enter(
     now: u64,
 ) -> Result<(), Error> {
     depot.0.write(|t| {
-        // What was changed meanwhile (lease, pin, attributes) counts.
+        // Changes made meanwhile (lease, pin, attributes) count.
         let current = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
         if current.state != State::Uploading {
-            let why = "it cannot be committed any more";
+            let why = "only a cache that is being uploaded can be committed";
             return Err(Error::State { id: record.id, state: current.state, why });
         }
         let mut record = CacheRecord {
@@ -272,7 +272,7 @@ fn version(t: &mut Tables<'_>, record: &CacheRecord, now: u64) -> Result<u64, Er
             }
             v
         }
-        // What was here once and is made again is the same version again.
+        // Content that was here before gets its old version again.
         None => match known.iter().rev().find(|p| p.content == record.content) {
             Some(past) => past.version,
             None => of_name.last + 1,

@@ -10,7 +10,7 @@ use crate::near::Near;
 use crate::object::{self, ObjectKey};
 use crate::root::root_of;
 
-/// What a name in a view shows of its file.
+/// The state of a name in a view.
 enum Found {
     Right,
     Wrong,

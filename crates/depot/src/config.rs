@@ -1,4 +1,4 @@
-//! What the site decides: how much room there is, for whom, and for how long.
+//! Configuration of the site: space, quotas, and leases.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use crate::{Excess, Size};
 /// The limits of a store. All may change while it runs ([`crate::Depot::configure`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most bytes in the store; `None`: what the file system has.
+    /// Most bytes in the store; `None`: as much as the file system has.
     pub max_bytes: Option<u64>,
-    /// What the store may hold beyond `max_bytes` for a while ([`Depot::allow_excess`](crate::Depot::allow_excess)).
+    /// Excess over `max_bytes` that is allowed for a while ([`Depot::allow_excess`](crate::Depot::allow_excess)).
     pub excess: Option<Excess>,
-    /// Most inodes in the store; `None`: what the file system has.
+    /// Most inodes in the store; `None`: as many as the file system has.
     pub max_inodes: Option<u64>,
     /// Bytes of the file system that are left to others; of a small one, at most a twentieth.
     pub reserve_bytes: u64,
     /// Inodes of the file system that are left to others; of a small one, at most a twentieth.
     pub reserve_inodes: u64,
-    /// Caches of this origin were made here: while their leases last they are the last to go, and only for somebody who needs
-    /// the room.
+    /// Caches of this origin were created on this host: while leased they are evicted last, and only if another
+    /// cache needs the space.
     pub origin: Option<String>,
     /// Above this share of the room, caches are evicted; percent.
     pub high: u8,
-    /// Eviction goes on until this share; percent.
+    /// Eviction continues down to this share; percent.
     pub low: u8,
-    /// What an owner may keep who is not named in `quotas`; `None`: anything.
+    /// Quota of an owner who is not in `quotas`; `None`: no limit.
     pub quota: Option<Size>,
-    /// What an owner may keep.
+    /// Quotas of owners.
     pub quotas: BTreeMap<String, Size>,
     /// Caches that an owner may have declared and not filled.
     pub declared: usize,
-    /// Lease of those who ask for none, seconds.
+    /// Default lease, seconds.
     pub lease: u64,
-    /// Longest lease from now that anybody gets, seconds.
+    /// Longest lease from now, seconds.
     pub lease_cap: u64,
 }
 
@@ -58,7 +58,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What an owner may keep.
+    /// The quota of an owner.
     #[must_use]
     pub fn quota_of(&self, owner: &str) -> Option<Size> {
         self.quotas.get(owner).copied().or(self.quota)

@@ -1,4 +1,4 @@
-//! The database: what is true of the store. What is on disk and not in here is rubbish.
+//! The database: the authoritative state of the store. Files on disk without an entry here are leftovers.
 //!
 //! ```text
 //! meta      name -> number                     format, needs, next (number of the next cache), withdrawn (caches that are);
@@ -6,15 +6,15 @@
 //! caches    number -> JSON                     `CacheRecord`
 //! objects   root, variant -> u64 u32 u32 …     length, caches with it, inodes of it (little endian)
 //! rights    class, root, variant -> u32        caches by which a class of readers may have the object
-//! usage     owner -> bytes, inodes             what an owner's caches occupy; "" is all of the store
-//! names     origin, name -> JSON               who it belongs to, the highest version given
+//! usage     owner -> bytes, inodes             space of an owner's caches; "" is all of the store
+//! names     origin, name -> JSON               its owner, the highest version
 //! past      origin, name, version -> JSON      `Past`
 //! ```
 //!
-//! Another version of this program may work on the same file before and after this one. It may add tables, keys, fields
-//! of JSON, and bytes at the end of an object's record: all of these are left as they are found. What it may not do
-//! without raising `needs` is change the meaning of what is here. So a store needs format 2 while a cache is withdrawn, and
-//! only so long: format 1 counts on the rights and the charge of every cache that has objects.
+//! Another version of this program may have changed the same file before, and may do so later. It may add tables, keys,
+//! fields of JSON, and bytes at the end of an object's record: this program leaves them unchanged. A program that changes
+//! the meaning of existing fields must raise `needs`. So a store needs format 2 while a cache is withdrawn: format 1
+//! relies on the rights and the charge of every cache that has objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -29,11 +29,11 @@ use crate::{CacheId, CacheRecord, Error, Size};
 
 /// The format that this program writes, and the highest that it knows: the first that has withdrawn caches.
 const FORMAT: u64 = 2;
-/// What a store needs in which no cache is withdrawn.
+/// Format that a store without withdrawn caches needs.
 const NEEDS: u64 = 1;
 /// Memory for pages of the database, bytes.
 const CACHE: usize = 64 << 20;
-/// Versions of a name that are remembered after they are gone.
+/// Removed versions of a name that are remembered.
 const PASTS: usize = 100;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -47,16 +47,16 @@ const PAST: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new
 /// All of the store, in `usage`: no owner has this name.
 pub(crate) const ALL: &str = "";
 
-/// What is known of an object.
+/// The record of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     /// Bytes.
     pub(crate) len: u64,
     /// Caches that have it.
     pub(crate) caches: u32,
-    /// Inodes that hold it: one, and another each time that no more links could be made to the last.
+    /// Its inodes: one, and another each time that the link count reached the maximum.
     pub(crate) inodes: u32,
-    /// What a newer program wrote behind.
+    /// Fields of a newer program.
     rest: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Object {
         out
     }
 
-    /// What all its inodes occupy.
+    /// The space of all its inodes.
     pub(crate) fn size(&self) -> Size {
         let one = object_size(self.len);
         let n = u64::from(self.inodes);
@@ -85,7 +85,7 @@ impl Object {
     }
 }
 
-/// What is known of a name.
+/// The record of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Name {
     pub(crate) owner: String,
@@ -94,7 +94,7 @@ pub(crate) struct Name {
     pub(crate) other: BTreeMap<String, Value>,
 }
 
-/// What a transaction changed, for those who keep a copy in memory.
+/// Changes of a transaction, for copies in memory.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub(crate) put: Vec<CacheRecord>,
@@ -120,7 +120,7 @@ impl Db {
         self.db = None;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
-        // Others pass through the store's directory: they must not read who has what.
+        // Other users may pass through the store's directory: they must not read the database.
         let db = {
             let file = self.layout.private(&self.layout.db())?;
             builder.create_with_backend(redb::backends::FileBackend::new(file)?)?
@@ -151,7 +151,7 @@ impl Db {
         if self.db.is_none() {
             self.reopen()?;
         }
-        self.db.as_ref().ok_or(Error::Unfit("the database is closed"))
+        self.db.as_ref().ok_or(Error::Unfit("the store's database is closed"))
     }
 
     pub(crate) fn read(&mut self) -> Result<View, Error> {
@@ -167,7 +167,7 @@ impl Db {
         if let Err(Error::Db(e)) = &done
             && matches!(&**e, redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::Corrupted(_))
         {
-            // After a failed write the library refuses to go on until the file is opened (and mended) again.
+            // After a failed write the library refuses to continue until the file is opened (and repaired) again.
             self.db = None;
         }
         done
@@ -178,7 +178,7 @@ impl Db {
         f: impl FnOnce(&mut Tables<'_>) -> Result<R, Error>,
     ) -> Result<(R, Changes), Error> {
         let mut txn = self.db()?.begin_write()?;
-        // Opening after a crash reads what the last transaction left, not the whole file.
+        // Opening after a crash reads the last transaction, not the whole file.
         txn.set_quick_repair(true);
         let mut tables = Tables::open(&txn)?;
         let result = f(&mut tables)?;
@@ -231,7 +231,7 @@ impl View {
     }
 }
 
-/// Objects and who may have them, to be read.
+/// Objects and their rights, for reading.
 pub(crate) struct Objects {
     objects: redb::ReadOnlyTable<&'static [u8; KEY], &'static [u8]>,
     rights: redb::ReadOnlyTable<&'static [u8; RIGHT], u32>,
@@ -242,8 +242,8 @@ impl Objects {
         Ok(self.objects.get(&key.bytes())?.and_then(|v| Object::read(v.value())))
     }
 
-    /// Any object of this content that one of `classes` may have. One search for each class, in the part of the index
-    /// that is that class's: what others have is not even near, so it takes as long whether they have it or not.
+    /// Any object of this content that one of `classes` may have. One search for each class, in its part of the
+    /// index: objects of other classes are not touched, so the time does not tell whether others have it.
     pub(crate) fn readable(
         &self,
         classes: &[crate::object::Class],
@@ -284,7 +284,7 @@ impl Objects {
     }
 }
 
-/// Whether a record says that its cache is withdrawn.
+/// Whether the record of a cache is withdrawn.
 fn withdrawn(record: redb::AccessGuard<'_, &'static [u8]>) -> bool {
     #[derive(Deserialize)]
     struct Flag {
@@ -359,7 +359,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// A cache was withdrawn or not, and is now: the first and the last one change what the store needs.
+    /// A cache's withdrawn state changes: the first and the last one change the format that the store needs.
     fn count_withdrawn(&mut self, was: bool, is: bool) -> Result<(), Error> {
         if was == is {
             return Ok(());
@@ -408,7 +408,7 @@ impl<'t> Tables<'t> {
         if record.withdrawn { Ok(()) } else { self.grant(record, objects) }
     }
 
-    /// Gives those who may read a cache the right to its objects, and charges its owner with them.
+    /// Gives the readers of a cache the right to its objects, and charges its owner.
     pub(crate) fn grant(
         &mut self,
         record: &CacheRecord,
@@ -430,7 +430,7 @@ impl<'t> Tables<'t> {
         self.charge(&record.owner, mine, Size::ZERO)
     }
 
-    /// Takes back what [`Tables::grant`] gave.
+    /// Revokes the effect of [`Tables::grant`].
     pub(crate) fn withdraw(
         &mut self,
         record: &CacheRecord,
@@ -456,7 +456,7 @@ impl<'t> Tables<'t> {
         self.charge(&record.owner, Size::ZERO, mine)
     }
 
-    /// Nobody has a right to these objects any more, whoever gave it: also caches whose objects cannot be told.
+    /// Removes all rights to these objects, whichever cache gave them: also of caches whose objects are unknown.
     pub(crate) fn ban(&mut self, objects: &BTreeSet<ObjectKey>) -> Result<(), Error> {
         let banned = |right: &[u8; RIGHT]| {
             right.last_chunk().map(ObjectKey::from_bytes).is_some_and(|k| objects.contains(&k))
@@ -464,7 +464,7 @@ impl<'t> Tables<'t> {
         Ok(self.rights.retain(|right, _| !banned(right))?)
     }
 
-    /// A cache with these objects goes. Says which objects nobody has any more, and what that frees.
+    /// Removes a cache with these objects. The objects that no cache has any more, and the freed space.
     pub(crate) fn release(
         &mut self,
         record: &CacheRecord,
@@ -505,7 +505,7 @@ impl<'t> Tables<'t> {
         range.map(|entry| Ok(serde_json::from_slice(entry?.1.value())?)).collect()
     }
 
-    /// Remembers a version; the oldest that are gone are forgotten beyond a number.
+    /// Records a version; the oldest removed ones are deleted beyond a limit.
     pub(crate) fn remember(&mut self, origin: &str, name: &str, past: &Past) -> Result<(), Error> {
         self.past.insert((origin, name, past.version), &*serde_json::to_vec(past)?)?;
         let all = self.pasts(origin, name)?;
@@ -516,7 +516,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Empties what is counted, so that it can be counted anew. `owners`: all that had something.
+    /// Clears all counts, to count again. `owners`: all with a count.
     pub(crate) fn recount<'o>(&mut self, owners: impl Iterator<Item = &'o String>) -> Result<(), Error> {
         self.objects.retain(|_, _| false)?;
         self.rights.retain(|_, _| false)?;

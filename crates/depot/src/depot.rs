@@ -23,8 +23,7 @@ pub struct Depot(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) config: RwLock<Config>,
-    /// Held by whoever makes objects known or takes them away: what the database and the directory say of them agrees
-    /// for everybody else.
+    /// Held while objects are added or removed: database and directory agree for all other threads.
     pub(crate) disk: Mutex<()>,
     pub(crate) db: Mutex<Db>,
     pub(crate) live: RwLock<Live>,
@@ -33,10 +32,10 @@ pub(crate) struct Inner {
 }
 
 impl Depot {
-    /// Opens the store in `dir`, makes it if need be, and clears away what a crash left.
+    /// Opens the store in `dir`, creates it if need be, and clears leftovers of a crash.
     ///
     /// # Errors
-    /// [`Error::Busy`]; [`Error::Format`]; what disk and database report.
+    /// [`Error::Busy`]; [`Error::Format`]; errors of disk and database.
     pub fn open(dir: &Path, config: Config) -> Result<Self, Error> {
         let layout = Layout::open_root(std::path::absolute(dir).at("find", dir)?)?;
         layout.make()?;
@@ -73,10 +72,10 @@ impl Depot {
         &self.0.layout.root
     }
 
-    /// Makes a cache known of which nothing is there yet. Known already (same version and owner), it is that one.
+    /// Declares a cache without data. If it exists (same version and owner), that one is returned.
     ///
     /// # Errors
-    /// [`Error::Name`]; [`Error::Taken`]; [`Error::Declared`]; what the database reports.
+    /// [`Error::Name`]; [`Error::Taken`]; [`Error::Declared`]; the database's error.
     pub fn declare(&self, new: Declare, now: u64) -> Result<Arc<CacheRecord>, Error> {
         let group = new.group.as_deref();
         [&*new.origin, &*new.name].into_iter().try_for_each(check_name)?;
@@ -84,7 +83,7 @@ impl Depot {
         let lease_until = self.0.config.read().lease_until(new.lease, now);
         let id = self.0.write(|t| {
             let taken = || Error::Taken { origin: new.origin.clone(), name: new.name.clone() };
-            // Who has never had anything by this name, and is not about to, has no claim to it.
+            // An owner without a cache of this name, committed or in progress, has no claim to it.
             let name = t.name(&new.origin, &new.name)?.filter(|n| n.last > 0 || self.0.comes(&new, &n.owner));
             if name.as_ref().is_some_and(|n| n.owner != new.owner) {
                 return Err(taken());
@@ -138,10 +137,10 @@ impl Depot {
         all
     }
 
-    /// The versions of a name that this store remembers, lowest first, gone ones too.
+    /// The versions of a name that this store remembers, lowest first, removed ones too.
     ///
     /// # Errors
-    /// What the database reports.
+    /// The database's error.
     pub fn history(&self, origin: &str, name: &str) -> Result<Vec<Past>, Error> {
         let view = self.0.db.lock().read()?;
         view.past(origin, name)
@@ -150,7 +149,7 @@ impl Depot {
     /// The manifest of a committed cache, without trackers and comments.
     ///
     /// # Errors
-    /// [`Error::NoCache`], [`Error::State`], [`Error::Manifest`], or what the disk reports.
+    /// [`Error::NoCache`], [`Error::State`], [`Error::Manifest`], or the disk's error.
     pub fn manifest(&self, id: CacheId) -> Result<Manifest, Error> {
         let record = self.committed(id)?;
         self.0.layout.manifest_in(&self.0.layout.cache(record.id))
@@ -167,29 +166,30 @@ impl Depot {
         if self.is_ours(&record)? {
             return Ok(view);
         }
-        Err(Error::Changed { path: view, why: "it is not what this store has made" })
+        Err(Error::Changed { path: view, why: "not created by this store" })
     }
 
-    /// Opens a directory of the store, given by its whole path ([`Depot::view`], [`Reservation::dir`](crate::Reservation::dir)):
-    /// whatever is done beneath it stays in it, though its name leads elsewhere by then.
+    /// Opens a directory of the store, given by its whole path ([`Depot::view`],
+    /// [`Reservation::dir`](crate::Reservation::dir)): operations beneath it stay in it, even if its name is
+    /// changed.
     ///
     /// # Errors
-    /// What the system reports; a link on the way is refused.
+    /// The system's error; a link in the path is rejected.
     pub fn open_dir(&self, path: &Path) -> Result<Root, Error> {
         let layout = &self.0.layout;
         layout.beneath(path).and_then(|p| layout.dir.sub(p)).at("open", path)
     }
 
-    /// Device and inode of what is at [`Depot::view`].
+    /// Device and inode of [`Depot::view`].
     ///
     /// # Errors
     /// As [`Depot::view`].
     pub fn inode(&self, id: CacheId) -> Result<(u64, u64), Error> {
         let view = self.view(id)?;
-        Ok(self.0.layout.look(&view).at("look at", &view)?.id)
+        Ok(self.0.layout.look(&view).at("stat", &view)?.id)
     }
 
-    /// What is INVALID and was the same version of the same cache.
+    /// The INVALID caches that are the same version of the same cache.
     pub(crate) fn damaged(&self, of: &CacheRecord) -> Vec<Arc<CacheRecord>> {
         let same = |r: &CacheRecord| {
             r.state == State::Invalid
@@ -203,15 +203,15 @@ impl Depot {
     pub(crate) fn committed(&self, id: CacheId) -> Result<Arc<CacheRecord>, Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if !record.is_committed() {
-            return Err(Error::State { id, state: record.state, why: "it has to be committed for this" });
+            return Err(Error::State { id, state: record.state, why: "the cache must be committed first" });
         }
         Ok(record)
     }
 
-    /// Notes that a job works with a committed cache: until it ends, the cache stays. Counts as use.
+    /// Records that a job uses a committed cache: until it ends, the cache stays. Counts as use.
     ///
     /// # Errors
-    /// [`Error::NoCache`], also for one that `reader` may not read; [`Error::State`]; what the disk reports.
+    /// [`Error::NoCache`], also for one that `reader` may not read; [`Error::State`]; the disk's error.
     pub fn begin_use(&self, id: CacheId, what: Use, reader: &Reader, now: u64) -> Result<UseId, Error> {
         let record = self.committed(id)?;
         if !record.readable_by(reader) {
@@ -223,10 +223,10 @@ impl Depot {
         live.uses.begin(&self.0.layout, id, what, now)
     }
 
-    /// Ends a use; one that is over already is fine.
+    /// Ends a use; one that has ended already is no error.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// The disk's error.
     pub fn end_use(&self, id: UseId) -> Result<(), Error> {
         self.0.live.write().uses.end(&self.0.layout, id)
     }
@@ -243,7 +243,7 @@ impl Depot {
         self.0.live.read().uses.all_lasting(now)
     }
 
-    /// Whether a job uses any cache; a shell at its terminal is none.
+    /// Whether a job uses any cache; an interactive shell does not count.
     #[must_use]
     pub fn has_jobs(&self, now: u64) -> bool {
         self.0.live.read().uses.any_job(now)
@@ -255,10 +255,10 @@ impl Depot {
         self.0.live.read().uses.any_at_all(now)
     }
 
-    /// Has the lease end no earlier than `seconds` from now, as far as the cap allows. Returns when it ends.
+    /// Extends the lease to at least `seconds` from now, within the cap. Returns its end.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; what the database reports.
+    /// [`Error::NoCache`]; the database's error.
     pub fn extend(&self, id: CacheId, seconds: u64, now: u64) -> Result<u64, Error> {
         let until = self.0.config.read().lease_until(Some(seconds), now);
         let record = self.change(id, |r| {
@@ -268,10 +268,10 @@ impl Depot {
         Ok(record.lease_until)
     }
 
-    /// Keeps a cache from being evicted, and its lease from ending.
+    /// Pins a cache: it is not evicted, and its lease does not expire.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; what the database reports.
+    /// [`Error::NoCache`]; the database's error.
     pub fn pin(&self, id: CacheId) -> Result<(), Error> {
         self.change(id, |r| {
             r.pinned = true;
@@ -280,10 +280,10 @@ impl Depot {
         Ok(())
     }
 
-    /// Lets a cache be evicted again.
+    /// Unpins a cache: it may be evicted again.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; what the database reports.
+    /// [`Error::NoCache`]; the database's error.
     pub fn unpin(&self, id: CacheId) -> Result<(), Error> {
         self.change(id, |r| {
             r.pinned = false;
@@ -292,10 +292,10 @@ impl Depot {
         Ok(())
     }
 
-    /// Changes what the caller keeps with a cache.
+    /// Changes the caller's attributes of a cache.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; what the database reports.
+    /// [`Error::NoCache`]; the database's error.
     pub fn set_attributes(
         &self,
         id: CacheId,
@@ -308,27 +308,27 @@ impl Depot {
         Ok(())
     }
 
-    /// Keeps a number by this name for the caller, who alone knows what it means.
+    /// Stores a number under this name for the caller, who alone interprets it.
     ///
     /// # Errors
-    /// What the database reports.
+    /// The database's error.
     pub fn keep(&self, name: &str, number: u64) -> Result<(), Error> {
         self.0.write(|t| t.keep(name, number))
     }
 
-    /// The number that was kept by this name; 0 if none was.
+    /// The number stored under this name; 0 if none was.
     ///
     /// # Errors
-    /// What the database reports.
+    /// The database's error.
     pub fn kept(&self, name: &str) -> Result<u64, Error> {
         let view = self.0.db.lock().read()?;
         view.kept(name)
     }
 
-    /// Marks a cache as INVALID: it is never handed out again, and the first to be evicted.
+    /// Marks a cache as INVALID: it is never handed out again, and evicted first.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; what the database reports.
+    /// [`Error::NoCache`]; the database's error.
     pub fn invalidate(&self, id: CacheId, reason: &str) -> Result<(), Error> {
         self.change(id, |r| {
             r.state = State::Invalid;
@@ -352,10 +352,10 @@ impl Depot {
         self.cache(id).ok_or(Error::NoCache(id))
     }
 
-    /// How much room there is and what for.
+    /// Total, used and free space.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The file system's error.
     pub fn usage(&self) -> Result<Usage, Error> {
         self.usage_by(&self.config())
     }
@@ -368,8 +368,8 @@ impl Depot {
         Ok(Usage::new(config, live.kept(), staged, promised, free))
     }
 
-    /// What an owner's caches occupy; what they share among themselves counts once, what is shared with other owners'
-    /// counts for each.
+    /// The space of an owner's caches; files shared among them count once, files shared with other owners count for
+    /// each owner.
     #[must_use]
     pub fn used_by(&self, owner: &str) -> Size {
         self.0.live.read().used_by(owner)
@@ -377,7 +377,7 @@ impl Depot {
 }
 
 impl Inner {
-    /// Changes the database, then what is in memory.
+    /// Changes the database, then the copy in memory.
     pub(crate) fn write<R>(
         &self,
         mut f: impl FnMut(&mut Tables<'_>) -> Result<R, Error>,
@@ -388,7 +388,7 @@ impl Inner {
             done = db.write(&mut f);
         }
         let (result, changes) = done?;
-        // Still under the database's lock: whoever changes it next sees this.
+        // Still under the database's lock: the next writer sees this.
         self.live.write().apply(changes);
         Ok(result)
     }
@@ -399,7 +399,7 @@ impl Inner {
         view.objects()
     }
 
-    /// Nobody fills the database with what never comes.
+    /// Limits declared caches without data, so that no owner can fill the database.
     fn may_declare(&self, owner: &str) -> Result<(), Error> {
         let most = self.config.read().declared;
         let live = self.live.read();
@@ -407,7 +407,7 @@ impl Inner {
         if declared < most { Ok(()) } else { Err(Error::Declared { owner: owner.to_owned(), most }) }
     }
 
-    /// Whether a cache of this name is on its way for an owner.
+    /// Whether an owner has a cache of this name in progress.
     fn comes(&self, new: &Declare, owner: &str) -> bool {
         let live = self.live.read();
         let named = live.caches.values().filter(|r| r.name == new.name && r.origin == new.origin);
@@ -428,10 +428,10 @@ impl Inner {
         live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
     }
 
-    /// What the file system has left, and has in all.
+    /// The free and the total space of the file system.
     fn free(&self) -> Result<(Size, Size), Error> {
-        let v = fstatvfs(&*self.layout.dir).at("look at", &self.layout.root)?;
-        // A file system that does not say has enough.
+        let v = fstatvfs(&*self.layout.dir).at("stat", &self.layout.root)?;
+        // A file system that does not report it has enough.
         let known = |all, n| if all == 0 { u64::MAX / 4 } else { n };
         let bytes = |blocks: u64| known(v.f_blocks, blocks.saturating_mul(v.f_frsize));
         let free = Size { bytes: bytes(v.f_bavail), inodes: known(v.f_files, v.f_favail) };

@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do about it.
+//! Errors of the store, with what to do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ pub enum Error {
         /// The store.
         path: PathBuf,
     },
-    /// The store was last written by a program whose format is too new for this one.
-    #[error("the store needs a program that knows format {needs}; this one knows {known}")]
+    /// The store was last written by a program with a newer format.
+    #[error("the store has format {needs} and this program supports format {known}: use a newer program")]
     Format {
-        /// What the store needs.
+        /// The format that the store needs.
         needs: u64,
-        /// What this program knows.
+        /// The format of this program.
         known: u64,
     },
-    /// There is no such cache, or the asker may not know of it.
-    #[error("there is no cache {0}")]
+    /// No such cache, or the caller may not know of it.
+    #[error("no cache {0}")]
     NoCache(CacheId),
     /// The cache is not in a state that allows this.
     #[error("cache {id} is {state}: {why}")]
@@ -33,11 +33,11 @@ pub enum Error {
         id: CacheId,
         /// Its state.
         state: State,
-        /// What is needed.
+        /// The required state.
         why: &'static str,
     },
     /// An owner has declared too many caches that never came.
-    #[error("{owner} has {most} caches that were declared and not filled: fill or remove some")]
+    #[error("{owner} has {most} declared caches without data: upload or remove some")]
     Declared {
         /// Whose.
         owner: String,
@@ -45,15 +45,15 @@ pub enum Error {
         most: usize,
     },
     /// A name, origin, owner or group that cannot be used.
-    #[error("`{name}` cannot be used: {why}")]
+    #[error("invalid name `{name}`: {why}")]
     Name {
-        /// What was given, made printable.
+        /// The given name, made printable.
         name: String,
         /// Why not.
         why: &'static str,
     },
-    /// The name belongs to somebody else. That is all that is said: it may be of a cache that the asker may not know of.
-    #[error("the name {origin}/{name} cannot be used here: choose another")]
+    /// The name belongs to another user. The error does not say more: the caller may not know of that cache.
+    #[error("the name {origin}/{name} is not available on this host: choose another")]
     Taken {
         /// Host of the name.
         origin: String,
@@ -61,7 +61,7 @@ pub enum Error {
         name: String,
     },
     /// The same version of a name was seen with other content: never a silent change.
-    #[error("{origin}/{name}@{version} is known with other content")]
+    #[error("{origin}/{name}@{version} exists with other content")]
     Conflict {
         /// Host of the name.
         origin: String,
@@ -72,27 +72,27 @@ pub enum Error {
     },
     /// More came than was declared. The cache is INVALID now.
     #[error(
-        "{} bytes and {} files were declared, there are {} bytes and {} files: declare what it needs, and begin again",
+        "declared {} bytes and {} files, received {} bytes and {} files: declare the full size and start again",
         declared.bytes, declared.inodes, found.bytes, found.inodes
     )]
     Exceeded {
-        /// What was promised.
+        /// The declared size.
         declared: Size,
-        /// What came.
+        /// The received size.
         found: Size,
     },
     /// A manifest that cannot be kept.
-    #[error("this manifest cannot be kept: {0}")]
+    #[error("cannot store the cache: {0}")]
     Unfit(&'static str),
     /// A manifest that cannot be read.
-    #[error("a manifest cannot be read: {0}")]
+    #[error("malformed manifest: {0}")]
     Manifest(#[from] tidecast_metainfo::Error),
     /// Something staged does not fit the manifest.
     #[error("{}: {why}", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// The cache is used by a job, or is being handed out or received at the moment.
@@ -101,49 +101,49 @@ pub enum Error {
     /// The cache is pinned.
     #[error("cache {0} is pinned: unpin it first")]
     Pinned(CacheId),
-    /// What stands in the store is not what was committed.
+    /// A path in the store differs from the committed one.
     #[error("{} was changed by another program ({why}); run: tidecast admin fsck", path.display())]
     Changed {
-        /// What was changed.
+        /// The path.
         path: PathBuf,
         /// How it shows.
         why: &'static str,
     },
-    /// The store belongs to another user, who could change what is committed.
+    /// The store belongs to another user, who could change committed caches.
     #[error(
-        "{} belongs to user {owner}, not to the user of this program; run it as that user, or have root change the owner of \
-         the whole store (chown -R)",
+        "{} belongs to user {owner}, not to the user of this program; run the program as that user, or change the owner of \
+         the whole store as root (chown -R)",
         path.display()
     )]
     Foreign {
-        /// What belongs to another user.
+        /// The path of another user.
         path: PathBuf,
         /// Its owner.
         owner: u32,
     },
     /// The disk is full, by bytes or by inodes.
-    #[error("no room left for {}: {source}", path.display())]
+    #[error("no space for {}: {source}", path.display())]
     Full {
-        /// What was being written.
+        /// The file that was being written.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Anything else that the system reported.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The database reported something.
-    #[error("the store's database: {0}")]
+    #[error("database of the store: {0}")]
     Db(#[from] Box<redb::Error>),
     /// A record of the database cannot be written or read.
-    #[error("a record of the store's database: {0}")]
+    #[error("record in the database of the store: {0}")]
     Record(#[from] serde_json::Error),
 }
 
@@ -158,12 +158,12 @@ impl Error {
         }
     }
 
-    /// What the system said, when something was tried on a path: full, or another failure.
+    /// The system's error for a path: no space, or another failure.
     #[must_use]
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         if tidecast_paths::is_link(&source) {
-            let why = "a symbolic link stands on this path, and the store follows none; remove the link";
+            let why = "the path contains a symbolic link, which the store does not follow; remove the link";
             return Error::Io { op, path, source: io::Error::new(source.kind(), why) };
         }
         if full(&source) { Error::Full { path, source } } else { Error::Io { op, path, source } }
@@ -171,7 +171,7 @@ impl Error {
 }
 
 impl Error {
-    /// This host is short of descriptors or memory, or its disk fails: nothing is known about what could not be read.
+    /// This host lacks descriptors or memory, or its disk fails: nothing is known about unread files.
     pub(crate) fn is_of_host(&self) -> bool {
         let is_trouble = |e: &io::Error| tidecast_paths::is_exhausted(e) || tidecast_paths::is_failing(e);
         matches!(self, Error::Io { source, .. } if is_trouble(source))

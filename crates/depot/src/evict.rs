@@ -1,4 +1,4 @@
-//! Making room: who has to go, and how a cache goes.
+//! Eviction: the order of eviction, and the removal of a cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -15,20 +15,20 @@ use crate::{CacheId, CacheRecord, Config, Depot, Error, Size, State};
 /// Caches that go in one transaction at most.
 const BATCH: usize = 64;
 
-/// What went.
+/// The result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Disk given back: files that no other cache has, and what belonged to no other.
+    /// Freed space: files that no other cache has, and the removed caches' own parts.
     pub freed: Size,
     /// The caches.
     pub gone: Vec<CacheId>,
 }
 
-/// What decides about a cache's turn.
+/// Data for the order of eviction.
 struct Candidate {
     id: CacheId,
     owner: String,
-    /// Damaged caches and uploads that broke off first, then those whose lease is over, by when it was.
+    /// Damaged caches and interrupted uploads first, then those with an expired lease, by its end.
     first: Option<(bool, u64)>,
     last_used: u64,
     size: Size,
@@ -79,12 +79,12 @@ impl Iterator for Queue {
 }
 
 impl Depot {
-    /// What is to be done now and then: forgets what was declared and never came, ends uses of dead jobs, writes down
-    /// when caches were used, evicts what is beyond quotas (they may have been lowered), and until the low watermark if the
-    /// high one is passed.
+    /// Periodic work: removes declared caches without data, ends uses of dead jobs, saves when caches were used,
+    /// evicts the excess over quotas (they may have been lowered), and down to the low watermark if the high one is
+    /// exceeded.
     ///
     /// # Errors
-    /// What disk and database report.
+    /// Errors of disk and database.
     pub fn sweep(&self, now: u64) -> Result<Swept, Error> {
         self.0.live.write().uses.tidy(&self.0.layout, now)?;
         self.flush_touched()?;
@@ -113,7 +113,7 @@ impl Depot {
         Ok(swept)
     }
 
-    /// Damaged caches that have come anew since.
+    /// Damaged caches that have been replaced since.
     fn superseded(&self) -> Vec<CacheId> {
         let live = self.0.live.read();
         let of = |wanted| move |r: &&Arc<CacheRecord>| r.state == wanted && r.content.is_some();
@@ -127,7 +127,7 @@ impl Depot {
         damaged.filter(|r| !r.pinned && whole.contains(&version(r))).map(|r| r.id).collect()
     }
 
-    /// Owners who have more than they may, and by how much.
+    /// Owners above their quota, and by how much.
     fn over_quota(&self) -> Vec<(String, Size)> {
         let (config, live) = (self.0.config.read(), self.0.live.read());
         let owners = live.usage.iter().filter(|(owner, _)| *owner != ALL);
@@ -138,7 +138,7 @@ impl Depot {
     /// Removes a cache.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; [`Error::Pinned`]; [`Error::InUse`]; what disk and database report.
+    /// [`Error::NoCache`]; [`Error::Pinned`]; [`Error::InUse`]; errors of disk and database.
     pub fn remove(&self, id: CacheId, now: u64) -> Result<Swept, Error> {
         {
             let live = self.0.live.read();
@@ -187,7 +187,7 @@ impl Depot {
         Ok(swept)
     }
 
-    /// Removes those of these caches that nobody uses: from the database first, from the disk then.
+    /// Removes those of these caches that are not in use: first from the database, then from the disk.
     pub(crate) fn drop_caches(&self, ids: &[CacheId], now: u64) -> Result<Swept, Error> {
         let layout = &self.0.layout;
         let _disk = self.0.disk.lock();
@@ -203,7 +203,7 @@ impl Depot {
                 left = left.plus(left_of(&live, &record));
                 record
             };
-            // Of a manifest that cannot be read nothing is known; `fsck` finds what it leaves.
+            // The objects of an unreadable manifest are unknown; `fsck` finds leftovers.
             let parts = match record.content {
                 Some(_) => {
                     layout.manifest_in(&layout.cache(*id)).and_then(|m| Parts::of(&m)).unwrap_or_default()
@@ -220,7 +220,7 @@ impl Depot {
         Ok(Swept { freed: freed.plus(left).minus(held), gone: leaving.into_keys().collect() })
     }
 
-    /// The transaction by which caches are gone.
+    /// The transaction that removes caches.
     fn forget(
         &self,
         leaving: &BTreeMap<CacheId, (std::sync::Arc<CacheRecord>, Parts)>,
@@ -265,8 +265,8 @@ impl Depot {
     }
 }
 
-/// Removes views and objects that the database has forgotten. Manifests go last: they tell, after a crash, what else has
-/// to go. Returns what somebody outside still holds by a hard link, so that it is not free.
+/// Removes views and objects without a record. Manifests are removed last: after a crash they tell which objects
+/// remain. Returns the space that hard links outside the store still hold.
 fn remove_files<'i>(
     layout: &Layout,
     ids: impl Iterator<Item = &'i CacheId> + Clone,
@@ -275,7 +275,7 @@ fn remove_files<'i>(
     for id in ids.clone() {
         let (cache, trash) = (layout.cache(*id), layout.trash().join(id.to_string()));
         if layout.is_dir(&cache) {
-            // A directory can be moved elsewhere only by one who may write it.
+            // Moving a directory needs the right to write to it.
             layout.chmod(&cache, 0o700)?;
         }
         let _ = layout.rename(&cache, &trash);
@@ -310,7 +310,7 @@ impl Swept {
     }
 }
 
-/// What an upload that broke off left.
+/// The size of an interrupted upload.
 fn left_of(live: &Live, r: &CacheRecord) -> Size {
     live.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
 }
@@ -350,7 +350,7 @@ mod tests {
                 cand(6, "a", Some((false, 99)), 9, 10),
             ]
         };
-        // `a` has 100 less what went, `b` 95 less two expired ones: `a` is the greediest until it has less.
+        // `a` has 100 minus its removed ones, `b` 95 minus two expired ones: `a` uses most until it has less.
         assert_eq!(order(all(), &[("a", 100), ("b", 75)], false), [6, 5, 4, 2, 1, 3]);
         // By inodes `b` is.
         assert_eq!(order(all(), &[("a", 100), ("b", 75)], true), [6, 5, 4, 3, 2, 1]);

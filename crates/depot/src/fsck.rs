@@ -1,8 +1,8 @@
-//! Checking the store, and mending it.
+//! Checks and repairs the store.
 //!
-//! What is true is in the database and in the manifests; what is on disk is compared with both. A damaged object is
-//! found elsewhere in the store or brought again by the caller (from peers), verified, and put in the place of the old one
-//! in every view; without that it is an object no more, and the caches that have it are INVALID until it is.
+//! Database and manifests are authoritative; the disk is compared with both. A damaged object is copied from
+//! elsewhere in the store or fetched again by the caller (from peers), verified, and replaces the old one in every
+//! view; otherwise it stops being an object, and its caches are INVALID until it is repaired.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -26,9 +26,9 @@ use crate::reserve::held_in;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
-const NO_MANIFEST: &str = "its manifest is damaged";
+const NO_MANIFEST: &str = "the manifest is damaged";
 
-/// Brings a content again: writes it to the file and says whether it could. What it writes is verified.
+/// Fetches a content: writes it to the file; whether it could. The data is verified.
 type Bring<'a> = &'a mut dyn FnMut(&Bad, &mut File) -> io::Result<bool>;
 
 /// A committed cache that is being checked.
@@ -39,17 +39,17 @@ struct Checked {
 }
 
 impl Depot {
-    /// Checks everything and mends what it can; `bring` is asked for what is damaged. Nothing is committed or evicted
-    /// meanwhile; reading goes on.
+    /// Checks everything and repairs it as far as possible; `bring` is called for damaged content. Commits and
+    /// evictions wait meanwhile; reading continues.
     ///
     /// # Errors
-    /// What disk and database report; what is merely damaged is in the report.
+    /// Errors of disk and database; damage is not an error but in the report.
     pub fn fsck(&self, depth: Depth, bring: Bring<'_>) -> Result<Report, Error> {
         self.check(|_| true, Some(depth), bring)
     }
 
-    /// Mends one cache that was found to be damaged, as [`Depot::fsck`] does, without looking at anything else, nor again at
-    /// what was found to be right.
+    /// Repairs one damaged cache, as [`Depot::fsck`] does, without checking anything else, nor content that was
+    /// found undamaged.
     ///
     /// # Errors
     /// As [`Depot::fsck`].
@@ -57,16 +57,15 @@ impl Depot {
         self.check(|record| record.id == id && record.withdrawn, None, bring)
     }
 
-    /// Puts a manifest in the place of a damaged one. Its cache stays INVALID until the next [`Depot::fsck`], which alone can
-    /// say what is still there of what it speaks of.
+    /// Replaces a damaged manifest. Its cache stays INVALID until the next [`Depot::fsck`], which checks its files.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; it is not this cache's; what the disk reports.
+    /// [`Error::NoCache`]; it is not this cache's; the disk's error.
     pub fn put_manifest(&self, id: CacheId, manifest: &Manifest) -> Result<(), Error> {
         let _disk = self.0.disk.lock();
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if record.content.is_none() || manifest.hash_v2() != record.content {
-            return Err(Error::Unfit("it is the manifest of another content"));
+            return Err(Error::Unfit("the manifest describes other content"));
         }
         let dir = self.0.layout.cache(id);
         self.0.layout.write_manifest(&dir, manifest)?;
@@ -76,13 +75,13 @@ impl Depot {
     /// A cache's manifest, if it is not damaged.
     fn manifest_of(&self, record: &CacheRecord) -> Result<Option<Manifest>, Error> {
         match self.0.layout.manifest_in(&self.0.layout.cache(record.id)) {
-            // Trouble of this host says nothing about it.
+            // A failure of this host is no damage.
             Err(error) if error.is_of_host() => Err(error),
             read => Ok(read.ok().filter(|m| m.hash_v2() == record.content)),
         }
     }
 
-    /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
+    /// The missing parts of a damaged cache: its manifest, and of each missing content the first file.
     ///
     /// # Errors
     /// [`Error::NoCache`]; [`Error::Unfit`]: its manifest is damaged.
@@ -96,10 +95,10 @@ impl Depot {
         Ok((manifest, lost.into_iter().collect()))
     }
 
-    /// An empty directory for what is brought to mend with. One at a time; what is left there goes when the store is opened.
+    /// An empty directory for fetched content. One at a time; leftovers are removed when the store is opened.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// The disk's error.
     pub fn repairs(&self) -> Result<PathBuf, Error> {
         let dir = self.0.layout.incoming().join("repairs");
         self.0.layout.remove_all(&dir)?;
@@ -107,10 +106,10 @@ impl Depot {
         Ok(dir)
     }
 
-    /// Opens a file that was brought into [`Depot::repairs`], by its whole path.
+    /// Opens a file in [`Depot::repairs`], by its whole path.
     ///
     /// # Errors
-    /// What the system reports; a link is refused.
+    /// The system's error; a link is rejected.
     pub fn open_brought(&self, path: &Path) -> io::Result<File> {
         let repairs = self.0.layout.incoming().join("repairs");
         if !path.starts_with(repairs) {
@@ -119,7 +118,7 @@ impl Depot {
         self.0.layout.open(path)
     }
 
-    /// `depth`: of all there is; `None`: what is an object still was right when it was looked at.
+    /// `depth`: for everything; `None`: existing objects count as undamaged.
     fn check(
         &self,
         only: impl Fn(&CacheRecord) -> bool,
@@ -154,7 +153,7 @@ impl Depot {
         let whole = |cache: &&Checked| cache.parts.objects.keys().all(is_right);
         for cache in caches.iter().filter(whole) {
             let invalid = cache.record.state == State::Invalid;
-            // Of what another program has found to be damaged, only reading shows whether it is right.
+            // Content that another program found damaged needs reading to be accepted again.
             if invalid && !cache.record.withdrawn && depth != Some(Depth::Bytes) {
                 continue;
             }
@@ -174,8 +173,9 @@ impl Depot {
         Ok(report)
     }
 
-    /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether these are all
-    /// that caches have: where only a newer program understands a cache, or the disk fails, it is not known what is not wanted.
+    /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether
+    /// these are all manifests: if only a newer program understands a cache, or the disk fails, unneeded files are
+    /// unknown.
     fn manifests(
         &self,
         only: impl Fn(&CacheRecord) -> bool,
@@ -188,7 +188,7 @@ impl Depot {
                 Err(Error::Io { path, source, .. }) if tidecast_paths::is_failing(&source) => {
                     is_all = false;
                     let unread = Unread::new(&path, &source, vec![record.id]);
-                    // Also looked at twice in one check.
+                    // Also checked twice in one run.
                     if !report.unread.contains(&unread) {
                         report.unread.push(unread);
                     }
@@ -212,7 +212,7 @@ impl Depot {
         Ok((all, is_all))
     }
 
-    /// Whether an object is what its key says.
+    /// Whether an object matches its key.
     fn good(
         &self,
         near: &mut Near<'_>,
@@ -259,7 +259,7 @@ impl Depot {
             None => bring(&bad, &mut file).unwrap_or(false),
         };
         let right = brought
-            && file.metadata().at("look at", &scratch)?.len() == len
+            && file.metadata().at("stat", &scratch)?.len() == len
             && root_of(&file, len).is_ok_and(|root| root == key.root);
         let of = with.iter().find_map(|c| file_of(&c.manifest, key));
         let (true, Some(of)) = (right, of) else {
@@ -314,8 +314,8 @@ impl Depot {
         })
     }
 
-    /// What is damaged is an object no more, and the caches that have it are INVALID: at once, so that nobody can take it for
-    /// another cache or be given it.
+    /// Damaged content stops being an object, and its caches become INVALID: at once, so that no new cache reuses
+    /// it and no reader gets it.
     fn condemn(
         &self,
         caches: &[Checked],
@@ -331,13 +331,13 @@ impl Depot {
         }
         let with = |cache: &&Checked| cache.parts.objects.keys().any(|key| bad.contains(key));
         let with: Vec<&Checked> = caches.iter().filter(with).collect();
-        // Of those that are INVALID already all this was done.
+        // Caches that are INVALID already need none of this.
         let found = if with.iter().all(|cache| cache.record.withdrawn) { &[][..] } else { &with[..] };
         let change = |t: &mut Tables<'_>| {
             for Checked { record, parts, .. } in found {
                 let Some(record) = self.cache(record.id).filter(|r| !r.withdrawn) else { continue };
                 t.withdraw(&record, &parts.objects)?;
-                let reason = Some("its content is damaged".to_owned());
+                let reason = Some("the content is damaged".to_owned());
                 let invalid = CacheRecord {
                     state: State::Invalid,
                     reason,
@@ -358,7 +358,7 @@ impl Depot {
         Ok(())
     }
 
-    /// An INVALID cache of which everything is right is COMMITTED again, unless it has come anew meanwhile.
+    /// An INVALID cache without defects becomes COMMITTED again, unless it was replaced meanwhile.
     fn restore(&self, cache: &Checked, report: &mut Report) -> Result<(), Error> {
         let id = cache.record.id;
         let twin = self.find(&cache.record.origin, &cache.record.name, cache.record.version);
@@ -379,7 +379,7 @@ impl Depot {
         Ok(())
     }
 
-    /// Puts right what is not as the manifest says; true if there was something.
+    /// Repairs a view that differs from the manifest; true if it did.
     fn mend_view(&self, cache: &Checked) -> Result<bool, Error> {
         let top = self.0.layout.view(&cache.record);
         let mut touched = BTreeSet::new();
@@ -449,7 +449,7 @@ impl Depot {
         Ok(())
     }
 
-    /// Counts who has what anew, if the counts are wrong.
+    /// Counts space and rights again, if the counts are wrong.
     fn recount(&self, caches: &[Checked]) -> Result<bool, Error> {
         let objects = self.0.objects()?;
         let extra = extra(&objects, caches)?;
@@ -504,7 +504,7 @@ impl Depot {
     }
 }
 
-/// What each owner and all together should be charged with, as commits and removals do it.
+/// The charge of each owner and of all together, as commits and removals compute it.
 fn charged(objects: &Objects, caches: &[Checked]) -> Result<HashMap<String, Size>, Error> {
     let (mut all, mut seen) = (HashMap::<String, Size>::new(), HashSet::new());
     let mut charge = |owner: &str, size| {
@@ -528,7 +528,7 @@ fn charged(objects: &Objects, caches: &[Checked]) -> Result<HashMap<String, Size
     Ok(all)
 }
 
-/// Inodes beyond the first that the database knows of.
+/// Inodes beyond the first that the database has.
 fn extra(objects: &Objects, caches: &[Checked]) -> Result<BTreeMap<ObjectKey, u32>, Error> {
     let mut all = BTreeMap::new();
     for key in caches.iter().flat_map(|c| c.parts.objects.keys()) {

@@ -1,16 +1,16 @@
-//! Where things are on disk.
+//! Layout of the store on disk.
 //!
 //! ```text
 //! DEPOT/lock                    one process at a time
-//!       depot.redb              what is true (`db.rs`)
-//!       spare                   room for the database when the disk is full
+//!       depot.redb              the database (`db.rs`)
+//!       spare                   space for the database when the disk is full
 //!       objects/ab/ROOT-VARIANT inodes, read-only, linked into views
 //!       caches/ID/manifest      ID carries the right to read; below it everybody may
 //!                 tree/NAME     the view
-//!       incoming/ID/data        what a reservation's holder writes
-//!                  /reused      objects that it need not bring
-//!                  /cache       the view in the making
-//!       trash/                  what is being removed
+//!       incoming/ID/data        staged files of a reservation
+//!                  /reused      objects that need no transfer
+//!                  /cache       the incomplete view
+//!       trash/                  files that are being removed
 //!       uses/                   a file for each use by a running job
 //! ```
 
@@ -46,7 +46,7 @@ impl Layout {
         Ok(Layout { root, dir: Arc::new(dir) })
     }
 
-    /// Makes what is missing. A link or a file in the place of one of its directories is refused.
+    /// Creates missing directories. A link or a file in place of one is rejected.
     pub(crate) fn make(&self) -> Result<(), Error> {
         // Readers pass through to the caches that they may read, and see nothing on the way.
         for (name, mode) in [
@@ -62,7 +62,7 @@ impl Layout {
                 self.make_dir(&dir)?;
             }
             // Whoever owns one of them could put another in its place.
-            let there = self.look(&dir).at("look at", &dir)?;
+            let there = self.look(&dir).at("stat", &dir)?;
             if !there.is_mine() {
                 return Err(Error::Foreign { path: dir, owner: there.uid });
             }
@@ -116,7 +116,7 @@ impl Layout {
         self.root.join("trash")
     }
 
-    /// Sets a little room aside, which a full disk gives back to the database. That it cannot is no error.
+    /// Reserves a little space, which is released for the database when the disk is full. A failure is no error.
     pub(crate) fn keep_spare(&self) {
         let path = self.root.join("spare");
         if self.look(&path).is_ok_and(|m| m.is_file() && m.len == SPARE) {
@@ -130,18 +130,18 @@ impl Layout {
         }
     }
 
-    /// Gives the room back; false if there was none.
+    /// Releases the reserved space; false if there was none.
     pub(crate) fn use_spare(&self) -> bool {
         self.dir.remove("spare").is_ok()
     }
 
-    /// The manifest in a directory of ours.
+    /// The manifest in a directory of the store.
     pub(crate) fn manifest_in(&self, dir: &Path) -> Result<Manifest, Error> {
         Ok(Manifest::parse(&self.read(&dir.join("manifest"))?)?)
     }
 
-    /// Writes the manifest of a cache into its directory, whole or not at all; durable after a sync of that. Trackers say
-    /// nothing of what is here.
+    /// Writes the manifest of a cache into its directory, whole or not at all; durable after a sync of the
+    /// directory. Trackers are removed: they are no part of the content.
     pub(crate) fn write_manifest(&self, dir: &Path, manifest: &Manifest) -> Result<(), Error> {
         let plain = manifest.clone().with_trackers(Vec::new());
         self.write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)

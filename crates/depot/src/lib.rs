@@ -4,24 +4,25 @@
 //! Depot::open(dir, config)
 //! declare(name, owner, size)  -> record, UNCOMMITTED
 //! admit(id, manifest, …)      -> Ok(Reservation) | Wait(reason) | Denied(reason)
-//!   Reservation: reuse(&manifest)  what need not be brought
-//!                dir()             where the rest goes
-//!                grown(size)       as it comes: more than was declared ends it
+//!   Reservation: reuse(&manifest)  files that need no transfer
+//!                dir()             directory for the others
+//!                grown(size)       while data arrives: more than declared ends it
 //!                commit(manifest)  -> record, COMMITTED, with its version
 //! view(id)  open_view(id)      to jobs;  begin_use / end_use while they run
 //! extend  pin  unpin  remove  sweep(now)  fsck
 //! ```
 //!
 //! Promises:
-//! - **What is committed is there**, whole and verified, after a kill or a power cut at any instant; what is not leaves
-//!   no trace but what a reservation can go on from. Bytes and names are on disk before the one transaction that makes
-//!   them true, and go after the one that makes them untrue.
+//! - **Committed caches survive**, complete and verified, a kill or a power cut at any instant; others leave no trace
+//!   except the staged files of a reservation. Bytes and names are on disk before the one transaction that commits
+//!   them, and are removed after the one that deletes them.
 //! - **Equal files are one inode** where times, attributes and the right to execute are equal too, across caches,
 //!   versions and owners. Only this program's user could write it: the whole store is that user's. Where no link can be made, blocks are shared, or copied.
-//! - **Possession is not authority.** A reservation is spared a file only if its owner may read a cache with that
-//!   content already; what others have takes as long to ask for as what nobody has.
-//! - **Room is given before bytes move**, by bytes and inodes, within quotas; eviction makes it: what is INVALID or broke off, then
-//!   what expired, then what the owner who occupies most has used least recently; never what is pinned or in use.
+//! - **Possession is not authority.** A reservation reuses a file only if its owner may read a cache with that
+//!   content already; asking for content of other users takes as long as for content that no cache has.
+//! - **Space is reserved before bytes move**, by bytes and inodes, within quotas; eviction frees it: first caches that are
+//!   INVALID or interrupted, then expired ones, then the least recently used ones of the owner with the most space;
+//!   never caches that are pinned or in use.
 //! - **A version never changes.** The same name with other content is the next version.
 //! - **Older and newer programs** may take turns on the same store (`db.rs` says how).
 //!

@@ -1,6 +1,6 @@
-//! What is kept in memory: the records, who occupies how much, what is promised, what is in use.
+//! State in memory: records, usage, reserved space, uses.
 //!
-//! The database is the truth; this is changed only after it (but for what concerns no other run of the program).
+//! The database is authoritative; this is changed only after it (except for state of this run only).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::db::{ALL, Changes};
 use crate::uses::Uses;
 use crate::{CacheId, CacheRecord, Size};
 
-/// Room for a cache that is on its way.
+/// Reserved space of a transfer in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promise {
-    /// What it may take.
+    /// Reserved size.
     pub(crate) promised: Size,
-    /// What is staged of it, as far as we were told.
+    /// Staged size, as far as reported.
     pub(crate) staged: Size,
     /// Somebody holds the reservation.
     pub(crate) held: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Live {
     pub(crate) promises: BTreeMap<CacheId, Promise>,
     /// Caches that are being read by us.
     pub(crate) busy: HashMap<CacheId, u32>,
-    /// Caches on their way out: as if they were gone.
+    /// Caches that are being removed: they count as removed.
     pub(crate) leaving: HashSet<CacheId>,
     /// Caches of which `last_used` is newer here than in the database.
     pub(crate) touched: HashSet<CacheId>,
@@ -57,22 +57,22 @@ impl Live {
         }
     }
 
-    /// A cache that is not on its way out.
+    /// A cache that is not being removed.
     pub(crate) fn get(&self, id: CacheId) -> Option<&Arc<CacheRecord>> {
         self.caches.get(&id).filter(|_| !self.leaving.contains(&id))
     }
 
-    /// What an owner's caches occupy.
+    /// The space of an owner's caches.
     pub(crate) fn used_by(&self, owner: &str) -> Size {
         self.usage.get(owner).copied().unwrap_or_default()
     }
 
-    /// What all caches occupy.
+    /// The space of all caches.
     pub(crate) fn kept(&self) -> Size {
         self.used_by(ALL)
     }
 
-    /// What is staged, and what is promised or staged, whichever is more.
+    /// The staged space, and the larger of reserved and staged space.
     pub(crate) fn promised(&self) -> (Size, Size) {
         let all = self.promises.values();
         all.fold((Size::ZERO, Size::ZERO), |(staged, promised), p| {
@@ -80,13 +80,13 @@ impl Live {
         })
     }
 
-    /// What is promised to an owner.
+    /// The reserved space of an owner.
     pub(crate) fn promised_to(&self, owner: &str) -> Size {
         let of = self.promises.iter().filter(|(id, _)| self.caches.get(id).is_some_and(|r| r.owner == owner));
         of.fold(Size::ZERO, |sum, (_, p)| sum.plus(p.promised.max(p.staged)))
     }
 
-    /// Used by a job, read by us, or on its way in or out.
+    /// Used by a job, read by the store, or being added or removed.
     pub(crate) fn in_use(&self, id: CacheId, now: u64) -> bool {
         self.busy.contains_key(&id)
             || self.leaving.contains(&id)

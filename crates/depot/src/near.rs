@@ -1,4 +1,4 @@
-//! Many names of one directory, one after the other.
+//! Access to many names of one directory, one after the other.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,8 +11,8 @@ use tidecast_paths::{Meta, Root};
 use crate::error::{Context, Error};
 use crate::layout::Layout;
 
-/// Keeps open the directory that it used last. Each lookup of a path resolves every directory on it anew, which costs more
-/// than most operations on the name itself.
+/// Keeps open the directory that it used last. Each lookup of a path resolves every directory on it again, which
+/// costs more than most operations on the name itself.
 ///
 /// The directory is resolved beneath the store's open directory and through no link, and a name is looked up in the open
 /// directory alone. If the directory is moved and a link takes its place, the operations stay in the directory.
@@ -40,7 +40,7 @@ impl<'l> Near<'l> {
         Ok((dir, name))
     }
 
-    /// Opens a regular file that is no link.
+    /// Opens a regular file, not a link.
     pub(crate) fn open(&mut self, path: &Path) -> io::Result<File> {
         let (dir, name) = self.find(path)?;
         dir.open_file(name)
@@ -52,7 +52,7 @@ impl<'l> Near<'l> {
         dir.stat(name)
     }
 
-    /// Removes a file; succeeds if there is none.
+    /// Removes a file; a missing one is no error.
     pub(crate) fn remove_file(&mut self, path: &Path) -> Result<(), Error> {
         match self.find(path).and_then(|(dir, name)| dir.remove_file(name)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

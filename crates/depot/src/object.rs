@@ -1,7 +1,7 @@
-//! Objects: what a file of a manifest is kept as, and who may take it for a new cache.
+//! Objects: how the store keeps files of a manifest, and who may reuse them for a new cache.
 //!
-//! An object is an inode. Its key is the content (the root of the file's Merkle tree) and all of an inode that is not
-//! content and that links share: whether it can be executed, its time, its attributes (the *variant*).
+//! An object is an inode. Its key is the content (the root of the file's Merkle tree) and the other properties of
+//! an inode that links share: the right to execute, the time, the attributes (the *variant*).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::{CacheRecord, Error, Size};
 pub(crate) const KEY: usize = 40;
 /// Bytes in the key of a class's right to an object.
 pub(crate) const RIGHT: usize = 16 + KEY;
-/// The unit in which disk is counted, bytes: what nearly every file system allocates at least.
+/// Unit of disk usage, bytes: the allocation unit of nearly every file system.
 const BLOCK: u64 = 4096;
 /// Only these attributes are kept: the others are for the system to set.
 const USER: &[u8] = b"user.";
@@ -56,7 +56,7 @@ impl ObjectKey {
         [dir, &format!("{hex}-{}", HEXLOWER.encode(&self.variant))].iter().collect()
     }
 
-    /// The key that [`ObjectKey::path`] stands for.
+    /// The key of a file name of [`ObjectKey::path`].
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let (root, variant) = name.split_once('-')?;
         let decode = |s: &str| HEXLOWER.decode(s.as_bytes()).ok();
@@ -69,7 +69,7 @@ pub(crate) fn executable(file: FileRef<'_>) -> bool {
     file.is_executable() || file.mode().is_some_and(|m| m & 0o111 != 0)
 }
 
-/// Permission bits of its inode in the store: nobody writes.
+/// Permission bits of its inode in the store: read-only.
 pub(crate) fn mode(file: FileRef<'_>) -> u32 {
     if executable(file) { 0o555 } else { 0o444 }
 }
@@ -102,12 +102,12 @@ pub(crate) fn on_disk(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// What an object of `len` bytes occupies.
+/// The space of an object of `len` bytes.
 pub(crate) fn object_size(len: u64) -> Size {
     Size { bytes: on_disk(len), inodes: 1 }
 }
 
-/// The objects of a manifest and what else its view takes.
+/// The objects of a manifest, and the space of its view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     /// Each distinct object and its length in bytes.
@@ -117,16 +117,18 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// What is in a manifest.
+    /// The parts of a manifest.
     ///
     /// # Errors
     /// [`Error::Unfit`] for one without roots, or without the layers by which a piece can be verified.
     pub(crate) fn of(manifest: &Manifest) -> Result<Self, Error> {
         if manifest.is_draft() || !manifest.version().has_v2() {
-            return Err(Error::Unfit("it names no root for each file: publish the data as v2 or hybrid"));
+            return Err(Error::Unfit(
+                "the manifest has no v2 roots of files: publish the data as v2 or hybrid",
+            ));
         }
         if !manifest.missing_layers().is_empty() {
-            return Err(Error::Unfit("piece layers are missing"));
+            return Err(Error::Unfit("the manifest lacks piece layers"));
         }
         let mut parts = Parts::default();
         let dirs = manifest.dirs().len() as u64;
@@ -137,7 +139,7 @@ impl Parts {
             match ObjectKey::of(file) {
                 Some(key) if !file.is_empty() => {
                     if parts.objects.insert(key, file.len()).is_some_and(|len| len != file.len()) {
-                        return Err(Error::Unfit("one root stands for two lengths"));
+                        return Err(Error::Unfit("two files have the same root and different lengths"));
                     }
                 }
                 _ => parts.own.inodes += 1,

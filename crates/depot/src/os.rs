@@ -1,5 +1,5 @@
-//! What the store asks of its directories. Every path is resolved beneath the store's open directory and through no link, so
-//! that a directory that was swapped for a link leads nowhere ([`tidecast_paths`]).
+//! File operations of the store. Every path is resolved beneath the store's open directory and through no link, so
+//! a directory that was swapped for a link leads nowhere ([`tidecast_paths`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,8 @@ use crate::object::on_disk;
 /// Up to this many things are synced one by one, more by syncing the file system.
 const FEW: usize = 16;
 
-/// Whether a file that could not be linked is to be copied: another file system, no more links, no right or no support.
+/// Whether a file that could not be linked is to be copied: another file system, too many links, no right or no
+/// support.
 pub(crate) fn unlinkable(e: &io::Error) -> bool {
     let known = [Errno::XDEV, Errno::MLINK, Errno::PERM, Errno::OPNOTSUPP, Errno::ACCESS];
     Errno::from_io_error(e).is_some_and(|e| known.contains(&e))
@@ -32,7 +33,7 @@ impl Layout {
         path.strip_prefix(self.dir.path()).map_err(|_| Errno::INVAL.into())
     }
 
-    /// Opens a regular file that is no link.
+    /// Opens a regular file, not a link.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         self.dir.open_file(self.beneath(path)?)
     }
@@ -42,17 +43,17 @@ impl Layout {
         self.dir.create(self.beneath(path)?, mode)
     }
 
-    /// What a name stands for; of a link, the link.
+    /// Metadata of a name; of a link, of the link itself.
     pub(crate) fn look(&self, path: &Path) -> io::Result<Meta> {
         self.dir.stat(self.beneath(path)?)
     }
 
-    /// Whether there is a directory, which is no link and not behind one.
+    /// Whether it is a directory, not a link and not behind one.
     pub(crate) fn is_dir(&self, path: &Path) -> bool {
         self.look(path).is_ok_and(|m| m.is_dir())
     }
 
-    /// Whether there is a regular file, which is no link and not behind one.
+    /// Whether it is a regular file, not a link and not behind one.
     pub(crate) fn is_file(&self, path: &Path) -> bool {
         self.look(path).is_ok_and(|m| m.is_file())
     }
@@ -62,13 +63,14 @@ impl Layout {
         self.dir.link(self.beneath(from)?, self.beneath(to)?)
     }
 
-    /// Renames, over what has the name already.
+    /// Renames, and replaces an existing name.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
         let rename = || self.dir.rename(self.beneath(from)?, self.beneath(to)?, true);
         rename().at("rename", to)
     }
 
-    /// Copies a file of ours to a new name; mode, time and attributes too, if it is to be `alike`. Not durable yet.
+    /// Copies a file of the store to a new name; with mode, time and attributes, if it is to be `alike`. Not
+    /// durable yet.
     pub(crate) fn duplicate(&self, from: &Path, to: &Path, alike: bool) -> io::Result<Placed> {
         let source = self.open(from)?;
         let copy = self.create(to, 0o600)?;
@@ -84,7 +86,7 @@ impl Layout {
         placed
     }
 
-    /// Opens a file that only its owner may read, and makes it if there is none.
+    /// Opens a file that only its owner may read; creates it if it does not exist.
     pub(crate) fn private(&self, path: &Path) -> Result<File, Error> {
         let file = self.beneath(path).and_then(|p| self.dir.open_or_create(p, 0o600)).at("open", path)?;
         file.set_permissions(Permissions::from_mode(0o600)).at("set the mode of", path)?;
@@ -111,8 +113,8 @@ impl Layout {
         self.beneath(path).and_then(|p| self.dir.remove_all(p)).at("remove", path)
     }
 
-    /// Removes a directory of objects that has become empty. Whoever makes one again holds the lock under which this is called, or
-    /// the store is being opened. One that cannot be removed is no harm.
+    /// Removes a directory of objects that has become empty. Creating one needs the lock under which this is
+    /// called, or the store is being opened. A failure is harmless.
     pub(crate) fn remove_if_empty(&self, path: &Path) {
         let _ = self.beneath(path).and_then(|p| self.dir.remove_dir(p));
     }
@@ -122,7 +124,7 @@ impl Layout {
         self.beneath(path).and_then(|p| self.dir.remove_file(p)).at("remove", path)
     }
 
-    /// Names in a directory; none if there is no such directory.
+    /// Names in a directory; none if it does not exist.
     pub(crate) fn names(&self, path: &Path) -> Result<Vec<OsString>, Error> {
         match self.beneath(path).and_then(|p| self.dir.list(p)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -135,20 +137,20 @@ impl Layout {
         self.beneath(path).and_then(|p| self.dir.read(p)).at("read", path)
     }
 
-    /// Writes a small file anew. Cut short by a crash, it is there in part.
+    /// Overwrites a small file. After a crash it may be incomplete.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
         self.remove_file(path)?;
         self.create(path, 0o600).and_then(|mut f| f.write_all(bytes)).at("write", path)
     }
 
-    /// What a tree occupies, links counted once for each name.
+    /// The space of a tree, links counted once for each name.
     pub(crate) fn measure(&self, path: &Path) -> Result<Size, Error> {
         let mut size = Size::ZERO;
         let mut add = |meta: &Meta| {
             size = size.plus(Size { bytes: on_disk(meta.len.min(meta.allocated)), inodes: 1 });
             Ok(())
         };
-        self.beneath(path).and_then(|p| self.dir.visit(p, &mut add)).at("look at", path)?;
+        self.beneath(path).and_then(|p| self.dir.visit(p, &mut add)).at("scan", path)?;
         Ok(size)
     }
 
@@ -182,7 +184,7 @@ fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
     to.set_permissions(Permissions::from_mode(meta.mode() & 0o7777))
 }
 
-/// What has to be on disk before the database may speak of it.
+/// Files and directories that must be durable before the database refers to them.
 #[derive(Default)]
 pub(crate) struct Unsynced {
     files: Vec<PathBuf>,
@@ -195,7 +197,7 @@ impl Unsynced {
         self.files.len() + self.dirs.len() > FEW
     }
 
-    /// A file whose bytes or metadata are new.
+    /// A file with new bytes or metadata.
     pub(crate) fn file(&mut self, path: &Path) {
         if self.files.len() <= FEW {
             self.files.push(path.to_owned());
@@ -214,7 +216,7 @@ impl Unsynced {
         if self.is_all() {
             return layout.dir.sync_all().at("sync", &layout.root);
         }
-        // Names after what they name: deepest first.
+        // Names after their targets: deepest first.
         for path in self.files.iter().chain(self.dirs.iter().rev()) {
             layout.sync(path)?;
         }

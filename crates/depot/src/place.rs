@@ -28,11 +28,11 @@ pub(crate) struct Placing<'a> {
     pub(crate) manifest: &'a Manifest,
     /// Where the published file or directory was staged.
     pub(crate) staged: PathBuf,
-    /// What is not staged, because it is here.
+    /// Content that is reused from the store instead of staged.
     pub(crate) reused: BTreeMap<Digest, Held>,
-    /// Objects that are known to be what they should be, and their inodes.
+    /// Objects that were verified, and their inodes.
     pub(crate) proven: HashMap<ObjectKey, u64>,
-    /// Staged files may have other names, by which nobody writes.
+    /// Staged files may have other names, by which no process writes.
     pub(crate) links: bool,
     /// Where copies are made before they get their names.
     pub(crate) scratch: PathBuf,
@@ -100,7 +100,7 @@ impl Placing<'_> {
                 self.linked += 1;
                 return Ok(());
             }
-            // Those who have the old inode keep it, until it is found out and put right.
+            // Caches with the old inode keep it, until a check repairs them.
             *self.extra.entry(*key).or_default() += 1;
         }
         let source = match self.reused.get(&key.root) {
@@ -114,8 +114,8 @@ impl Placing<'_> {
                 // Of equal files only the first has been verified, and need be there.
                 let first = self.manifest.file(file.same_as()).unwrap_or(file);
                 let staged = first.path().below(&self.staged);
-                let meta = self.sources.look(&staged).at("look at", &staged)?;
-                // Somebody has another name for it, by which it could be written: it must be ours alone.
+                let meta = self.sources.look(&staged).at("stat", &staged)?;
+                // The file has another name, by which it could be written: it must be copied.
                 let shared = !self.links && meta.links > names || !meta.is_mine();
                 let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
                 if shared || another { self.copy(&staged, false)? } else { staged }
@@ -149,7 +149,7 @@ impl Placing<'_> {
         Ok(())
     }
 
-    /// Whether an object that has come since is what it should be.
+    /// Whether an object that was added since is undamaged.
     fn is_right(&mut self, file: FileRef<'_>, at: &Path) -> bool {
         self.stored
             .open(at)
@@ -171,8 +171,8 @@ impl Placing<'_> {
             Err(e) if os::unlinkable(&e) => {}
             other => return other.at("link", to),
         }
-        // No more links can be made to this inode: from here on another one stands for the object. Those who have the
-        // old one keep it.
+        // The link count of this inode is at its maximum: from here on another one is the object. Existing links
+        // stay.
         let next = self.copy(&at, true)?;
         self.unsynced.file(&next);
         self.layout.rename(&next, &at)?;
@@ -210,7 +210,7 @@ fn siblings(manifest: &Manifest) -> HashMap<Digest, u64> {
     all
 }
 
-/// Gives a file all that its variant says, and takes away the right to write.
+/// Sets a file's metadata by its variant, and makes it read-only.
 pub(crate) fn adorn(file: &File, of: FileRef<'_>, path: &Path) -> Result<(), Error> {
     for (name, value) in object::xattrs(of) {
         match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
@@ -239,7 +239,7 @@ pub(crate) fn set_time(layout: &Layout, path: &Path, mtime: Option<Mtime>) -> Re
     layout.set_time(path, (time.secs, time.nanos))
 }
 
-/// Whether every content of the manifest that is not reused is staged as it should be; its bytes too, if `hash`.
+/// Whether every content of the manifest that is not reused is staged correctly; its bytes too, if `hash`.
 pub(crate) fn check(
     layout: &Layout,
     manifest: &Manifest,
@@ -256,15 +256,15 @@ pub(crate) fn check(
         let path = file.path().below(staged);
         let wrong = |why| Error::Wrong { path: path.clone(), why };
         let open = match near.open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("it is missing")),
-            Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("it is no file")),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("the file is missing")),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("not a regular file")),
             other => other.at("open", &path)?,
         };
-        if open.metadata().at("look at", &path)?.len() != file.len() {
-            return Err(wrong("it has another length than the manifest says"));
+        if open.metadata().at("stat", &path)?.len() != file.len() {
+            return Err(wrong("length differs from the manifest"));
         }
         if hash && Some(root_of(&open, file.len()).at("read", &path)?) != file.pieces_root() {
-            return Err(wrong("it has another content than the manifest says"));
+            return Err(wrong("content differs from the manifest"));
         }
         Ok(())
     };
@@ -284,7 +284,8 @@ pub(crate) fn check(
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mine = work();
-        let joined = others.into_iter().map(|t| t.join().unwrap_or(Err(Error::Unfit("a thread died"))));
+        let joined =
+            others.into_iter().map(|t| t.join().unwrap_or(Err(Error::Unfit("a thread of the store failed"))));
         joined.chain([mine]).collect()
     })
 }

@@ -1,10 +1,10 @@
-//! What the kernel says of a process.
+//! Properties of a process from the kernel.
 
 use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// Bytes of a command line that are looked at.
+/// Bytes of a command line that are read.
 const COMMAND_LINE: u64 = 64 << 10;
 /// `PF_FORKNOEXEC`: it was forked and has not executed a program since.
 const FORKED: u64 = 0x40;

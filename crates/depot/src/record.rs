@@ -1,7 +1,7 @@
-//! What is known of a cache, and how it is written down.
+//! The record of a cache, and its format.
 //!
-//! Records are JSON: each says what its fields are, so an older program reads what a newer one wrote, and what it does
-//! not know it keeps as it is (`other`) when it writes the record again. Times are seconds since 1970.
+//! Records are JSON: an older program reads a newer one's records, and keeps unknown fields (`other`) when it writes a
+//! record again. Times are seconds since 1970.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,7 @@ impl Size {
         }
     }
 
-    /// What is left of it, not below zero.
+    /// The remaining size, not below zero.
     #[must_use]
     pub fn minus(self, other: Size) -> Size {
         Size {
@@ -76,11 +76,11 @@ impl Size {
     }
 }
 
-/// What has become of a cache.
+/// The state of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum State {
-    /// Declared; nothing is there, or what an upload left that broke off.
+    /// Declared; without data, or with an interrupted upload.
     Uncommitted,
     /// Bytes are coming.
     Uploading,
@@ -115,7 +115,7 @@ impl Local {
     pub const NO_GROUP: u32 = u32::MAX;
 }
 
-/// What [`crate::Depot::declare`] needs to know.
+/// Parameters of [`crate::Depot::declare`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declare {
     /// Host that made the cache.
@@ -124,11 +124,11 @@ pub struct Declare {
     pub name: String,
     /// Its version; `None` at the origin, which numbers them at the commit.
     pub version: Option<u64>,
-    /// Who it belongs to.
+    /// The owner.
     pub owner: String,
     /// Group of its readers.
     pub group: Option<String>,
-    /// Who may read it: of 0o444, the bits for owner, group and others. The owner always may.
+    /// Permission to read: of 0o444, the bits for owner, group and others. The owner always may.
     pub mode: u32,
     /// It leaves the host only by a direct, authenticated stream (kept for the caller).
     pub private: bool,
@@ -138,7 +138,7 @@ pub struct Declare {
     pub size: Size,
     /// The local user and group among its readers.
     pub local: Option<Local>,
-    /// The caller's own: kept, never looked at.
+    /// The caller's own: kept, never interpreted.
     pub attributes: BTreeMap<String, Value>,
 }
 
@@ -154,7 +154,7 @@ pub struct CacheRecord {
     /// Its version; `None` until the commit at the origin.
     #[serde(default)]
     pub version: Option<u64>,
-    /// Who it belongs to.
+    /// The owner.
     pub owner: String,
     /// Group of its readers.
     #[serde(default)]
@@ -164,12 +164,12 @@ pub struct CacheRecord {
     /// Leaves the host by a direct stream only.
     #[serde(default)]
     pub private: bool,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
     /// Why it is INVALID.
     #[serde(default)]
     pub reason: Option<String>,
-    /// It is damaged: it gives nobody a right to its objects, and its owner is not charged with them.
+    /// It is damaged: it gives no right to its objects, and its owner is not charged for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
     /// Info-hash (v2) of its manifest.
@@ -180,10 +180,10 @@ pub struct CacheRecord {
     pub top: Vec<u8>,
     /// Most that may come.
     pub declared: Size,
-    /// What it would occupy alone: distinct objects, directories, manifest.
+    /// The space that it would occupy alone: distinct objects, directories, manifest.
     #[serde(default)]
     pub size: Size,
-    /// Of `size`, what no other cache can share.
+    /// The part of `size` that no other cache can share.
     #[serde(default)]
     pub own: Size,
     /// Files and symbolic links in it.
@@ -210,7 +210,7 @@ pub struct CacheRecord {
     /// The caller's own.
     #[serde(default)]
     pub attributes: BTreeMap<String, Value>,
-    /// What a newer program wrote.
+    /// Fields of a newer program.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
@@ -234,7 +234,7 @@ impl CacheRecord {
         }
     }
 
-    /// Whether its lease is over.
+    /// Whether its lease has expired.
     #[must_use]
     pub fn expired(&self, now: u64) -> bool {
         !self.pinned && self.lease_until <= now
@@ -247,7 +247,7 @@ impl CacheRecord {
     }
 }
 
-/// On whose behalf something is asked.
+/// The user on whose behalf a request is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
     /// The owner it acts as.
@@ -266,7 +266,7 @@ impl Reader {
     }
 }
 
-/// Which caches to list; what is `None` matches all.
+/// Filter of caches; `None` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Of this host.
@@ -301,7 +301,7 @@ pub struct Past {
     /// Info-hash (v2) of its manifest.
     #[serde(with = "hex_option")]
     pub content: Option<[u8; 32]>,
-    /// Who it belonged to.
+    /// The owner.
     pub owner: String,
     /// Bytes in its files.
     pub bytes: u64,
@@ -312,7 +312,7 @@ pub struct Past {
     /// When it left this store.
     #[serde(default)]
     pub removed: Option<u64>,
-    /// What a newer program wrote.
+    /// Fields of a newer program.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
@@ -325,11 +325,11 @@ pub(crate) fn check_account(name: &str) -> Result<(), Error> {
 /// Checks a part of a name: one component of a path, printable, without the marks of a cache's name.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let why = match name {
-        "" => "it is empty",
-        "." | ".." => "it would lead out of its directory",
-        _ if name.len() > 255 => "it has more than 255 bytes",
+        "" => "the name is empty",
+        "." | ".." => "the name must not leave its directory",
+        _ if name.len() > 255 => "the name is longer than 255 bytes",
         _ if name.contains(['/', '@']) => "`/` and `@` separate the parts of a cache's name",
-        _ if name.chars().any(char::is_control) => "it has control characters",
+        _ if name.chars().any(char::is_control) => "the name contains control characters",
         _ => return Ok(()),
     };
     Err(Error::Name { name: name.chars().take(64).flat_map(char::escape_default).collect(), why })
@@ -360,7 +360,7 @@ mod hex_option {
             return Ok(None);
         };
         let bytes = HEXLOWER.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
-        bytes.try_into().map(Some).map_err(|_| serde::de::Error::custom("a hash has 32 bytes"))
+        bytes.try_into().map(Some).map_err(|_| serde::de::Error::custom("a hash must have 32 bytes"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What opening a store does: reads what is true, and clears away what a crash left of things under way.
+//! Opening a store: reads the database, and clears leftovers of operations that a crash interrupted.
 
 use std::collections::HashSet;
 
@@ -34,15 +34,15 @@ impl Depot {
         for name in layout.names(&layout.trash())? {
             discard(layout, &layout.trash().join(name), known)?;
         }
-        // What older programs or a crash have left of directories without objects.
+        // Empty directories of objects from older programs or a crash.
         for name in layout.names(&layout.objects())? {
             layout.remove_if_empty(&layout.objects().join(name));
         }
         Ok(())
     }
 
-    /// Reads the records; an upload that was under way is one that can go on. Returns the numbers of caches that only a
-    /// newer program understands: these are left alone.
+    /// Reads the records; an upload that was in progress can be continued. Returns the numbers of caches that only
+    /// a newer program understands: these are left unchanged.
     fn load(&self, view: &View) -> Result<HashSet<CacheId>, Error> {
         let (records, foreign) = view.caches()?;
         let uploading: Vec<CacheRecord> =
@@ -64,7 +64,7 @@ impl Depot {
         Ok(foreign.into_iter().collect())
     }
 
-    /// Views that no record speaks of go; records whose view is gone (somebody removed it) are INVALID.
+    /// Removes views without a record; records without a view (a user removed it) become INVALID.
     fn check_views(
         &self,
         foreign: &HashSet<CacheId>,
@@ -89,9 +89,9 @@ impl Depot {
             // Older programs gave a cache's directory to its owner, who could put another tree there.
             if !self.reclaim(&record)? {
                 self.conceal(record.id)?;
-                self.invalidate(record.id, "another user or program has changed its directory in the store")?;
+                self.invalidate(record.id, "another user or program changed its directory in the store")?;
             }
         }
-        lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are gone from the store"))
+        lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are missing from the store"))
     }
 }

@@ -1,4 +1,4 @@
-//! What a check of the store says of it.
+//! Report of a check of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Bad {
 pub struct Unread {
     /// The file.
     pub path: PathBuf,
-    /// What the system says.
+    /// The system's error.
     pub why: String,
     /// The caches that have it; they stay as they are.
     pub caches: Vec<CacheId>,
@@ -43,12 +43,12 @@ impl Unread {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Caches that were looked at.
+    /// Checked caches.
     pub caches: u64,
-    /// Objects that were looked at.
+    /// Checked objects.
     pub objects: u64,
     /// Bytes that were read.
     pub bytes: u64,
@@ -84,7 +84,7 @@ impl Report {
     }
 }
 
-/// What reading a file of the store shows.
+/// The result of reading a file of the store.
 pub(crate) enum Look {
     Right,
     Wrong,
@@ -93,7 +93,7 @@ pub(crate) enum Look {
 }
 
 impl Look {
-    /// What a failure to open or read says: that there is no such content, unless it is trouble of this host.
+    /// Classifies a failure to open or read: the content is missing, unless the host failed.
     ///
     /// # Errors
     /// This host has no more descriptors or memory.

@@ -19,14 +19,14 @@ use crate::live::Promise;
 use crate::object::{ObjectKey, classes_for};
 use crate::{CacheId, Depot, Reader, Size, State, os};
 
-/// Room that is kept for a cache. Dropped, it gives the room back; what was staged stays for the next attempt, until the
-/// cache is removed or its lease ends.
+/// Reserved space for a cache. When dropped, the space is released; staged files stay for the next attempt, until
+/// the cache is removed or its lease expires.
 pub struct Reservation {
     depot: Depot,
     id: CacheId,
     /// Objects that need not be brought, by content.
     reused: Mutex<BTreeMap<Digest, Held>>,
-    /// Staged files may have other names, by which nobody writes.
+    /// Staged files may have other names, by which no process writes.
     links: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Held {
     pub(crate) variant: [u8; 8],
 }
 
-/// What need not be brought.
+/// Files that need no transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
     /// The files, by their place in the manifest: not to be staged.
@@ -75,18 +75,18 @@ impl Reservation {
         self.id
     }
 
-    /// Where the bytes go: the published file or directory stands in here by its name. What an earlier attempt left is
-    /// still there.
+    /// Directory for the data: the published file or directory is staged here under its name. Files of an earlier
+    /// attempt are still there.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staging().join("data")
     }
 
-    /// Makes a file of [`Reservation::dir`], with the directories above it, in the place of one that an earlier attempt left:
-    /// open for reading and writing. No link leads it elsewhere, whoever planted it.
+    /// Creates a file in [`Reservation::dir`], with the directories above it, replacing one of an earlier attempt:
+    /// open for reading and writing. Links are not followed.
     ///
     /// # Errors
-    /// A path that leads out of the directory; what the disk reports.
+    /// A path that leads out of the directory; the disk's error.
     pub fn create(&self, path: &Path) -> Result<File, Error> {
         let at = self.dir().join(path);
         let make = || {
@@ -105,18 +105,18 @@ impl Reservation {
         make().map_err(|e| Error::io("create", &at, e))
     }
 
-    /// Removes what stands in [`Reservation::dir`] by this path, a tree too; nothing there is fine.
+    /// Removes this path in [`Reservation::dir`], a tree too; a missing one is no error.
     ///
     /// # Errors
-    /// A path that leads out of the directory; what the disk reports.
+    /// A path that leads out of the directory; the disk's error.
     pub fn remove(&self, path: &Path) -> Result<(), Error> {
         let at = self.dir().join(path);
         let remove = || self.layout().dir.sub(self.layout().beneath(&self.dir())?)?.remove_all(path);
         remove().map_err(|e| Error::io("remove", &at, e))
     }
 
-    /// What is staged comes by hard links from another store of the same user: its inodes become objects as they are, instead
-    /// of copies of them.
+    /// Staged files are hard links from another store of the same user: their inodes become objects, without
+    /// copies.
     pub fn take_links(&self) {
         self.links.store(true, Ordering::Relaxed);
     }
@@ -141,12 +141,12 @@ impl Reservation {
         self.reused.lock().clone()
     }
 
-    /// Which files of the manifest need not be brought, because `reader` may read their content here already. They are
-    /// held for this reservation from now on. Whether nobody has a content or only others have it makes no difference,
-    /// in the answer or in the time that it takes.
+    /// The files of the manifest that need no transfer, because `reader` may read their content here already. They
+    /// are held for this reservation from now on. Whether no cache has a content or only other users' caches do
+    /// makes no difference, in the answer or in the time that it takes.
     ///
     /// # Errors
-    /// What disk and database report.
+    /// Errors of disk and database.
     pub fn reuse(&self, manifest: &Manifest, reader: &Reader) -> Result<Reuse, Error> {
         let objects = self.depot.0.objects()?;
         let classes = classes_for(reader);
@@ -156,7 +156,7 @@ impl Reservation {
             let Some(key) = ObjectKey::of(file) else { continue };
             if !held.contains_key(&key.root) {
                 let Some(found) = objects.readable(&classes, &key.root)? else { continue };
-                // The very inode that is wanted, if there is one; what it is made from, else.
+                // The exact inode, if it exists; else one to copy from.
                 let exact = objects.get(&key)?.is_some() && objects.may(&classes, &key)?;
                 let found = if exact { key } else { found };
                 let len = objects.get(&found)?.map(|o| o.len);
@@ -206,27 +206,28 @@ impl Reservation {
         self.depot.within_declared(&record, staged)
     }
 
-    /// Makes what was staged, and what is reused, the cache that the manifest describes; durable when it returns.
-    /// `trusted`: every staged byte has been verified against this manifest; else it is now.
+    /// Commits the staged and reused files as the cache that the manifest describes; durable when it returns.
+    /// `trusted`: every staged byte has been verified against this manifest; else it is verified now.
     ///
-    /// What has the content of a version of the same name already *is* that version: its record comes back, and the
-    /// declared one is gone.
+    /// If a version of the same name has this content already, the cache *is* that version: its record is returned,
+    /// and the declared one removed.
     ///
     /// # Errors
-    /// [`Error::Wrong`] for what does not fit the manifest, [`Error::Exceeded`], [`Error::Conflict`],
-    /// [`Error::Unfit`], or what disk and database report. What was staged stays then.
+    /// [`Error::Wrong`] for files that do not match the manifest, [`Error::Exceeded`], [`Error::Conflict`],
+    /// [`Error::Unfit`], or errors of disk and database. Staged files stay then.
     pub fn commit(self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
         let done = self.committed(manifest, trusted, now)?;
-        // What the staging directory holds is in the view, or of no use; opening the store would clear it away as well.
+        // Files in the staging directory are in the view, or not needed; opening the store would remove them as
+        // well.
         let _ = self.layout().remove_all(&self.staging());
         Ok(done)
     }
 
-    /// As [`Reservation::commit`] of what was verified, for data that is still read by its staged names, as a swarm does that
-    /// sends it to others: they last until the second value is dropped, which waits for the disk.
+    /// As [`Reservation::commit`] of verified data, while a swarm still reads the staged names to send it to
+    /// others: these last until the second value is dropped, which waits for the disk.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Reservation::commit`].
     pub fn commit_in_use(self, manifest: &Manifest, now: u64) -> Result<(Committed, Staged), Error> {
         let done = self.committed(manifest, true, now)?;
         Ok((done, Staged { depot: self.depot.clone(), id: self.id }))
@@ -235,21 +236,25 @@ impl Reservation {
     fn committed(&self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
         let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
         if record.state != State::Uploading {
-            return Err(Error::State { id: self.id, state: record.state, why: "it cannot be committed" });
+            return Err(Error::State {
+                id: self.id,
+                state: record.state,
+                why: "only a cache that is being uploaded can be committed",
+            });
         }
         self.depot.within_declared(&record, raw_size(manifest))?;
         commit::commit(self, &record, manifest, trusted, now)
     }
 
-    /// Gives the room back and throws away what was staged.
+    /// Releases the space and removes the staged files.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// The disk's error.
     pub fn discard(self) -> Result<(), Error> {
         self.clear()
     }
 
-    /// Throws away what was staged.
+    /// Removes the staged files.
     fn clear(&self) -> Result<(), Error> {
         if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
             promise.staged = Size::ZERO;
@@ -257,7 +262,7 @@ impl Reservation {
         self.layout().remove_all(&self.staging())
     }
 
-    /// After a commit that failed: what it had made of the view goes, and objects that only this view had.
+    /// After a commit that failed: removes its incomplete view, and objects that only this view had.
     pub(crate) fn undo(&self, view: &Path) -> Result<(), Error> {
         let objects = self.depot.0.objects()?;
         discard(&self.depot.0.layout, view, |key| objects.get(key).map(|o| o.is_some()))
@@ -287,19 +292,19 @@ impl Drop for Staged {
     }
 }
 
-/// Where a reservation holds what it reuses, in its staging directory.
+/// The name of a reused object in the staging directory of a reservation.
 pub(crate) fn held_in(staging: &Path, root: &Digest) -> PathBuf {
     staging.join("reused").join(HEXLOWER.encode(root))
 }
 
 impl Depot {
-    /// Removes what a reservation that has ended left of a cache that never came.
+    /// Removes the staged files of an ended reservation of a cache that was never committed.
     ///
     /// # Errors
-    /// [`Error::State`] for a cache that is committed; what the disk reports.
+    /// [`Error::State`] for a committed cache; the disk's error.
     pub fn clear_staged(&self, id: CacheId) -> Result<(), Error> {
         if let Some(record) = self.cache(id).filter(|r| r.is_committed()) {
-            return Err(Error::State { id, state: record.state, why: "nothing of it is staged" });
+            return Err(Error::State { id, state: record.state, why: "the cache has no staged files" });
         }
         self.0.layout.remove_all(&self.0.layout.staging(id).join("data"))
     }
@@ -312,7 +317,7 @@ impl Drop for Reservation {
             // Nothing will come of it.
             let _ = self.clear();
         }
-        // What stays takes room, whether we were told of it or not; that of a commit is the cache's.
+        // Leftover files occupy space, reported or not; those of a commit belong to the cache.
         let promised = self.depot.0.live.read().promises.contains_key(&self.id);
         if promised {
             let left = self.layout().measure(&self.staging()).unwrap_or_default();

@@ -2,26 +2,26 @@
 
 use crate::{Config, Size};
 
-/// Room and what it is used for.
+/// Space and its use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Caches that are there.
     pub kept: Size,
-    /// Staged, or promised to those who stage: the larger of both for each.
+    /// Staged, or reserved for transfers: the larger of both for each.
     pub promised: Size,
     /// All that the store may occupy.
     pub capacity: Size,
-    /// All that it might, if nobody else had anything on its file system.
+    /// The most that the store could hold, if no other files were on its file system.
     pub total: Size,
     /// More than this is not let in.
     pub high: Size,
-    /// Eviction goes on until this.
+    /// Eviction continues down to this.
     pub low: Size,
 }
 
 impl Usage {
-    /// `staged`: what is staged, of which the file system knows already. `free`, `all`: what the file
-    /// system has left for us, and has.
+    /// `staged`: staged files, which the file system counts already. `free`, `all`: the file system's free and
+    /// total space for this user.
     pub(crate) fn new(
         config: &Config,
         kept: Size,
@@ -45,7 +45,7 @@ impl Usage {
         Usage { kept, promised, capacity, total, high, low }
     }
 
-    /// What stands in the way of `more`: how far it leads above the high watermark.
+    /// How far `more` would exceed the high watermark.
     pub(crate) fn shortage(&self, more: Size) -> Size {
         self.kept.plus(self.promised).plus(more).minus(self.high)
     }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((usage.capacity, usage.high), (size(1000, 110), size(900, 99)));
         assert_eq!(usage.shortage(size(500, 0)), Size::ZERO);
         assert_eq!(usage.shortage(size(501, 90)), size(1, 1));
-        // Others have filled the disk: the room shrinks below what is kept.
+        // Other programs have filled the disk: the space shrinks below the kept size.
         let usage = Usage::new(&config, size(300, 10), Size::ZERO, Size::ZERO, free(50));
         assert_eq!(usage.capacity.bytes, 250);
         assert_eq!(usage.surplus().bytes, 175);

@@ -1,7 +1,7 @@
 //! Uses by running jobs: while one lasts, its cache is not evicted.
 //!
-//! A use is a file, made without waiting for the disk: it survives the death of this program, and after a power cut the
-//! process that it stands for is gone as well. Only a use until a time is made durable.
+//! A use is a file, made without waiting for the disk: it survives the end of this program, and after a power cut
+//! the process is gone as well. Only a use until a given time is made durable.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const IDLE: u64 = 60;
 /// ... and so long in all.
 const TERMINAL: u64 = 86_400;
 
-/// What keeps a cache in use.
+/// The reason why a cache is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -128,7 +128,7 @@ impl UseId {
     }
 }
 
-/// A use, and when a shell's terminal was seen at work last; `u64::MAX`: not looked at yet.
+/// A use, and when its shell's terminal was last active; `u64::MAX`: not checked yet.
 #[derive(Debug)]
 struct Held {
     what: Use,
@@ -157,19 +157,19 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// What was in use when the last program ended, or was ended.
+    /// Uses of the previous run.
     pub(crate) fn load(layout: &Layout) -> Result<Self, Error> {
         let (mut all, dir) = (BTreeMap::new(), layout.uses());
         for name in layout.names(&dir)? {
             let path = dir.join(&name);
             let read = match layout.read(&path) {
-                // Who uses what is not known while the disk fails: what is used might be evicted.
+                // While the disk fails the uses are unknown: used caches might be evicted.
                 Err(error) if error.is_of_host() => return Err(error),
                 read => read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()),
             };
             match name.to_str().and_then(UseId::parse).zip(read) {
                 Some((id, what)) => drop(all.insert(id, Held { what, active: u64::MAX })),
-                // Cut short by a power cut: its process is gone as well.
+                // Truncated by a power cut: its process is gone as well.
                 None => layout.remove_file(&path)?,
             }
         }
@@ -195,7 +195,7 @@ impl Uses {
         if let Use::Until(end) = what {
             layout.sync(&path)?;
             layout.sync(&layout.uses())?;
-            // One until the latest time is enough: whoever asks again and again adds nothing.
+            // One use until the latest time is enough: repeated requests add nothing.
             let earlier = |held: &Held| matches!(held.what, Use::Until(other) if other <= end);
             ended.extend(self.of(cache).filter(|(_, held)| earlier(held)).map(|(id, _)| *id));
         }
@@ -210,7 +210,7 @@ impl Uses {
         layout.remove_file(&layout.uses().join(id.file()))
     }
 
-    /// Ends what is over, and looks which terminals are at work.
+    /// Ends expired uses, and checks which terminals are active.
     pub(crate) fn tidy(&mut self, layout: &Layout, now: u64) -> Result<(), Error> {
         self.all.values_mut().for_each(|held| held.look(now));
         let over: Vec<UseId> = self.all.iter().filter(|(_, u)| !u.lasts(now)).map(|(id, _)| *id).collect();
@@ -255,7 +255,7 @@ impl Uses {
 mod tests {
     use super::*;
 
-    /// Whether a use lasts that nobody has looked at.
+    /// Whether a use that was not checked yet lasts.
     fn lasts(process: &Process) -> bool {
         Use::Process(process.clone()).lasts(0, 0)
     }
@@ -315,7 +315,7 @@ mod tests {
         assert!(uses.any_job(15) && uses.lasting(a, 15).len() == 1 && uses.all_lasting(5).len() == 2);
         uses.tidy(&layout, 15).unwrap();
         assert_eq!(uses.of(a).count(), 1);
-        // A later time stands for the earlier one.
+        // A later time replaces the earlier one.
         uses.begin(&layout, a, Use::Until(30), 15).unwrap();
         assert_eq!(layout.names(&layout.uses()).unwrap().len(), 1);
     }

@@ -59,15 +59,16 @@ impl View {
     /// Opens a regular file of it for reading.
     ///
     /// # Errors
-    /// [`Error::Changed`]: it is no regular file of the manifest's length, or a link leads there; what the system reports.
+    /// [`Error::Changed`]: it is not a regular file of the manifest's length, or there is a link; the system's
+    /// error.
     pub fn open(&mut self, file: FileRef<'_>) -> Result<File, Error> {
         let path = file.path().below(&self.path);
         let opened = self.find(file).map_err(|e| match leads_elsewhere(&e) {
             Some(why) => Error::Changed { path: path.clone(), why },
             None => Error::io("open", &path, e),
         })?;
-        if opened.metadata().at("look at", &path)?.len() != file.len() {
-            return Err(Error::Changed { path, why: "it has another length" });
+        if opened.metadata().at("stat", &path)?.len() != file.len() {
+            return Err(Error::Changed { path, why: "length differs from the manifest" });
         }
         Ok(opened)
     }
@@ -89,10 +90,10 @@ impl View {
 
 fn leads_elsewhere(e: &io::Error) -> Option<&'static str> {
     match e.kind() {
-        _ if is_link(e) => Some("a symbolic link stands there"),
-        io::ErrorKind::NotADirectory => Some("it is not a directory"),
-        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => Some("it is not a regular file"),
-        io::ErrorKind::NotFound => Some("it is gone"),
+        _ if is_link(e) => Some("a symbolic link instead of a file or directory"),
+        io::ErrorKind::NotADirectory => Some("not a directory"),
+        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => Some("not a regular file"),
+        io::ErrorKind::NotFound => Some("missing"),
         _ => None,
     }
 }

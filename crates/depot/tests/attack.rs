@@ -1,4 +1,4 @@
-//! What those who may not, and what manifests and directories of strangers, get: nothing.
+//! Attacks by users without rights, and by manifests and directories of strangers: they must fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

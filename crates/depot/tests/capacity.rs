@@ -1,4 +1,4 @@
-//! What the store may hold: a capacity that is lowered, stores that are full when they are opened, and what eviction leaves.
+//! Capacity: lowered below the store's content, full stores that are opened, and leftovers of eviction.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -89,7 +89,7 @@ fn directories_without_objects_go() {
     depot.remove(one.id, 2).unwrap();
     assert_eq!(dirs(), 0);
     drop(depot);
-    // What an older program left goes when the store is opened.
+    // Leftovers of an older program are removed when the store is opened.
     std::fs::create_dir(at.join("objects/ab")).unwrap();
     let depot = open(&at);
     assert_eq!(dirs(), 0);

@@ -1,4 +1,4 @@
-//! Killed at any instant, many times: what was acknowledged is there, and nothing is wrong.
+//! Killed at any instant, many times: acknowledged changes survive, and the store has no defects.
 //!
 //! The test runs itself as the victim: the child works on a store and tells, a line for each, what has been acknowledged.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -32,7 +32,7 @@ fn say(line: &str) {
     std::io::stdout().write_all(format!("\n#{line}\n").as_bytes()).unwrap();
 }
 
-/// What the victim does until it is killed.
+/// The victim's work until it is killed.
 fn work(base: &Path, seed: u64) -> ! {
     let mut dice = Dice(seed);
     let depot = Depot::open(&base.join("depot"), small(600 << 10)).unwrap();
@@ -86,7 +86,7 @@ fn work(base: &Path, seed: u64) -> ! {
     }
 }
 
-/// What was acknowledged.
+/// Acknowledged changes.
 #[derive(Default)]
 struct Truth {
     pinned: BTreeMap<CacheId, bool>,
@@ -106,7 +106,7 @@ impl Truth {
         }
     }
 
-    /// What is there is what was said, whole; what was pinned is there.
+    /// Existing caches match the acknowledged ones, complete; pinned ones exist.
     fn check(&mut self, depot: &Depot) {
         for id in self.pinned.keys() {
             let record = depot.cache(*id).unwrap_or_else(|| panic!("pinned {id} is lost"));

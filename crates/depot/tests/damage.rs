@@ -1,4 +1,4 @@
-//! What has decayed on disk, or was written by somebody who could: found, given to nobody, and put right.
+//! Files that decayed on disk, or were changed by another program: found, never handed out, and repaired.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -226,7 +226,7 @@ fn a_name_is_claimed_by_what_is_there_or_coming_only() {
     let bobs = put(&depot, of("bob", "n"), &root, 2);
     depot.declare(named("n"), 3).unwrap_err();
     depot.remove(bobs.id, 3).unwrap();
-    // What the name has meant once, it means for good.
+    // A version never gets other content.
     depot.declare(named("n"), 4).unwrap_err();
     assert_eq!(depot.caches(&Filter::default()), []);
 }

@@ -31,7 +31,7 @@ fn checked() {
     );
 }
 
-/// What a check says while reading `file` fails; None where there is no strace, or it may not trace.
+/// The report of a check while reading `file` fails; None without strace, or if it may not trace.
 fn checked_while_failing(store: &Path, file: &Path) -> Option<String> {
     let done = Command::new("strace")
         .args(["-f", "-o", "/dev/null", "-e", "inject=read,pread64:error=EIO", "-P"])

@@ -1,4 +1,4 @@
-//! Random operations against a model that says what must be so.
+//! Random operations, compared with a model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -46,7 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What must be so of a cache.
+/// The expected state of a cache.
 struct Known {
     owner: usize,
     name: String,
@@ -110,7 +110,7 @@ impl World {
         self.uses.iter().any(|u| u.cache == id)
     }
 
-    /// What may have gone by eviction has; nothing else.
+    /// Removes caches that were evicted; others must not be missing.
     fn forget_evicted(&mut self) {
         let there: BTreeSet<CacheId> = self.depot().caches(&Filter::default()).iter().map(|r| r.id).collect();
         let uses: BTreeSet<CacheId> = self.uses.iter().map(|u| u.cache).collect();

@@ -76,7 +76,7 @@ impl Victim {
     }
 }
 
-/// All that can be said of a tree.
+/// The complete state of a tree.
 fn picture(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut stack = vec![top.to_path_buf()];
@@ -148,7 +148,7 @@ fn swap(store: &Path, victim: &Path, stop: &AtomicBool) -> u64 {
     swaps
 }
 
-/// Everything once. What fails because of the swaps is of no matter here.
+/// Every operation once. Failures because of the swaps are ignored here.
 fn round(depot: &Depot, manifest: &Manifest, source: &Path, now: u64) {
     let name = format!("n{}", now % 7);
     if let Ok(record) = depot.declare(named(&name), now) {
@@ -228,7 +228,7 @@ fn directories_that_are_swapped_for_links_lead_nowhere() {
     victim.assert_untouched();
 }
 
-/// A link that stands there from the beginning: refused, in words that say what is wrong.
+/// A link that exists from the beginning: rejected, with the reason.
 #[test]
 fn a_store_with_a_link_for_a_directory_is_refused() {
     let tmp = tempfile::tempdir().unwrap();

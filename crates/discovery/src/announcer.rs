@@ -1,12 +1,12 @@
-//! Keeps one swarm announced to all its trackers, and hands over the peers they name.
+//! Keeps one swarm announced to all its trackers, and hands over the peers from their replies.
 //!
-//! The tiers of a manifest are gone through as BEP 12 says: of each only until one tracker answers, the next only where all
-//! of a tier fail (`tiers.rs`). Trackers that the user names are told all: they are few, the user's own, and
-//! nodes that have heard of different ones would not find each other.
+//! The tiers of a manifest are used by BEP 12: in each only until one tracker answers, the next only if all of a
+//! tier fail (`tiers.rs`). Trackers named by the user are all used: they are few, the user's own, and nodes with
+//! different ones would not find each other.
 //!
-//! A hybrid manifest is announced under both of its hashes. `started` goes first and again until
-//! it is accepted, `completed` once, `stopped` at the end within two seconds. A tracker that fails is
-//! asked again, at first after a second, then less and less often, at last every five minutes.
+//! A hybrid manifest is announced under both of its hashes. `started` is sent first and repeated until it is
+//! accepted, `completed` once, `stopped` at the end within two seconds. A tracker that fails is retried, at first
+//! after a second, then less and less often, at last every five minutes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,31 +28,31 @@ use crate::{Error, Found, InfoHash, PeerId, Source, TrackerUrl};
 const MAX_TRACKERS: usize = 64;
 /// Most announces under way at once.
 const MAX_FLYING: usize = 32;
-/// However short the interval a tracker asks for, it hears from us no more often than this.
+/// A tracker is contacted no more often than this, however short its interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
 /// However long the interval, it hears from us this often.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 /// First and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-/// First wait after a tracker has said no.
+/// First wait after a tracker has rejected an announce.
 const RETRY_REFUSED: Duration = Duration::from_secs(30);
 /// A tracker that has not answered for so long does not keep the next one waiting.
 const LATE: Duration = Duration::from_secs(5);
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What is announced, and where.
+/// The swarm to announce, and its trackers.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Trackers. Those that cannot be used are reported by [`Announcer::status`] and otherwise ignored.
     pub trackers: Trackers,
     /// The swarm, under each of its names.
     pub hashes: Vec<InfoHash>,
-    /// Who we are.
+    /// Our peer id.
     pub peer_id: PeerId,
     /// The port on which we accept peers.
     pub port: u16,
-    /// Where the download stands at the start.
+    /// The progress of the download at the start.
     pub progress: Progress,
     /// How many peers to ask for; `None` leaves it to the tracker.
     pub numwant: Option<u32>,
@@ -63,14 +63,14 @@ pub struct Config {
 /// Tracker URLs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trackers {
-    /// All of them are told.
+    /// All of them are used.
     pub named: Vec<String>,
     /// In tiers, as a manifest has them: one that answers is enough.
     pub tiers: Vec<Vec<String>>,
 }
 
 impl Trackers {
-    /// Whether there is none.
+    /// Whether there is no tracker.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.named.iter().chain(self.tiers.iter().flatten()).next().is_none()
@@ -88,7 +88,7 @@ pub struct Progress {
     pub left: u64,
 }
 
-/// How it stands with one tracker and one of the hashes.
+/// The state of one tracker for one of the hashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// The tracker, as the manifest writes it.
@@ -99,7 +99,7 @@ pub struct Status {
     pub answered: u64,
     /// Why the latest one failed, if it did.
     pub error: Option<String>,
-    /// What it wants the user to know.
+    /// The tracker's warning for the user.
     pub warning: Option<String>,
     /// How many peers the latest answer named.
     pub peers: usize,
@@ -109,8 +109,8 @@ pub struct Status {
     pub leechers: Option<u32>,
 }
 
-/// The task that keeps a swarm announced. [`Announcer::stop`] says goodbye to the trackers;
-/// dropping it just ends the task.
+/// The task that keeps a swarm announced. [`Announcer::stop`] sends the trackers a goodbye; dropping it just ends
+/// the task.
 pub struct Announcer {
     progress: watch::Sender<Progress>,
     more: Arc<Notify>,
@@ -145,8 +145,8 @@ impl Announcer {
         Self { progress, more, status, stop, task }
     }
 
-    /// Says where the download stands. Reaching `left == 0` announces `completed` at once; all
-    /// else waits for the next announce, so this may be called as often as one likes.
+    /// Reports the progress of the download. Reaching `left == 0` announces `completed` at once; everything else
+    /// waits for the next announce, so this may be called often.
     pub fn progress(&self, now: Progress) {
         self.progress.send_if_modified(|last| {
             let completed = last.left != 0 && now.left == 0;
@@ -160,13 +160,13 @@ impl Announcer {
         self.more.notify_one();
     }
 
-    /// How it stands with each tracker.
+    /// The state of each tracker.
     #[must_use]
     pub fn status(&self) -> Vec<Status> {
         self.status.lock().clone()
     }
 
-    /// Says goodbye to the trackers that know us, within about two seconds, and ends.
+    /// Sends a goodbye to the trackers that have accepted an announce, within about two seconds, and ends.
     pub async fn stop(self) {
         // Both fail only when the task has ended already.
         let _ = self.stop.send(());
@@ -180,21 +180,21 @@ struct Entry {
     hash: InfoHash,
     /// When to announce next; meaningless while one is under way.
     due: Instant,
-    /// Not before this, whoever asks.
+    /// Not before this time, even on request.
     earliest: Instant,
-    /// What the announce says that is under way.
+    /// The event of the announce in progress.
     saying: Option<Event>,
     /// When the announce that is under way, or was last, has begun.
     sent: Option<Instant>,
     /// `started` was accepted.
     started: bool,
-    /// `completed` is still to be said, once `started` is.
+    /// `completed` must still be sent, after `started`.
     owes_completed: bool,
     failures: u32,
     tracker_id: Option<Vec<u8>>,
 }
 
-/// One entry a usable tracker and hash, in what order they are asked, and one status for each and for the unusable ones.
+/// One entry for each usable tracker and hash, their order, and one status for each and for the unusable ones.
 fn entries(config: &Config) -> (Vec<Entry>, Vec<Order>, Vec<Status>) {
     let now = Instant::now();
     let (mut entries, mut status, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
@@ -219,7 +219,7 @@ fn entries(config: &Config) -> (Vec<Entry>, Vec<Order>, Vec<Status>) {
     };
     let named = usable(&config.trackers.named);
     let tiers: Vec<_> = config.trackers.tiers.iter().map(|tier| usable(tier)).collect();
-    // Shuffled once (BEP 12), and for each hash alike: what a tracker knows of one it knows of the other.
+    // Shuffled once (BEP 12), and for each hash alike: a tracker's answer for one holds for the other.
     let tiers = tiers.into_iter().map(|tier| {
         let mut tier: Vec<usize> = tier.collect();
         tier.shuffle(&mut rand::rng());
@@ -296,7 +296,7 @@ impl Run {
         }
     }
 
-    /// The entries whose turn it is now.
+    /// The entries to contact now.
     fn asked(&self, now: Instant) -> Vec<usize> {
         let fails = |at: usize| self.entries.get(at).is_none_or(|e| e.fails(now));
         self.order.iter().flat_map(|order| order.asked(fails)).collect()
@@ -313,7 +313,7 @@ impl Run {
         .min()
     }
 
-    /// Sends what is due, as far as the bound on announces under way allows.
+    /// Sends due announces, within the limit of concurrent ones.
     fn send_due(&mut self) {
         let now = Instant::now();
         for at in self.asked(now) {
@@ -357,7 +357,7 @@ impl Run {
         let progress = *self.progress.borrow_and_update();
         if progress.left == 0 && !self.completed {
             self.completed = true;
-            // What was there already is not said to have been downloaded now (BEP 3).
+            // Data that existed already does not count as downloaded (BEP 3).
             if progress.downloaded == 0 {
                 return;
             }
@@ -405,14 +405,15 @@ impl Run {
 
     fn hand_over(&self, hash: InfoHash, source: Source, peers: Vec<SocketAddr>) {
         if !peers.is_empty() && self.found.try_send(Found { hash, source, peers }).is_err() {
-            debug!("nobody takes the peers that a tracker named");
+            debug!("dropped peers of a tracker: the queue is full");
         }
     }
 
-    /// Tells the trackers that know us, or may come to, that we leave; before it, that all is there, if they have not heard.
+    /// Tells the trackers that know us, or may soon, that we leave; before it, that the download is complete, if
+    /// they were not told.
     async fn say_goodbye(&mut self) {
         self.note_completed();
-        // A tracker counts what it hears: `completed` that is under way is waited for, not said a second time.
+        // A tracker counts announces: a `completed` in progress is awaited, not sent again.
         let _ = timeout(GOODBYE / 2, async {
             while self.entries.iter().any(|e| e.saying == Some(Event::Completed)) {
                 let Some(done) = self.flying.join_next().await else { break };

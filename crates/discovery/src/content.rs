@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
-/// What is asked for; some trackers compress in any case.
+/// The accepted encodings; some trackers compress in any case.
 pub(crate) const ACCEPTED: &str = "gzip, deflate";
 
 /// Why a body has no content that can be read.
@@ -13,7 +13,7 @@ pub(crate) const ACCEPTED: &str = "gzip, deflate";
 pub(crate) enum Fault {
     /// The content is longer than the limit.
     TooLong,
-    /// It is not what its encoding says.
+    /// It does not match its encoding.
     Damaged,
     /// An encoding that was not asked for.
     Unknown,
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
 pub(crate) fn decode<'b>(body: &'b [u8], encodings: &str, limit: usize) -> Result<Cow<'b, [u8]>, Fault> {
     let mut names = encodings.split(',').map(str::trim).filter(|name| !name.is_empty());
     let name = names.next().unwrap_or("identity").to_ascii_lowercase();
-    // One over another is in nobody's use, and multiplies what a few bytes may become.
+    // Nested encodings are not used in practice, and multiply the size of the result.
     if names.next().is_some() {
         return Err(Fault::Unknown);
     }
@@ -32,7 +32,7 @@ pub(crate) fn decode<'b>(body: &'b [u8], encodings: &str, limit: usize) -> Resul
         // Some servers name the encoding and send plain text all the same.
         "gzip" | "x-gzip" | "deflate" if body.first() == Some(&b'd') => Ok(Cow::Borrowed(body)),
         "gzip" | "x-gzip" => inflate(MultiGzDecoder::new(body), limit),
-        // RFC 9110 says zlib; some servers send the bare stream.
+        // RFC 9110 requires zlib; some servers send the bare stream.
         "deflate" => inflate(ZlibDecoder::new(body), limit).or_else(|fault| match fault {
             Fault::Damaged => inflate(DeflateDecoder::new(body), limit),
             other => Err(other),

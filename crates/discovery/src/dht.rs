@@ -1,7 +1,7 @@
 //! The Mainline DHT (BEP 5), a thin layer over the crate `mainline`. IPv4 only, as that crate is.
 //!
-//! Nothing here runs unless the user asked for it: a DHT tells strangers who is in which swarm. Never
-//! start it for a private manifest (BEP 27).
+//! Nothing here runs unless the user asked for it: a DHT tells strangers which hosts are in a swarm. Never start it
+//! for a private manifest (BEP 27).
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::{Error, Found, InfoHash, Source, peers, usable};
 
 /// Time between announces (BEP 5: nodes forget after about 30 minutes).
 const INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Time between announces while nobody was found.
+/// Interval of announces while no peer was found.
 const ALONE: Duration = Duration::from_secs(60);
 /// Most time one search or one announce may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -97,7 +97,7 @@ async fn resolve(names: &[String]) -> Result<Vec<String>, Error> {
         peers::parse(name)?;
         match peers::resolve(name, BOOTSTRAP.1).await {
             Ok(addrs) => nodes.extend(addrs.iter().filter(|a| a.is_ipv4()).map(ToString::to_string)),
-            Err(error) => debug!(%error, "DHT bootstrap node left out"),
+            Err(error) => debug!(%error, "skipped a DHT bootstrap node"),
         }
     }
     Ok(nodes)
@@ -116,7 +116,7 @@ async fn search(node: AsyncDht, hash: InfoHash, port: u16, found: mpsc::Sender<F
                 peers.extend(&new);
                 if !new.is_empty() && found.try_send(Found { hash, source: Source::Dht, peers: new }).is_err()
                 {
-                    debug!("nobody takes the peers that the DHT named");
+                    debug!("dropped peers of the DHT: the queue is full");
                 }
             }
         })
@@ -124,7 +124,7 @@ async fn search(node: AsyncDht, hash: InfoHash, port: u16, found: mpsc::Sender<F
         match timeout(PATIENCE, node.announce_peer(id, Some(port))).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => debug!(%error, "DHT announce failed"),
-            Err(_) => debug!("DHT announce took too long"),
+            Err(_) => debug!("DHT announce: timeout"),
         }
         sleep(if peers.is_empty() { ALONE } else { INTERVAL }).await;
     }

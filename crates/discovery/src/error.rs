@@ -1,6 +1,6 @@
-//! What can go wrong while looking for peers, each with what it happened to.
+//! Errors of the search for peers, each with its object.
 //!
-//! Text that came from the network is cut and stripped of control characters before it gets here.
+//! Text from the network is truncated and stripped of control characters before it gets here.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// A tracker URL that cannot be used as it is written.
-    #[error("tracker URL {url:?} cannot be used: {why}")]
+    #[error("invalid tracker URL {url:?}: {why}")]
     Url {
         /// The URL, cut to a printable length.
         url: String,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// A peer or bootstrap address that cannot be read.
@@ -23,7 +23,7 @@ pub enum Error {
     Address {
         /// The text, cut to a printable length.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// The name does not resolve.
@@ -31,7 +31,7 @@ pub enum Error {
     Resolve {
         /// The name asked for.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// The name has no address that the chosen network can reach.
@@ -45,21 +45,21 @@ pub enum Error {
     Socket {
         /// Which socket, and where.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Talking to the other side failed.
+    /// The connection failed.
     #[error("{addr}: {source}")]
     Io {
         /// The other side.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No answer in time.
     #[error("{what} did not answer within {after:?}")]
     Timeout {
-        /// Who was asked.
+        /// The server.
         what: String,
         /// How long it was given.
         after: Duration,
@@ -69,7 +69,7 @@ pub enum Error {
     Http {
         /// The tracker.
         url: String,
-        /// What failed.
+        /// The failure.
         why: String,
     },
     /// An HTTP status other than success.
@@ -81,7 +81,7 @@ pub enum Error {
         status: u16,
     },
     /// A redirect that is not followed: too many, to nowhere, or away from TLS.
-    #[error("{url} redirects, which is not followed: {why}")]
+    #[error("redirect of {url} not followed: {why}")]
     Redirect {
         /// The tracker.
         url: String,
@@ -96,16 +96,16 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// An answer that is not what the protocol says.
-    #[error("{from} sent a malformed answer: {why}")]
+    /// An answer that violates the protocol.
+    #[error("malformed reply from {from}: {why}")]
     Malformed {
-        /// Who sent it.
+        /// The sender.
         from: String,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// The tracker understood and refused.
-    #[error("tracker {from} refuses: {reason}")]
+    #[error("tracker {from} rejected the request: {reason}")]
     Refused {
         /// The tracker.
         from: String,

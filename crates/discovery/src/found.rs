@@ -1,4 +1,4 @@
-//! What every source of peers hands over, and which addresses are worth handing over at all.
+//! The result of every source of peers, and the check whether an address is usable.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::InfoHash;
 /// Peers of one swarm, as some source named them. Nothing about them is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The swarm they are said to be in.
+    /// Their swarm.
     pub hash: InfoHash,
-    /// Who said so.
+    /// The source.
     pub source: Source,
-    /// Where they are said to listen; never empty, each [`usable`].
+    /// Their listening addresses; never empty, each [`usable`].
     pub peers: Vec<SocketAddr>,
 }
 
@@ -29,8 +29,8 @@ pub enum Source {
     Static,
 }
 
-/// Whether a TCP connection to `addr` can make sense: a real port, one host, and no scope that the
-/// address does not carry (IPv6 link-local from a tracker says nothing about the interface).
+/// Whether a TCP connection to `addr` can make sense: a real port, one host, and no scope that the address does not
+/// carry (an IPv6 link-local address from a tracker lacks the interface).
 #[must_use]
 pub fn usable(addr: &SocketAddr) -> bool {
     if addr.port() == 0 {
@@ -49,7 +49,7 @@ pub fn usable(addr: &SocketAddr) -> bool {
     }
 }
 
-/// `addr` with an IPv4 address written as IPv4, which a dual-stack socket does not do by itself.
+/// `addr` with an IPv4 address written as IPv4, which a dual-stack socket does not do.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), addr.port()),

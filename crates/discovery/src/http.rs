@@ -1,8 +1,8 @@
 //! The HTTP side of the tracker client (BEP 3, 7, 23).
 //!
-//! Built on hyper's connection API rather than on a client of its own kind, because it is what lets
-//! us choose the local address, hold TLS, headers and body to limits, and drop everything at the
-//! deadline; the embedded tracker needs hyper anyway. One connection an announce, never kept.
+//! Built on hyper's connection API rather than on a complete client, because it lets us choose the local address,
+//! limit TLS, headers and body, and drop everything at the deadline; the embedded tracker needs hyper anyway. One
+//! connection per announce, never kept.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -65,10 +65,10 @@ pub(crate) async fn announce(
             Answer::Redirect(location) => location,
         };
         let refuse = |why| Error::Redirect { url: at.to_string(), why };
-        let next = at.join(&location).map_err(|_| refuse("its target is no URL that we can use"))?;
+        let next = at.join(&location).map_err(|_| refuse("its target is not a valid URL"))?;
         match (at.scheme(), next.scheme()) {
-            (_, Scheme::Udp) => return Err(refuse("it leads to another protocol")),
-            (Scheme::Https, Scheme::Http) => return Err(refuse("it leads away from TLS")),
+            (_, Scheme::Udp) => return Err(refuse("it changes the protocol")),
+            (Scheme::Https, Scheme::Http) => return Err(refuse("it leaves TLS")),
             _ => {}
         }
         addrs = socket::lookup(next.host(), next.port(), options.timeout).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn announce(
         };
         at = next;
     }
-    Err(Error::Redirect { url: url.to_string(), why: "there are more than four in a row" })
+    Err(Error::Redirect { url: url.to_string(), why: "more than four redirects in a row" })
 }
 
 enum Answer {
@@ -130,7 +130,7 @@ async fn get_at(
         return exchange(url, target, stream).await;
     }
     let name = ServerName::try_from(url.host().to_owned())
-        .map_err(|_| http_error(url, "its host is not a name TLS can check"))?;
+        .map_err(|_| http_error(url, "the host is not a name that TLS can verify"))?;
     let config = match &options.tls {
         Some(config) => Arc::clone(config),
         None => system_tls(url)?,
@@ -149,7 +149,7 @@ where
         .header(ACCEPT_ENCODING, content::ACCEPTED)
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
-        .map_err(|_| http_error(url, "it makes no HTTP request"))?;
+        .map_err(|_| http_error(url, "cannot form an HTTP request"))?;
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(MAX_HEADERS)
         .handshake(TokioIo::new(stream))
@@ -162,7 +162,7 @@ where
             let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
             return location
                 .map(|l| Answer::Redirect(l.to_owned()))
-                .ok_or_else(|| Error::Redirect { url: url.to_string(), why: "it says not where to" });
+                .ok_or_else(|| Error::Redirect { url: url.to_string(), why: "no Location header" });
         }
         let encoding = response.headers().get(CONTENT_ENCODING).cloned();
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
@@ -189,7 +189,7 @@ where
     tokio::select! {
         biased;
         done = &mut answer => done,
-        // The connection may end before we have read what it had already brought.
+        // The connection may end before its last data was read.
         _ = connection => answer.await,
     }
 }
@@ -199,10 +199,8 @@ fn decoded(body: &Bytes, encoding: &str, url: &TrackerUrl) -> Result<Bytes, Erro
     use content::Fault;
     let content = content::decode(body, encoding, MAX_BODY).map_err(|fault| match fault {
         Fault::TooLong => Error::TooLarge { url: url.to_string(), limit: MAX_BODY },
-        Fault::Damaged => {
-            Error::Malformed { from: url.to_string(), why: "its compressed content is damaged" }
-        }
-        Fault::Unknown => http_error(url, &format!("the answer has the content encoding {encoding:?}")),
+        Fault::Damaged => Error::Malformed { from: url.to_string(), why: "compressed content is damaged" },
+        Fault::Unknown => http_error(url, &format!("unsupported content encoding {encoding:?}")),
     })?;
     Ok(Bytes::from(content.into_owned()))
 }
@@ -222,7 +220,7 @@ pub(crate) fn system_tls(url: &TrackerUrl) -> Result<Arc<rustls::ClientConfig>, 
             rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         Some(Arc::new(config.ok()?.with_root_certificates(roots).with_no_client_auth()))
     };
-    TLS.get_or_init(make).clone().ok_or_else(|| http_error(url, "TLS cannot be set up on this system"))
+    TLS.get_or_init(make).clone().ok_or_else(|| http_error(url, "cannot set up TLS on this system"))
 }
 
 /// `target` with the announce added to whatever query it has.
@@ -282,13 +280,13 @@ async fn with_named((mut response, names): (Response, Vec<String>)) -> Result<Re
     Ok(response)
 }
 
-/// Reads a tracker's bencoded answer: what it says, and peers that it gives by name (BEP 3), a few of them.
+/// Reads a tracker's bencoded answer: its fields, and peers that it gives by name (BEP 3), a few of them.
 fn read(body: &[u8], url: &TrackerUrl) -> Result<(Response, Vec<String>), Error> {
     let bad = |why| Error::Malformed { from: url.to_string(), why };
-    // What follows the value is ignored: some trackers send a line end.
-    let (top, _rest) = Value::decode_prefix(body, LIMITS).map_err(|_| bad("it is not bencoded"))?;
+    // Data after the value is ignored: some trackers send a line end.
+    let (top, _rest) = Value::decode_prefix(body, LIMITS).map_err(|_| bad("not bencoded"))?;
     if top.as_dict().is_none() {
-        return Err(bad("it is not a dictionary"));
+        return Err(bad("not a dictionary"));
     }
     if let Some(reason) = top.get(b"failure reason") {
         let reason = printable(reason.as_bytes().unwrap_or_default());
@@ -304,7 +302,7 @@ fn read(body: &[u8], url: &TrackerUrl) -> Result<(Response, Vec<String>), Error>
             names = list.iter().filter_map(named).take(MAX_NAMED).collect();
             list.iter().filter_map(peer).collect()
         }
-        Some(_) => return Err(bad("its peers are neither bytes nor a list")),
+        Some(_) => return Err(bad("peers are neither bytes nor a list")),
         None => Vec::new(),
     };
     if let Some(list) = top.get(b"peers6").and_then(Value::as_bytes) {

@@ -15,7 +15,7 @@ pub struct Interface {
     pub index: u32,
     /// Its addresses, IPv4 and IPv6.
     pub addrs: Vec<IpAddr>,
-    /// Whether it says that it can do multicast. Loopback can, but does not say so.
+    /// Whether it reports multicast support. Loopback supports it without reporting it.
     pub multicast: bool,
     /// Whether it leads back to this host.
     pub loopback: bool,

@@ -1,4 +1,4 @@
-//! How Tidecast nodes find each other.
+//! Discovery: how Tidecast nodes find each other.
 //!
 //! * [`tracker`]: announce to a tracker of others over HTTP, HTTPS or UDP (BEP 3, 7, 15, 23).
 //! * [`announcer`]: one task a swarm that keeps all its trackers announced (BEP 12).
@@ -8,10 +8,9 @@
 //! * [`web`]: ranges of files over HTTP and HTTPS, for web seeds (BEP 19).
 //! * [`dht`]: the Mainline DHT (BEP 5), only when asked for; cargo feature `dht`.
 //!
-//! The announcer, local discovery and the DHT send what they find, as [`Found`], into one bounded
-//! channel that the caller gives them; when it is full they drop rather than wait, because every
-//! source says it again. Nothing here connects to a peer, and everything received is taken for
-//! hostile: each answer, table, queue and wait has a limit.
+//! The announcer, local discovery and the DHT send their results, as [`Found`], into one bounded channel of the
+//! caller; when it is full they drop rather than wait, because every source repeats them. Nothing here connects to
+//! a peer, and everything received is considered hostile: each answer, table, queue and wait has a limit.
 //!
 //! A private manifest (BEP 27) may use trackers and static peers only; the caller sees to that.
 

@@ -19,19 +19,15 @@ pub enum PeerAddr {
 /// Reads `1.2.3.4:5`, `[fd00::1]:5`, `[fe80::1%2]:5` or `name:5`, without asking the network.
 ///
 /// # Errors
-/// [`Error::Address`] when the text is none of these, or the address is none to connect to.
+/// [`Error::Address`] when the text has none of these forms, or the address is not usable.
 pub fn parse(text: &str) -> Result<PeerAddr, Error> {
     let bad = |why| Error::Address { text: printable(text.as_bytes()), why };
     if let Ok(addr) = text.parse::<SocketAddr>() {
-        return if usable(&addr) {
-            Ok(PeerAddr::Ip(addr))
-        } else {
-            Err(bad("no peer can be at this address"))
-        };
+        return if usable(&addr) { Ok(PeerAddr::Ip(addr)) } else { Err(bad("not a usable peer address")) };
     }
     let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("the port is missing"))?;
     if host.contains([':', '[', ']']) {
-        return Err(bad("an IPv6 address goes into brackets"));
+        return Err(bad("an IPv6 address must be in brackets"));
     }
     let port = match port.parse::<u16>() {
         Ok(number) if number != 0 && !port.starts_with(['+', '0']) => number,
@@ -39,10 +35,10 @@ pub fn parse(text: &str) -> Result<PeerAddr, Error> {
     };
     let letters = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if host.is_empty() || host.len() > 253 || !host.bytes().all(letters) {
-        return Err(bad("this is not a host name"));
+        return Err(bad("invalid host name"));
     }
     if host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit())) {
-        return Err(bad("this is not an IPv4 address"));
+        return Err(bad("invalid IPv4 address"));
     }
     Ok(PeerAddr::Name(host.to_owned(), port))
 }

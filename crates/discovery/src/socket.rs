@@ -8,20 +8,20 @@ use tokio::time::timeout;
 
 use crate::Error;
 
-/// Most addresses of one name that are looked at.
+/// Most addresses of one name that are used.
 const MAX_ADDRESSES: usize = 16;
 
 /// The addresses of `host`, at most 16, found within `within`.
 ///
-/// The system's resolver runs on a thread of the runtime and cannot be stopped; when it hangs,
-/// this returns in time, and the thread ends when the resolver gives up.
+/// The system's resolver runs on a thread of the runtime and cannot be stopped; when it hangs, this returns in
+/// time, and the thread ends when the resolver does.
 pub(crate) async fn lookup(host: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, Error> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
     let found = timeout(within, lookup_host((host, port)))
         .await
-        .map_err(|_| Error::Timeout { what: format!("the resolver, asked for {host}"), after: within })?
+        .map_err(|_| Error::Timeout { what: format!("the resolver (name {host})"), after: within })?
         .map_err(|source| Error::Resolve { host: host.to_owned(), source })?;
     let mut addrs: Vec<SocketAddr> = Vec::new();
     for addr in found {
@@ -55,7 +55,7 @@ pub(crate) async fn connect(to: SocketAddr, local: SocketAddr, within: Duration)
         .map_err(io)
 }
 
-/// A UDP socket that sends to `to` and hears from nobody else.
+/// A UDP socket that sends to `to` and receives from no other address.
 pub(crate) async fn udp(to: SocketAddr, local: SocketAddr) -> Result<UdpSocket, Error> {
     let io = |source| Error::Io { addr: to, source };
     let socket = UdpSocket::bind(local).await.map_err(io)?;

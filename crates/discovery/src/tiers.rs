@@ -1,7 +1,7 @@
-//! In what order trackers are asked (BEP 12): those of a tier one after the other until one answers, which is asked first from
-//! then on; the next tier only where all of this one fail.
+//! The order of trackers (BEP 12): those of a tier one after the other until one answers, which is asked first from
+//! then on; the next tier only if all of this one fail.
 //!
-//! One that fails is tried again at times, and takes its turn back when it answers.
+//! A failed tracker is retried at times, and regains its place when it answers.
 
 /// Tiers of one swarm, each of its trackers by a number of the caller's.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ impl Order {
         Self(tiers)
     }
 
-    /// Whose turn it is: the first that does not fail, and those before it, to see whether they still do.
+    /// The trackers to ask: the first that does not fail, and those before it, to see whether they still do.
     pub(crate) fn asked(&self, fails: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut over = false;
         let turn = |at: &usize| {

@@ -1,7 +1,7 @@
-//! Announcing to a tracker of anybody's, once: HTTP, HTTPS (BEP 3, 7, 23) or UDP (BEP 15, 41).
+//! One announce to a tracker: HTTP, HTTPS (BEP 3, 7, 23) or UDP (BEP 15, 41).
 //!
-//! A tracker that has addresses of both families is told over both, so that it learns both of ours;
-//! one success is enough. Every step has a time limit, and an answer a size limit.
+//! A tracker with addresses of both families is contacted over both, so that it learns both of ours; one success is
+//! enough. Every step has a time limit, and an answer a size limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub enum Event {
     None,
     /// The first announce.
     Started,
-    /// The download just became complete (not sent by who had everything from the start).
+    /// The download just became complete (not sent by a node that had everything from the start).
     Completed,
     /// The last announce.
     Stopped,
 }
 
-/// What a tracker is told. Byte counts are of payload since `started`.
+/// The content of an announce. Byte counts are of payload since `started`.
 #[derive(Debug, Clone)]
 pub struct Announce {
     /// The swarm.
     pub info_hash: InfoHash,
-    /// Who announces.
+    /// Our peer id.
     pub peer_id: PeerId,
     /// The port that peers connect to.
     pub port: u16,
@@ -50,14 +50,14 @@ pub struct Announce {
     pub numwant: Option<u32>,
     /// Random, the same for the life of the process: lets a tracker recognise us when our address changes.
     pub key: u32,
-    /// What this tracker gave as `tracker id`, to be given back.
+    /// The `tracker id` of its last answer, which is sent back.
     pub tracker_id: Option<Vec<u8>>,
 }
 
-/// What a tracker answered.
+/// A tracker's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// When it wants to hear from us again; 1 s to 24 h.
+    /// Interval until the next announce; 1 s to 24 h.
     pub interval: Duration,
     /// The least time between announces, when it names one.
     pub min_interval: Option<Duration>,
@@ -76,13 +76,13 @@ pub struct Response {
 /// How a tracker is reached.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Local addresses to leave from, at most one a family; a family without one is then not used.
-    /// Empty: whatever the routing table says.
+    /// Local addresses to send from, at most one per family; a family without one is then not used. Empty: as the
+    /// routing table decides.
     pub bind: Vec<IpAddr>,
     /// Limit for a whole HTTP exchange, redirects included, and for resolving a name.
     pub timeout: Duration,
-    /// How long the first UDP packet waits for its answer; each next one waits twice as long.
-    /// `None`: 15 s as BEP 15 says, 1 s to an address of this site, where loss is the likelier cause.
+    /// How long the first UDP packet waits for its answer; each next one waits twice as long. `None`: 15 s as in
+    /// BEP 15, 1 s to an address of this site, where loss is the likelier cause.
     pub udp_first_wait: Option<Duration>,
     /// How often a UDP request is sent before giving up.
     pub udp_attempts: u32,
@@ -112,7 +112,7 @@ pub async fn announce(url: &TrackerUrl, ask: &Announce, options: &Options) -> Re
     announce_at(url, addrs, ask, options).await
 }
 
-/// Announces to the tracker at `url`, whose name has been resolved to `addrs`.
+/// Announces to the tracker at `url`, whose name has the addresses `addrs`.
 async fn announce_at(
     url: &TrackerUrl,
     addrs: Vec<SocketAddr>,
@@ -194,13 +194,13 @@ fn merge(mut a: Response, b: Response) -> Response {
     a
 }
 
-/// Removes what is there twice.
+/// Removes duplicates.
 pub(crate) fn dedup(peers: &mut Vec<SocketAddr>) {
     peers.sort_unstable();
     peers.dedup();
 }
 
-/// An interval as a tracker gave it, in seconds, held to what makes sense.
+/// A tracker's interval in seconds, limited to a sensible range.
 pub(crate) fn interval(seconds: u64) -> Duration {
     Duration::from_secs(seconds.clamp(1, 24 * 3600))
 }
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// A name with several addresses: nobody, a server that hangs up, one that is broken, the tracker.
+    /// A name with several addresses: without a server, a server that hangs up, a broken one, the tracker.
     #[tokio::test]
     async fn the_address_that_answers_counts() {
         let refuses = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -15,12 +15,12 @@ use crate::udp_packet::{
 };
 use crate::{Error, compact, socket};
 
-/// Room for one answer; what is longer is cut, and its whole peers are still read.
+/// Buffer for one answer; a longer one is truncated, and its complete peers are still read.
 const ANSWER: usize = 16 * 1024;
 /// How long a connection id may be used (BEP 15).
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
 
-/// One announce to the tracker at `to`, leaving from `local`; `target` is what its URL has behind the host.
+/// One announce to the tracker at `to`, sent from `local`; `target` is the part of its URL after the host.
 pub(crate) async fn announce(
     to: SocketAddr,
     local: SocketAddr,
@@ -60,7 +60,7 @@ impl Talk {
             let transaction = rand::random();
             let packet = head(MAGIC, CONNECT, transaction);
             if let Some(answer) = self.ask(&packet, CONNECT, transaction).await? {
-                return u64_at(answer, 8).ok_or_else(|| self.bad("a connect answer that is too short"));
+                return u64_at(answer, 8).ok_or_else(|| self.bad("connect reply too short"));
             }
         }
     }
@@ -77,9 +77,7 @@ impl Talk {
             add_url(&mut packet, target);
             let v4 = self.to.is_ipv4();
             if let Some(answer) = self.ask(&packet, ANNOUNCE, transaction).await? {
-                return read(answer, v4)
-                    .map(Some)
-                    .ok_or_else(|| self.bad("an announce answer that is too short"));
+                return read(answer, v4).map(Some).ok_or_else(|| self.bad("announce reply too short"));
             }
         }
         Ok(None)

@@ -1,4 +1,4 @@
-//! Tracker URLs, read strictly: what is accepted is certain to mean one host, one port, one target.
+//! Tracker URLs, parsed strictly: an accepted one has exactly one host, one port, one target.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use crate::error::printable;
 /// Longest tracker URL accepted, in bytes.
 const MAX_URL: usize = 2048;
 
-/// How a tracker is spoken to.
+/// The protocol of a tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// HTTP (BEP 3).
@@ -42,33 +42,33 @@ impl TrackerUrl {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why| Error::Url { url: printable(text.as_bytes()), why };
         if text.len() > MAX_URL {
-            return Err(bad("it is longer than 2048 bytes"));
+            return Err(bad("longer than 2048 bytes"));
         }
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(bad("it holds a byte that is not printable ASCII; percent-encode it"));
+            return Err(bad("it contains a byte that is not printable ASCII; percent-encode it"));
         }
         if text.contains('#') {
-            return Err(bad("a tracker has no fragment"));
+            return Err(bad("a tracker URL must not have a fragment"));
         }
-        let uri: Uri = text.parse().map_err(|_| bad("it is not a URL"))?;
+        let uri: Uri = text.parse().map_err(|_| bad("not a URL"))?;
         let scheme = match uri.scheme_str() {
             Some("http") => Scheme::Http,
             Some("https") => Scheme::Https,
             Some("udp") => Scheme::Udp,
-            _ => return Err(bad("its scheme is none of http, https, udp")),
+            _ => return Err(bad("the scheme must be http, https or udp")),
         };
-        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| bad("missing host"))?;
         if authority.as_str().contains('@') {
             return Err(bad("user names in tracker URLs are not supported"));
         }
         let (host, after) = authority.as_str().split_at(authority.host().len());
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(v6) if v6.parse::<Ipv6Addr>().is_ok() => v6,
-            Some(_) => return Err(bad("its IPv6 address is none")),
+            Some(_) => return Err(bad("invalid IPv6 address")),
             None => host,
         };
         if host.is_empty() || host.len() > 253 {
-            return Err(bad("its host name is empty or longer than 253 bytes"));
+            return Err(bad("the host name is empty or longer than 253 bytes"));
         }
         let port = match (after.strip_prefix(':'), scheme) {
             (Some(digits), _) => digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit())),
@@ -77,7 +77,7 @@ impl TrackerUrl {
             (None, Scheme::Udp) => return Err(bad("a UDP tracker needs a port")),
         };
         let port = port.filter(|&port| port != 0);
-        let port = port.ok_or_else(|| bad("its port is not a number from 1 to 65535"))?;
+        let port = port.ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
         Ok(Self {
             text: text.into(),
             scheme,
@@ -87,10 +87,10 @@ impl TrackerUrl {
         })
     }
 
-    /// The URL that `location`, the header of a redirect, leads to.
+    /// The URL of `location`, the header of a redirect.
     ///
     /// # Errors
-    /// It is none that can be used.
+    /// It is not usable.
     pub fn join(&self, location: &str) -> Result<Self, Error> {
         if location.contains("://") {
             return Self::parse(location);
@@ -113,7 +113,7 @@ impl TrackerUrl {
         if self.text.ends_with(&*self.target) { self.target.len() } else { 0 }
     }
 
-    /// How it is spoken to.
+    /// Its protocol.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme

@@ -1,8 +1,8 @@
 //! Ranges of files from servers of HTTP (RFC 9110), for web seeds (BEP 19).
 //!
-//! Like the tracker client it is built on hyper's connection API (see `http`); here connections are kept. What the
-//! answer means is for the caller to judge. Promise: every wait is bounded ([`HEADERS`], [`STALL`]), so is the header block
-//! ([`BUFFER`]); nothing of the user's is sent but what the URL says: no credentials, no cookies.
+//! Like the tracker client it is built on hyper's connection API (see `http`); here connections are kept. The
+//! caller interprets the answer. Promise: every wait is bounded ([`HEADERS`], [`STALL`]), so is the header block
+//! ([`BUFFER`]); no data of the user is sent besides the URL: no credentials, no cookies.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -32,7 +32,7 @@ use crate::{Error, Scheme, TrackerUrl, socket};
 const ADDRESSES: usize = 3;
 /// One address has so long to accept, and TLS so long to be agreed.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A server has so long from a request to the end of its headers: what it serves may come from a tape or a far cache.
+/// The time from a request to the end of the headers: the server may read from a tape or a remote cache.
 const HEADERS: Duration = Duration::from_secs(30);
 /// A body may pause for so long.
 const STALL: Duration = Duration::from_secs(20);
@@ -103,7 +103,7 @@ impl Connection {
             match socket::connect(addr, local, CONNECT).await {
                 Ok(stream) if url.scheme() == Scheme::Https => {
                     let name = ServerName::try_from(url.host().to_owned());
-                    let name = name.map_err(|_| error(url, "its host is not a name TLS can check"))?;
+                    let name = name.map_err(|_| error(url, "the host is not a name that TLS can verify"))?;
                     let connecting = Stream::connect(system_tls(url)?, name, stream);
                     let late = |_| Error::Timeout { what: addr.to_string(), after: CONNECT };
                     let stream = timeout(CONNECT, connecting).await.map_err(late)?;
@@ -123,7 +123,7 @@ impl Connection {
     {
         let builder = http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await;
         let (sender, connection) = builder.map_err(|e| error(url, &e.to_string()))?;
-        // What goes wrong is heard by who waits for an answer.
+        // The requester is told of errors.
         let driver = tokio::spawn(async { drop(connection.await) });
         Ok(Self { sender, driver, origin: url.origin(), addr, used: false })
     }
@@ -146,8 +146,8 @@ impl Connection {
         self.used
     }
 
-    /// Asks for bytes of the file at `url`. The body of the answer before must have been read, or the connection is of no
-    /// use any more.
+    /// Requests bytes of the file at `url`. The body of the previous answer must have been read, or the connection
+    /// is unusable.
     ///
     /// # Errors
     /// The connection breaks, or there is no answer in time.
@@ -159,7 +159,7 @@ impl Connection {
             .header(ACCEPT_ENCODING, "identity")
             .header(RANGE, format!("bytes={}-{last}", bytes.start))
             .body(Empty::new())
-            .map_err(|_| error(url, "it makes no HTTP request"))?;
+            .map_err(|_| error(url, "cannot form an HTTP request"))?;
         let late = |_| Error::Timeout { what: url.to_string(), after: HEADERS };
         let sent = async {
             self.sender.ready().await?;

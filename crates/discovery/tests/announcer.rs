@@ -1,4 +1,4 @@
-//! The announcer: trackers that are named and those of tiers, of both hashes, from `started` to `stopped`, with some dead.
+//! The announcer: named trackers and tiers, both hashes, from `started` to `stopped`, with some dead trackers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -168,7 +168,7 @@ async fn nobody_reading_holds_up_nothing() {
     assert_eq!(tracker.stats().peers, 3);
 }
 
-/// Which of the trackers know of a swarm.
+/// The trackers that have a swarm.
 fn told(trackers: &[&Tracker]) -> Vec<usize> {
     trackers.iter().map(|tracker| tracker.stats().peers).collect()
 }

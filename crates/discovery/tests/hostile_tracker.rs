@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::{Instant, sleep};
 
-/// An HTTP server that reads each request's head and then does what it is told.
+/// An HTTP server that reads each request's head and then runs `answer`.
 async fn fake<F, Fut>(answer: F) -> SocketAddr
 where
     F: Fn(TcpStream, SocketAddr) -> Fut + Send + 'static,
@@ -188,7 +188,7 @@ async fn nobody_there() {
     assert!(matches!(error, Error::Resolve { .. } | Error::Timeout { .. }), "{error}");
 }
 
-/// A UDP tracker that answers each packet with what `answer` makes of it.
+/// A UDP tracker that answers each packet with the result of `answer`.
 async fn fake_udp<F>(answer: F) -> SocketAddr
 where
     F: Fn(&[u8]) -> Vec<Vec<u8>> + Send + 'static,

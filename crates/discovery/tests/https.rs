@@ -14,7 +14,7 @@ use tidecast_tls::Accepting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A tracker that speaks TLS and answers everybody with `answer`; its certificate is for 127.0.0.1.
+/// A TLS tracker that always answers with `answer`; its certificate is for 127.0.0.1.
 async fn tls_tracker(answer: &'static [u8]) -> (SocketAddr, CertificateDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
     let cert = made.cert.der().clone();
@@ -63,7 +63,7 @@ async fn a_trusted_certificate_and_another() {
     let got = announce(&url, &ask(1, 1, 1, Event::Started), &trust).await.unwrap();
     assert_eq!(got.peers, ["10.0.0.1:80".parse().unwrap()]);
 
-    // The system's authorities have never heard of it.
+    // The system's authorities do not know it.
     let error = announce(&url, &ask(1, 1, 1, Event::Started), &options()).await.unwrap_err();
     assert!(matches!(&error, Error::Http { why, .. } if why.contains("certificate")), "{error}");
 }

@@ -23,7 +23,7 @@ use crate::{
 const MAX_TOKENS: usize = 16_384;
 const FORMAT: u32 = 1;
 
-/// What is known of an issued ticket, without its secret.
+/// An issued ticket, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenInfo {
     /// Number of the ticket.
@@ -52,7 +52,7 @@ struct Inner {
     state: State,
     stamp: Option<Stamp>,
     list: RevocationList,
-    /// Number of the latest list that [`Authority::reload_if_changed`] has told of.
+    /// Number of the latest list that [`Authority::reload_if_changed`] has reported.
     told: u64,
 }
 
@@ -161,7 +161,7 @@ impl Authority {
     /// A node renews by enrolling again.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason of the rejection.
     pub fn redeem(&self, request: &EnrolRequest, node: NodeId, now: u64) -> Result<Credential, Refused> {
         let number = request.token.to_string();
         let inner = self.inner();
@@ -209,10 +209,10 @@ impl Authority {
         })
     }
 
-    /// Revokes a ticket: its secret is forgotten, and the new signed list tells the members.
+    /// Revokes a ticket: its secret is deleted, and the new signed list informs the members.
     ///
     /// # Errors
-    /// There is no such ticket, or the state cannot be written.
+    /// No such ticket, or the state cannot be written.
     pub fn revoke(&self, token: TokenId, now: u64) -> Result<RevocationList, Error> {
         let number = token.to_string();
         self.change(now, |state| {
@@ -249,8 +249,8 @@ impl Authority {
         inner.state.tokens.iter().filter_map(info).collect()
     }
 
-    /// Takes over what another process wrote; true if there are revocations that this has not told of yet,
-    /// those from before the start among them. Cheap: ask every second.
+    /// Reloads changes of another process; true if there are revocations that it has not reported yet, those from
+    /// before the start included. Cheap: call it every second.
     ///
     /// # Errors
     /// The state cannot be read or is damaged; the old state then stays in force.
@@ -301,7 +301,7 @@ impl State {
 
     fn check(&self) -> Result<(), String> {
         if self.format != FORMAT {
-            return Err(format!("format {} is not known", self.format));
+            return Err(format!("unknown format {}", self.format));
         }
         if self.tokens.len() > MAX_TOKENS || self.revoked.len() > MAX_REVOKED {
             return Err("too many tickets".into());
@@ -311,7 +311,7 @@ impl State {
         let limits = |t: &Issued| t.nodes.len() <= MAX_USES as usize;
         let sound =
             sound && self.tokens.values().all(limits) && self.revoked.keys().all(|n| parsed(n).is_some());
-        if sound { Ok(()) } else { Err("a ticket in it is malformed".into()) }
+        if sound { Ok(()) } else { Err("malformed ticket in the file".into()) }
     }
 }
 
@@ -333,9 +333,9 @@ fn read(path: &Path) -> Result<State, Error> {
         return Ok(State { format: FORMAT, ..State::default() });
     };
     let damaged = |why: String| Error::Damaged { path: path.to_owned(), why };
-    // serde's message may quote the text, which holds secrets: only the place is told.
+    // serde's message may quote the text, which holds secrets: only the position is reported.
     let state: State = serde_json::from_slice(&bytes)
-        .map_err(|e| damaged(format!("line {} column {}", e.line(), e.column())))?;
+        .map_err(|e| damaged(format!("syntax error in line {}, column {}", e.line(), e.column())))?;
     state.check().map_err(damaged)?;
     Ok(state)
 }

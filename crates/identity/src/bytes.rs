@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What is left to read. Every answer is `None` when too little is left.
+/// The remaining bytes. All methods return `None` if too few remain.
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,7 +1,7 @@
-//! A small site's certificate authority, in one directory: who has no CA yet needs nothing else.
+//! A small certificate authority, in one directory, for sites without a CA.
 //!
 //! The root (ECDSA P-256, ten years) signs certificates for hosts and users directly; there are no intermediates.
-//! `ca.pem` (root and key, 0600) and `ca.json` (what was issued and revoked) are the state; `ca.crt` and `ca.crl`
+//! `ca.pem` (root and key, 0600) and `ca.json` (issued and revoked certificates) are the state; `ca.crt` and `ca.crl`
 //! are made from them, for the daemons. Promises: every change is made under a lock on the newest state and is
 //! durable before it is answered; files appear whole or not at all; a revocation list only ever has a higher number
 //! than those before it.
@@ -28,7 +28,7 @@ use self::enrolment::Invited;
 use crate::credential::CLOCK_SKEW;
 use crate::{Error, Identity, NodeId, files};
 
-/// How long a certificate lasts unless told otherwise, seconds: a year.
+/// Default lifetime of a certificate, seconds: a year.
 pub const CERT_LIFETIME: u64 = 365 * DAY;
 /// How long a root lasts, seconds: ten years. No certificate of it lasts longer.
 const ROOT_LIFETIME: u64 = 10 * 365 * DAY;
@@ -54,14 +54,14 @@ impl std::fmt::Debug for SiteCa {
     }
 }
 
-/// What the authority knows of a certificate.
+/// A certificate that the authority has issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertInfo {
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// For whom.
+    /// The identity that it proves.
     pub identity: Identity,
-    /// The node whose key it is for; none if a key was made for it.
+    /// The node whose key it has; none if a key was created for it.
     pub node: Option<NodeId>,
     /// When it runs out, seconds since 1970.
     pub not_after: u64,
@@ -125,9 +125,9 @@ impl SiteCa {
     /// Root certificate and key, PEM, 0600.
     const ROOT: &str = "ca.pem";
     const STATE: &str = "ca.json";
-    /// The root certificate alone, PEM: what the daemons of the site trust.
+    /// The root certificate alone, PEM: the daemons of the site trust it.
     pub const CERT: &str = "ca.crt";
-    /// The revocation list, PEM: what they check.
+    /// The revocation list, PEM: the daemons check it.
     pub const CRL: &str = "ca.crl";
 
     /// What a daemon trusts that has the two files above: TOML.
@@ -140,7 +140,7 @@ impl SiteCa {
     pub fn init(dir: &Path, name: &str, now: u64) -> Result<Self, Error> {
         let sound = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
         if !sound {
-            return Err(Error::Ca("its name must have 1 to 64 bytes, no control characters".into()));
+            return Err(Error::Ca("the name must have 1 to 64 bytes and no control characters".into()));
         }
         files::make_dir(dir)?;
         let key = KeyPair::generate().map_err(|_| Error::Random)?;
@@ -149,7 +149,7 @@ impl SiteCa {
         let cert = params.self_signed(&key).map_err(failed)?;
         let pem = cert.pem() + &key.serialize_pem();
         if !files::create(&dir.join(Self::ROOT), pem.as_bytes())? {
-            return Err(Error::Ca(format!("{} holds a CA already", dir.display())));
+            return Err(Error::Ca(format!("{} already contains a CA", dir.display())));
         }
         let (name, text) = Self::TRUST;
         files::replace(&dir.join(name), text.as_bytes())?;
@@ -161,11 +161,11 @@ impl SiteCa {
     /// The authority in `dir`.
     ///
     /// # Errors
-    /// There is none, its files may be read by others, or they are damaged.
+    /// It does not exist, others may read its files, or they are damaged.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(Self::ROOT);
         let Some(bytes) = files::read_secret(&path)? else {
-            return Err(Error::Ca(format!("{} holds no CA; make one with: tidecast ca init", dir.display())));
+            return Err(Error::Ca(format!("no CA in {}; create one with: tidecast ca init", dir.display())));
         };
         let damaged = |why: &str| Error::Damaged { path: path.clone(), why: why.to_owned() };
         let text = String::from_utf8(bytes).map_err(|_| damaged("not text"))?;
@@ -221,7 +221,7 @@ impl SiteCa {
         let lifetime = lifetime.min(self.not_after.saturating_sub(now));
         if lifetime == 0 {
             return Err(Error::Ca(
-                "no certificate can be issued: the lifetime is 0, or the root has run out".into(),
+                "cannot issue a certificate: the lifetime is 0, or the root certificate has expired".into(),
             ));
         }
         let mut params = CertificateParams::default();
@@ -254,10 +254,10 @@ impl SiteCa {
         Ok((Issued { serial, not_after, pem }, entry))
     }
 
-    /// Revokes a certificate by its serial number, or all of an identity; answers their serial numbers.
+    /// Revokes a certificate by its serial number, or all of an identity; returns their serial numbers.
     ///
     /// # Errors
-    /// There is none such that has not run out, or the state cannot be written.
+    /// No such certificate that is still valid, or the state cannot be written.
     pub fn revoke(&self, which: &str, now: u64) -> Result<Vec<String>, Error> {
         let mut revoked = Vec::new();
         self.change(now, |state| {
@@ -269,7 +269,7 @@ impl SiteCa {
             }
             if revoked.is_empty() {
                 return Err(Error::Ca(format!(
-                    "no certificate {which:?} is alive; look with: tidecast ca show"
+                    "no valid certificate {which:?}; list them with: tidecast ca show"
                 )));
             }
             Ok(())
@@ -290,7 +290,7 @@ impl SiteCa {
     /// # Errors
     /// The state cannot be read or is damaged.
     pub fn certificates(&self) -> Result<Vec<CertInfo>, Error> {
-        let damaged = || self.damaged("a certificate in it is malformed");
+        let damaged = || self.damaged("malformed certificate in the file");
         let info = |(serial, entry): (String, Entry)| {
             let identity = entry.identity.parse().map_err(|_| damaged())?;
             let node = entry.node.map(|n| n.parse()).transpose().map_err(|_| damaged())?;
@@ -310,12 +310,12 @@ impl SiteCa {
         let state: State = serde_json::from_slice(&bytes).map_err(|e| self.damaged(&e.to_string()))?;
         let serials = state.issued.keys().all(|s| HEXLOWER.decode(s.as_bytes()).is_ok());
         if state.format != FORMAT || !serials {
-            return Err(self.damaged("of another format"));
+            return Err(self.damaged("unknown format"));
         }
         Ok(state)
     }
 
-    /// Changes the state under the lock, then writes what is made from it.
+    /// Changes the state under the lock, then writes the files that depend on it.
     fn change<E: From<Error>>(
         &self,
         now: u64,

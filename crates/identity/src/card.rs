@@ -1,12 +1,12 @@
 //! A node's card: "the holder of this certificate speaks as node N until T".
 //!
-//! It joins the two things that a daemon has: a key of its own, which TLS proves, and a certificate of the site's
-//! CA, which says for whom it acts. The certificate's key signs the node's name; so a certificate of any kind, on
-//! whatever key, serves, and TLS between nodes stays what it is. [`crate::Trust`] judges cards.
+//! It joins the two things that a daemon has: its own key, which TLS proves, and a certificate of the site's CA,
+//! which names the host or user that it acts for. The certificate's key signs the node's name; so a certificate of
+//! any kind, on any key, is sufficient, and TLS between nodes needs no change. [`crate::Trust`] verifies cards.
 //!
-//! Bytes: version 1; node, 32; not before and not after, seconds, 8 each; number of certificates, 1, and each
-//! with its length, 2; signature scheme (as in TLS), 2, and the signature with its length, 2. Promises: decoding
-//! is bounded, refuses whatever is not exactly that, and what was decoded encodes to the same bytes.
+//! Bytes: version 1; node, 32; not before and not after, seconds, 8 each; number of certificates, 1, and each with
+//! its length, 2; signature scheme (as in TLS), 2, and the signature with its length, 2. Promises: decoding is
+//! bounded, rejects everything else, and a decoded card encodes to the same bytes.
 
 use std::sync::Arc;
 
@@ -44,61 +44,61 @@ const SCHEMES: [SignatureScheme; 6] = [
     SignatureScheme::RSA_PSS_SHA512,
 ];
 
-/// Why a card says nothing.
+/// Why a card is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
     /// Not the bytes of a card.
-    #[error("these are not the bytes of a card")]
+    #[error("malformed card")]
     Malformed,
-    /// More certificates than are looked at.
-    #[error("the chain of certificates is too long")]
+    /// More certificates than are verified.
+    #[error("certificate chain too long")]
     ChainTooLong,
-    /// It speaks of another node than the one that TLS has proven.
-    #[error("the card is that of another node")]
+    /// It names another node than the one that TLS has proven.
+    #[error("the card belongs to another node")]
     WrongNode,
     /// The card, or a certificate of it, has run out.
-    #[error("its certificate has expired: it ended at {}, and the clock here shows {}", utc(*.end), utc(*.now))]
+    #[error("certificate has expired (valid until {}; the verifier's clock shows {})", utc(*.end), utc(*.now))]
     Expired {
         /// When it ended, seconds since 1970.
         end: u64,
-        /// What the clock shows by which that was judged.
+        /// The verifier's clock.
         now: u64,
     },
     /// The card, or a certificate of it, begins later.
-    #[error("its certificate is not valid before {}, and the clock here shows {}", utc(*.start), utc(*.now))]
+    #[error("certificate is not valid before {} (the verifier's clock shows {})", utc(*.start), utc(*.now))]
     NotYetValid {
         /// When it begins, seconds since 1970.
         start: u64,
-        /// What the clock shows by which that was judged.
+        /// The verifier's clock.
         now: u64,
     },
     /// No trusted root has signed it.
-    #[error("no certificate authority that is trusted here has issued its certificate")]
+    #[error("certificate was issued by an untrusted CA")]
     UnknownIssuer,
     /// A certificate of it was revoked.
-    #[error("a certificate of it was revoked")]
+    #[error("certificate or a certificate of its chain was revoked")]
     Revoked,
     /// The list of revoked certificates is out of date, and the site wants it fresh.
-    #[error("the revocation list of its issuer is out of date")]
+    #[error("revocation list of the issuer is out of date")]
     StaleList,
     /// The certificate's key has not signed the card.
-    #[error("the card was not signed by the key of its certificate")]
+    #[error("the card was not signed with the key of its certificate")]
     BadSignature,
     /// The certificate may not be used to sign.
-    #[error("its certificate is not for proving who one is (key usage)")]
+    #[error("certificate does not allow client authentication (key usage)")]
     KeyUsage,
-    /// The certificate is good, but nobody knows for whom.
-    #[error("nothing says for whom its certificate speaks ({0})")]
+    /// The certificate is valid, but names no known identity.
+    #[error("certificate identifies no host or user ({0})")]
     Nobody(String),
     /// Something else is wrong with a certificate.
-    #[error("a certificate of it is not good: {0}")]
+    #[error("invalid certificate: {0}")]
     Certificate(String),
 }
 
-/// A card. To be believed only as far as [`crate::Trust::verify`] says.
+/// A card. It proves nothing until [`crate::Trust::verify`] accepts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// The node that speaks.
+    /// The node.
     pub node: NodeId,
     /// From when, seconds since 1970.
     pub not_before: u64,
@@ -187,7 +187,7 @@ fn field(r: &mut Reader<'_>, most: usize) -> Option<Vec<u8>> {
     (len <= most).then(|| r.slice(len)).flatten().map(<[u8]>::to_vec)
 }
 
-/// What is signed. The certificate is in it, lest one key with two certificates be taken for both.
+/// The signed bytes. They include the certificate: a key with two certificates must not stand for both.
 fn text(node: NodeId, not_before: u64, not_after: u64, leaf: &CertificateDer<'_>) -> Vec<u8> {
     let mut text = CONTEXT.to_vec();
     text.extend(node.0);
@@ -197,7 +197,7 @@ fn text(node: NodeId, not_before: u64, not_after: u64, leaf: &CertificateDer<'_>
     text
 }
 
-/// Who holds a certificate and its key, and may make cards.
+/// A certificate with its key, which can make cards.
 #[derive(Debug)]
 pub struct Holder {
     chain: Vec<CertificateDer<'static>>,
@@ -222,10 +222,10 @@ impl Holder {
         let key = match PrivateKeyDer::from_pem_slice(pem) {
             Ok(key) => key,
             Err(rustls_pki_types::pem::Error::NoItemsFound) => node.private_der(),
-            Err(_) => return Err(bad("the private key does not parse (is it encrypted?)")),
+            Err(_) => return Err(bad("cannot parse the private key; it must not be encrypted")),
         };
         let key =
-            provider::sign::any_supported_type(&key).map_err(|_| bad("a private key of an unknown kind"))?;
+            provider::sign::any_supported_type(&key).map_err(|_| bad("unsupported type of private key"))?;
         Ok(Self { chain, key })
     }
 
@@ -252,13 +252,13 @@ impl Holder {
         let unfit = |_| Error::Trust("the private key cannot sign".into());
         let [leaf, ..] = self.chain.as_slice() else { return Err(Error::Trust("no certificate".into())) };
         let signer = self.key.choose_scheme(&SCHEMES);
-        let signer = signer.ok_or_else(|| Error::Trust("a private key that cannot sign cards".into()))?;
+        let signer = signer.ok_or_else(|| Error::Trust("the private key cannot sign cards".into()))?;
         let (not_before, not_after) = (now, now.saturating_add(lifetime.max(1)));
         let signature = signer.sign(&text(node, not_before, not_after, leaf)).map_err(unfit)?;
         let (chain, scheme) = (self.chain.clone(), signer.scheme().into());
         let card = Card { node, not_before, not_after, chain, scheme, signature };
         if !card.is_signed() {
-            return Err(Error::Trust("the private key is not that of the certificate".into()));
+            return Err(Error::Trust("the private key does not belong to the certificate".into()));
         }
         Ok(card)
     }

@@ -1,7 +1,7 @@
 //! The signed statements of a private swarm, and their bytes: request to enrol, credential, revocations.
 //!
-//! Promises: what is decoded is canonical (decode then encode gives the same bytes) and bounded; nothing
-//! is believed before its signature or proof is checked; each signed text starts with a context of its own.
+//! Promises: decoded statements are canonical (decode then encode gives the same bytes) and bounded; nothing is
+//! accepted before its signature or proof is checked; each signed text starts with its own context.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use ring::hmac;
 use crate::bytes::Reader;
 use crate::{Error, NodeId, NodeKey, Refused, Token, TokenId};
 
-/// How long a credential is good for, in seconds, unless told otherwise: a day.
+/// Default lifetime of a credential, in seconds: a day.
 pub const DEFAULT_LIFETIME: u64 = 24 * 3600;
 /// Longest lifetime of a credential, in seconds: a week. A revocation is remembered at least this long.
 pub const MAX_LIFETIME: u64 = 7 * 24 * 3600;
@@ -102,7 +102,7 @@ fn proof_text(swarm: SwarmId, authority: NodeId, node: NodeId) -> Vec<u8> {
 pub struct Credential {
     /// The swarm.
     pub swarm: SwarmId,
-    /// The node that may take part.
+    /// The admitted node.
     pub node: NodeId,
     /// The ticket it enrolled with.
     pub token: TokenId,

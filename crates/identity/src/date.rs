@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 #[must_use]
 pub fn utc(seconds: u64) -> String {
     let at = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
-    let Some(at) = at else { return "a time beyond the year 9999".into() };
+    let Some(at) = at else { return "a time after the year 9999".into() };
     let (day, time) = (at.date(), at.time());
     let month = u8::from(day.month());
     let clock = format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
@@ -37,7 +37,7 @@ mod tests {
     fn times_are_said_as_people_say_them() {
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(1_800_000_000), "2027-01-15 08:00:00 UTC");
-        assert_eq!(utc(u64::MAX), "a time beyond the year 9999");
+        assert_eq!(utc(u64::MAX), "a time after the year 9999");
         for (seconds, said) in [
             (0, "0 s"),
             (59, "59 s"),

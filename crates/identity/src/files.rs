@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// No file of ours is longer; a longer one is damaged, and is not read into memory.
+/// No file of this crate is longer; a longer one is damaged, and is not read into memory.
 const MAX_FILE: u64 = 16 << 20;
 
 fn fail(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -33,12 +33,12 @@ const NAMES: &[&str] = &[
     "ssl-root.pem",
 ];
 
-/// The state directory of this user: made with mode 0700 if absent; an existing one that is wider is narrowed, if it has
-/// nothing but Tidecast's own files. One that other programs use too (a home, `/tmp`) keeps its mode: every file in it is
-/// readable by its owner alone.
+/// The state directory of this user: created with mode 0700; an existing one with a wider mode is narrowed, if it
+/// has only Tidecast's own files. One that other programs use too (a home, `/tmp`) keeps its mode: every file in it
+/// is readable by its owner alone.
 ///
 /// # Errors
-/// It belongs to another user, is no directory, or cannot be made or narrowed.
+/// It belongs to another user, is not a directory, or cannot be created or narrowed.
 pub fn own_dir(dir: &Path) -> Result<(), Error> {
     make_dir(dir)?;
     let meta = fs::metadata(dir).map_err(fail("use", dir))?;
@@ -49,7 +49,7 @@ pub fn own_dir(dir: &Path) -> Result<(), Error> {
     if meta.mode() & 0o077 == 0 || meta.mode() & 0o1000 != 0 || !is_ours_alone(dir) {
         return Ok(());
     }
-    // By descriptor, and only if it is no link: what the name stands for now is what was looked at.
+    // By descriptor, and only if it is not a link: the checked directory is the one that is changed.
     let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
     let now = open.metadata().map_err(fail("use", dir))?;
     if (now.dev(), now.ino()) != (meta.dev(), meta.ino()) {
@@ -80,7 +80,7 @@ pub fn read_private(path: &Path) -> Result<Vec<u8>, Error> {
     read_secret(path)?.ok_or_else(none)
 }
 
-/// Reads a secret file; `None` if there is none. One that others may read is refused.
+/// Reads a secret file; `None` if it does not exist. One that others may read is rejected.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -94,7 +94,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail("read", path))?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::Damaged { path: path.to_owned(), why: "far too long".into() });
+        return Err(Error::Damaged { path: path.to_owned(), why: "file too long".into() });
     }
     Ok(Some(bytes))
 }
@@ -124,7 +124,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     sync_dir(path)
 }
 
-/// As [`replace`], but an existing file wins: false says that there was one already.
+/// As [`replace`], but an existing file stays: false if there was one.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     match temporary(path, bytes)?.persist_noclobber(path) {
         Ok(_) => sync_dir(path).map(|()| true),

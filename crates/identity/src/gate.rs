@@ -1,8 +1,8 @@
-//! The door of a private swarm, as every member keeps it: who is let in, and which tickets no longer count.
+//! The access control of a private swarm at every member: which nodes are admitted, and which tickets are revoked.
 
 use crate::{Credential, NodeId, Refused, RevocationList, SwarmId};
 
-/// Decides whether a peer, whose key TLS has proven, may take part in one swarm.
+/// Decides whether a peer, whose key TLS has proven, may join one swarm.
 #[derive(Clone, Debug)]
 pub struct Gate {
     authority: NodeId,
@@ -29,11 +29,11 @@ impl Gate {
         self.swarm
     }
 
-    /// Lets in the owner, and nodes with a valid credential from a ticket that is not revoked. `now` is in
-    /// seconds since 1970. Ask again when [`Gate::update`] says true and when a credential ends.
+    /// Admits the owner, and nodes with a valid credential from a ticket that is not revoked. `now` is in seconds
+    /// since 1970. Check again when [`Gate::update`] returns true and when a credential expires.
     ///
     /// # Errors
-    /// Why the node is not let in.
+    /// Why the node is rejected.
     pub fn check(&self, node: NodeId, credential: Option<&Credential>, now: u64) -> Result<(), Refused> {
         if node == self.authority {
             return Ok(());
@@ -46,11 +46,11 @@ impl Gate {
         }
     }
 
-    /// Takes over a later list of revocations; true if it was later. An older or equal one is passed over
-    /// without checking it.
+    /// Applies a later list of revocations; true if it was later. An older or equal one is ignored without checking
+    /// it.
     ///
     /// # Errors
-    /// [`Refused::BadSignature`] when the list is not the owner's: whoever sent it lies.
+    /// [`Refused::BadSignature`] when the list is not the owner's: its sender forged it.
     pub fn update(&mut self, list: RevocationList) -> Result<bool, Refused> {
         if self.revoked.as_ref().is_some_and(|own| own.seq >= list.seq) {
             return Ok(false);

@@ -1,19 +1,18 @@
-//! Who a node is, and what it may join.
+//! Identities of nodes, and their rights to join swarms.
 //!
-//! A node is its Ed25519 key ([`NodeKey`], named by [`NodeId`]). Two Tidecast nodes speak mutual TLS
-//! 1.3 with these keys ([`Tls`]), so that after the handshake each knows the other's [`NodeId`]; there
-//! is no certificate authority, no host name and no expiry to manage. A private swarm has an owner
-//! ([`Authority`]): it hands out [`Ticket`]s, a node with a ticket enrols its own key and receives a
-//! short-lived signed [`Credential`], and every member checks the others' with a [`Gate`]. The secret
-//! in a ticket never crosses the network: only a proof bound to the enrolling key does.
-//! Between the daemons of a site a certificate authority, the site's own or a small one ([`SiteCa`]), says for
-//! whom a node acts ([`Identity`]): by its [`Card`], judged by what the site trusts ([`Trust`]).
-//! [`ssl_torrent`] speaks libtorrent's convention instead, so that stock clients can join an
-//! authenticated swarm.
+//! A node is its Ed25519 key ([`NodeKey`], named by [`NodeId`]). Two Tidecast nodes use mutual TLS 1.3 with these
+//! keys ([`Tls`]), so that after the handshake each knows the other's [`NodeId`]; there is no certificate
+//! authority, no host name and no expiry to manage. A private swarm has an owner ([`Authority`]): it issues
+//! [`Ticket`]s, a node with a ticket enrols its own key and receives a short-lived signed [`Credential`], and every
+//! member checks the others' with a [`Gate`]. The secret in a ticket never crosses the network: only a proof bound
+//! to the enrolling key does. Between the daemons of a site a certificate authority, the site's own or a small one
+//! ([`SiteCa`]), certifies the host or user that a node acts for ([`Identity`]): by its [`Card`], verified with the
+//! trusted roots ([`Trust`]). [`ssl_torrent`] follows libtorrent's convention instead, so that stock clients can
+//! join an authenticated swarm.
 //!
-//! Promises: no socket, no clock (the time is an argument), no `unsafe`; files only for the key, the
-//! authority's state and the SSL root, written atomically, readable by their owner alone. Every
-//! decoder bounds what it reads and refuses what it does not understand.
+//! Promises: no socket, no clock (the time is an argument), no `unsafe`; files only for the key, the authority's
+//! state and the SSL root, written atomically, readable by their owner alone. Every decoder bounds its input and
+//! rejects unknown forms.
 
 mod armour;
 mod authority;

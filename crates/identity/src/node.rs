@@ -111,7 +111,7 @@ impl NodeKey {
         if files::create(&path, key.to_pem()?.as_bytes())? {
             return Ok(key);
         }
-        let why = || "it vanished while being read".to_owned();
+        let why = || "it disappeared during reading".to_owned();
         Self::load(&path)?.ok_or_else(|| Error::Damaged { path: path.clone(), why: why() })
     }
 

@@ -1,10 +1,10 @@
 //! libtorrent's SSL torrents: a root certificate in the manifest, peers with certificates that it signed.
 //!
-//! The convention (libtorrent manual, "SSL torrents"): the info dictionary's `ssl-cert` holds a root in PEM; a
-//! peer connects by TLS with the hexadecimal 20-byte info-hash as server name (SNI); each side checks that the
-//! other's certificate chains to that root and names the torrent, or `*`, in a DNS alternative name or the common
-//! name. Host names play no part. TLS 1.2 and 1.3 are both spoken, with whatever stock clients have.
-//! Promises: the root's key stays in the state directory; who has no certificate of the root gets no byte.
+//! The convention (libtorrent manual, "SSL torrents"): the info dictionary's `ssl-cert` holds a root in PEM; a peer
+//! connects by TLS with the hexadecimal 20-byte info-hash as server name (SNI); each side checks that the other's
+//! certificate chains to that root and names the torrent, or `*`, in a DNS alternative name or the common name.
+//! Host names are not checked. TLS 1.2 and 1.3 are both supported, as stock clients need. Promises: the root's key
+//! stays in the state directory; a peer without a certificate of the root gets no byte.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::verifier::{Judge, Judged, Signed, Verifier};
 use crate::{Error, files};
 
-/// Longest PEM text that is looked at, bytes: a manifest could carry a giant.
+/// Longest PEM text that is parsed, bytes: a manifest could contain a larger one.
 const MAX_PEM: usize = 64 << 10;
 
 fn tls(e: impl std::fmt::Display) -> Error {
@@ -62,7 +62,7 @@ impl SslRoot {
         let pem = cert.pem() + &key.serialize_pem();
         files::create(&path, pem.as_bytes())?;
         // Read back, so that of two processes that start at once both use the file that won.
-        let why = "it vanished while being read".to_owned();
+        let why = "it disappeared during reading".to_owned();
         Self::load(&path)?.ok_or(Error::Damaged { path, why })
     }
 
@@ -125,7 +125,7 @@ fn root_params(key: &KeyPair) -> CertificateParams {
     params
 }
 
-/// What a peer of an SSL torrent holds: its certificate and private key, PEM. `Debug` hides the key.
+/// The credentials of a peer of an SSL torrent: its certificate and private key, PEM. `Debug` hides the key.
 #[derive(Clone)]
 pub struct SslPeer {
     /// Certificate, PEM.
@@ -141,10 +141,10 @@ impl std::fmt::Debug for SslPeer {
 }
 
 impl SslPeer {
-    /// Reads what `tidecast publish --ssl-export` or another program wrote.
+    /// Reads the files that `tidecast publish --ssl-export` or another program wrote.
     ///
     /// # Errors
-    /// A file is absent, cannot be read, or is no PEM text; other users may read the key.
+    /// A file is missing, cannot be read, or is not PEM text; other users may read the key.
     pub fn read(cert: &Path, key: &Path) -> Result<Self, Error> {
         let text = |path: &Path| {
             let fail = |source| Error::File { action: "read", path: path.to_owned(), source };
@@ -213,7 +213,7 @@ impl SslTorrent {
     }
 }
 
-/// The server name (SNI) by which a peer says which torrent it wants: its 20-byte info-hash in hexadecimal.
+/// The server name (SNI) that selects the torrent: its 20-byte info-hash in hexadecimal.
 #[must_use]
 pub fn server_name(info_hash: &[u8; 20]) -> ServerName<'static> {
     let hex = HEXLOWER.encode(info_hash);
@@ -229,7 +229,7 @@ pub fn info_hash_of(server_name: &str) -> Option<[u8; 20]> {
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     if pem.len() > MAX_PEM {
-        return Err(Error::Tls("the certificate is far too long".into()));
+        return Err(Error::Tls("the certificate is too long".into()));
     }
     let certs = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(tls)?;
     if certs.is_empty() { Err(Error::Tls("no certificate found".into())) } else { Ok(certs) }

@@ -1,7 +1,7 @@
-//! The ticket: one string that tells a node what to get, where, and by what right.
+//! The ticket: one string with the manifest id, the addresses, and the right to join.
 //!
-//! `tidecast1` + base32 of a versioned binary + four bytes of checksum. Reading ignores white space and
-//! case, bounds everything, and says clearly what is wrong; `Debug` never shows the secret.
+//! `tidecast1` + base32 of a versioned binary + four bytes of checksum. Reading ignores white space and case,
+//! bounds everything, and reports the defect; `Debug` never shows the secret.
 //!
 //! Layout (integers big-endian): version 1 · flags (bit 0 plain, 1 private, 2 v2 id) · manifest id (32 or 20
 //! bytes) · if private: authority (32), token id (8), secret (16) · name length (1) and name · address count
@@ -36,7 +36,7 @@ pub const MAX_USES: u32 = 10_000;
 /// Longest ticket, in characters, white space not counted.
 pub const MAX_TICKET_CHARS: usize = 2048;
 
-/// What the ticket leads to: the manifest's v2 hash, or its v1 hash where it has no other.
+/// The manifest of the ticket: its v2 hash, or its v1 hash if it has no other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ManifestId {
     /// SHA-1 of the info dictionary (BEP 3).
@@ -125,7 +125,7 @@ impl fmt::Debug for Secret {
 pub struct Token {
     /// Public number.
     pub id: TokenId,
-    /// What proves that one holds the ticket.
+    /// The secret that proves possession of the ticket.
     pub secret: Secret,
 }
 
@@ -164,7 +164,7 @@ impl From<Option<u64>> for Terms {
     }
 }
 
-/// Who may join.
+/// The right to join.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Anyone: ordinary BitTorrent.
@@ -181,15 +181,15 @@ pub enum Access {
 /// A ticket. `Display` writes it, `FromStr` reads it.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    /// What to get.
+    /// The manifest.
     pub manifest: ManifestId,
     /// The publisher states that an open swarm without encryption is meant: no notice is needed.
     pub plain: bool,
-    /// By what right.
+    /// The right to join.
     pub access: Access,
     /// For how long and for how many; only of private swarms.
     pub terms: Terms,
-    /// What the published file or directory is called, for people; at most [`MAX_NAME`] bytes.
+    /// Name of the published file or directory, for people; at most [`MAX_NAME`] bytes.
     pub name: Option<String>,
     /// Where the owner or other first holders listen; at most [`MAX_ADDRS`].
     pub addrs: Vec<SocketAddr>,
@@ -237,7 +237,7 @@ impl Ticket {
 
     fn decode(body: &[u8]) -> Result<Self, TicketError> {
         let mut r = Reader::new(body);
-        let version = r.u8().ok_or(TicketError::Content("it is empty"))?;
+        let version = r.u8().ok_or(TicketError::Content("no content"))?;
         let [_, with_terms] = VERSIONS;
         if !VERSIONS.contains(&version) {
             return Err(TicketError::Version(version));
@@ -265,7 +265,7 @@ impl Ticket {
             Access::Open
         };
         let terms = if has_terms {
-            terms(r, flags).ok_or(TicketError::Content("its terms are malformed"))?
+            terms(r, flags).ok_or(TicketError::Content("malformed terms"))?
         } else {
             Terms::default()
         };
@@ -273,15 +273,15 @@ impl Ticket {
         let name = std::str::from_utf8(r.slice(len.into()).ok_or_else(short)?)
             .map_err(|_| TicketError::Content("the name is not UTF-8"))?;
         if name.chars().any(char::is_control) {
-            return Err(TicketError::Content("the name has control characters"));
+            return Err(TicketError::Content("the name contains control characters"));
         }
         let count = usize::from(r.u8().ok_or_else(short)?);
         if count > MAX_ADDRS {
             return Err(TicketError::Content("too many addresses"));
         }
         let addrs = (0..count).map(|_| r.address()).collect::<Option<Vec<_>>>();
-        let addrs = addrs.ok_or(TicketError::Content("an address is malformed"))?;
-        r.end().ok_or(TicketError::Content("bytes left over"))?;
+        let addrs = addrs.ok_or(TicketError::Content("malformed address"))?;
+        r.end().ok_or(TicketError::Content("extra bytes at the end"))?;
         let name = (!name.is_empty()).then(|| name.to_owned());
         Ok(Self { manifest, plain: flags & PLAIN != 0, access, terms, name, addrs })
     }

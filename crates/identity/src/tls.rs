@@ -1,8 +1,8 @@
-//! Mutual TLS 1.3 between Tidecast nodes, each known by its key.
+//! Mutual TLS 1.3 between Tidecast nodes, which are identified by their keys.
 //!
-//! Promises: a finished handshake proves that the peer holds the key of the node id read from its
-//! certificate, and, when one was expected, that it is that node. The certificate is a mere envelope
-//! for the key: its names, dates and self-signature mean nothing and are not looked at.
+//! Promises: a finished handshake proves that the peer holds the key of the node id read from its certificate, and,
+//! if a node was expected, that it is that node. The certificate is a mere envelope for the key: its names, dates
+//! and self-signature are ignored.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::verifier::{Judge, Judged, Signed, Verifier};
 use crate::{Error, NodeId, NodeKey};
 
-/// Protocol name negotiated by ALPN; a peer that does not speak it is not a Tidecast node.
+/// Protocol name negotiated by ALPN; a peer without it is not a Tidecast node.
 pub const ALPN: &[u8] = b"tidecast/1";
 
-/// No certificate of ours is longer (bytes).
+/// No certificate of a Tidecast node is longer (bytes).
 const MAX_CERT: usize = 1024;
 
 /// DER of an Ed25519 SubjectPublicKeyInfo before the 32 key bytes (RFC 8410).
@@ -60,13 +60,13 @@ impl Tls {
         self.key.id()
     }
 
-    /// For accepting connections: any node that proves its key; who may do what is decided above.
+    /// For accepting connections: any node that proves its key; rights are checked by the caller.
     #[must_use]
     pub fn server(&self) -> Arc<ServerConfig> {
         self.server.clone()
     }
 
-    /// For accepting connections that speak any of these protocols (ALPN), preferred ones first.
+    /// For accepting connections that use any of these protocols (ALPN), preferred ones first.
     #[must_use]
     pub fn server_speaking(&self, protocols: &[&[u8]]) -> Arc<ServerConfig> {
         let mut config = (*self.server).clone();
@@ -136,7 +136,7 @@ fn client(
     Ok(Arc::new(config))
 }
 
-/// rustls wants a name to connect to; nodes have none, and this one is neither sent nor compared.
+/// rustls requires a server name; nodes have none, and this one is neither sent nor compared.
 #[must_use]
 pub fn placeholder_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
@@ -163,7 +163,7 @@ fn node_id_of(cert: &CertificateDer<'_>) -> Result<NodeId, &'static str> {
         .strip_prefix(&ED25519_SPKI)
         .and_then(|key| key.try_into().ok())
         .map(NodeId)
-        .ok_or("its key is not Ed25519")
+        .ok_or("the key is not Ed25519")
 }
 
 /// ring with AES-128-GCM first: the fastest wherever the processor has AES instructions.
@@ -223,7 +223,7 @@ impl Judge for KeyVerifier {
     }
 
     fn tls12(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> Signed {
-        Err(other("TLS 1.2 is not spoken between Tidecast nodes".into()))
+        Err(other("TLS 1.2 is not supported between Tidecast nodes".into()))
     }
 
     fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed {

@@ -1,9 +1,9 @@
-//! Whom the daemons of a site believe: roots, revocation lists, and for whom a certificate speaks.
+//! The trust of a site's daemons: roots, revocation lists, and the identity that a certificate proves.
 //!
-//! A root is that of [`crate::SiteCa`], whose certificates name an identity themselves (`tidecast:host/NAME`), or
-//! one that the site has already, with rules that say which of its certificates is who. With rules, what a
-//! certificate says of itself in our own words counts for nothing: that CA has never heard of them and may sign
-//! whatever it is asked for. A site without a CA lists its nodes. docs/trust.md has the file.
+//! A root is that of [`crate::SiteCa`], whose certificates contain an identity themselves (`tidecast:host/NAME`),
+//! or an existing one of the site, with rules that map its certificates to identities. With rules, a `tidecast:`
+//! URI in a certificate is ignored: that CA does not know its meaning and may sign it on request. A site without a
+//! CA lists its nodes. docs/trust.md describes the file.
 //!
 //! Promises: chains are built and checked by webpki (signatures, dates, CA flags, path lengths, name constraints,
 //! extended key usage, revocation of every certificate), each root alone, with its own lists and rules.
@@ -25,16 +25,16 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509
 use crate::credential::CLOCK_SKEW;
 use crate::{Card, CardError, Error, Identity, NodeId};
 
-/// What a card has proven.
+/// The result of verifying a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// For whom the node acts.
+    /// The identity of the node.
     pub identity: Identity,
     /// Until when, seconds since 1970: the end of the card or its certificate.
     pub not_after: u64,
 }
 
-/// Whom we believe.
+/// The trust settings.
 #[derive(Debug, Default)]
 pub struct Trust {
     roots: Vec<Root>,
@@ -77,7 +77,7 @@ struct NodeSettings {
     identity: String,
 }
 
-/// One of `subject`, `dns`, `email`, `uri`, and who that is.
+/// One of `subject`, `dns`, `email`, `uri`, and the identity that it maps to.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
@@ -144,10 +144,7 @@ impl Trust {
         for cert in certs {
             let (_, parsed) = X509Certificate::from_der(&cert).map_err(bad)?;
             if !parsed.is_ca() {
-                return Err(Error::Trust(format!(
-                    "{} is not the certificate of a CA",
-                    subject(parsed.subject())
-                )));
+                return Err(Error::Trust(format!("{} is not a CA certificate", subject(parsed.subject()))));
             }
             let seconds = |t: i64| u64::try_from(t).unwrap_or(0);
             let valid = parsed.validity();
@@ -158,7 +155,7 @@ impl Trust {
         Ok(())
     }
 
-    /// The files that were read: whoever changes one wants them read again.
+    /// The files that were read: after a change they must be read again.
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files
@@ -175,16 +172,16 @@ impl Trust {
         self.roots.iter().map(print).collect()
     }
 
-    /// Who a listed node is, card or not.
+    /// The identity of a listed node, with or without a card.
     #[must_use]
     pub fn listed(&self, node: NodeId) -> Option<&Identity> {
         self.nodes.get(&node)
     }
 
-    /// Judges the card that `node`, whose key TLS has proven, has shown.
+    /// Verifies the card of `node`, whose key TLS has proven.
     ///
     /// # Errors
-    /// Why it says nothing.
+    /// Why it is not valid.
     pub fn verify(&self, card: &Card, node: NodeId, now: u64) -> Result<Verified, CardError> {
         if card.node != node {
             return Err(CardError::WrongNode);
@@ -195,7 +192,7 @@ impl Trust {
         if now.saturating_add(CLOCK_SKEW) < card.not_before {
             return Err(CardError::NotYetValid { start: card.not_before, now });
         }
-        // The reason that says most is that of a root which could have issued it.
+        // The most useful reason is that of a root which could have issued it.
         let mut reason = CardError::UnknownIssuer;
         for root in &self.roots {
             match root.check(card, self.fresh_lists, now) {
@@ -290,7 +287,7 @@ impl Root {
         match found.as_slice() {
             [one] => Ok(one.clone()),
             [] => Err(CardError::Nobody(subject)),
-            _ => Err(CardError::Nobody(format!("{subject} would be more than one"))),
+            _ => Err(CardError::Nobody(format!("{subject} matches several identities"))),
         }
     }
 }
@@ -302,7 +299,7 @@ impl Rule {
         let who = if wild { self.identity.replacen('*', "x", 1) } else { self.identity.clone() };
         if given != 1 {
             return Err(Error::Trust(format!(
-                "the rule for {} needs one of subject, dns, email, uri",
+                "the rule for {} needs exactly one of subject, dns, email, uri",
                 self.identity
             )));
         }
@@ -356,8 +353,8 @@ fn lists(pem: &[u8]) -> Result<Vec<CertRevocationList<'static>>, Error> {
     Ok(lists.into_iter().map(|(_, list)| list).collect())
 }
 
-/// A distinguished name as the rules write it: `C=DE,O=Uni,CN=Alice`, in the certificate's order; within a value
-/// a backslash stands before `\ , + =`, so that no value can pass for two.
+/// A distinguished name in the form of rules: `C=DE,O=Uni,CN=Alice`, in the certificate's order; within a value a
+/// backslash precedes `\ , + =`, so that no value can pass for two.
 fn subject(name: &X509Name<'_>) -> String {
     let value = |a: &x509_parser::x509::AttributeTypeAndValue<'_>| {
         let kind = x509_parser::objects::oid2abbrev(a.attr_type(), x509_parser::objects::oid_registry());
@@ -377,10 +374,10 @@ fn subject(name: &X509Name<'_>) -> String {
     name.iter_rdn().map(rdn).collect::<Vec<_>>().join(",")
 }
 
-/// What there is to know of a certificate (PEM) for writing a rule: subject, names, serial number, end.
+/// The properties of a certificate (PEM) for writing a rule: subject, names, serial number, end.
 ///
 /// # Errors
-/// [`Error::Trust`] if it is no certificate.
+/// [`Error::Trust`] if it is not a certificate.
 pub fn describe(pem: &[u8]) -> Result<Vec<(&'static str, String)>, Error> {
     let der = CertificateDer::from_pem_slice(pem).map_err(bad)?;
     let (_, cert) = X509Certificate::from_der(&der).map_err(bad)?;

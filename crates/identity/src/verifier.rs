@@ -1,4 +1,4 @@
-//! What rustls asks of those who judge certificates, for both directions at once.
+//! Implements rustls's certificate verifiers, for both directions at once.
 
 use std::fmt::Debug;
 
@@ -12,9 +12,9 @@ pub(crate) type Judged = Result<(), rustls::Error>;
 /// A signature is that of the certificate's key, or why not.
 pub(crate) type Signed = Result<HandshakeSignatureValid, rustls::Error>;
 
-/// Decides whose certificates are good. Both ends have one, and names of hosts do not count.
+/// Decides whether a certificate is accepted. Both ends have one, and host names are not checked.
 pub(crate) trait Judge: Debug + Send + Sync {
-    /// Of a server: its certificate, and those that came with it.
+    /// A server's certificate, and its intermediates.
     fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
     /// Of a client.
     fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
@@ -24,7 +24,7 @@ pub(crate) trait Judge: Debug + Send + Sync {
     fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed;
     /// Signatures that can be checked.
     fn schemes(&self) -> Vec<SignatureScheme>;
-    /// Names of authorities that clients are told.
+    /// Names of authorities that are sent to clients.
     fn roots(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,14 +1,14 @@
-//! Whom a certificate or a node stands for: a host or a user of the site.
+//! The identity of a certificate or a node: a host or a user of the site.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tidecast_text::{escaped, percent_decode, percent_encode};
 
-/// Longest name of a host or user: what a certificate's common name may hold (RFC 5280, ub-common-name).
+/// Longest name of a host or user: the limit of a certificate's common name (RFC 5280, ub-common-name).
 const MAX_NAME: usize = 64;
 
-/// For whom a node acts.
+/// The host or user that a node acts for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// The daemon of a host: acts for all owners of the site.
@@ -39,7 +39,7 @@ impl Identity {
         format!("tidecast:{}/{}", self.kind(), percent_encode(self.name().as_bytes(), "@+"))
     }
 
-    /// Reads such a URI, in exactly the form that [`Identity::uri`] writes.
+    /// Parses such a URI, in exactly the form that [`Identity::uri`] writes.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         let (kind, name) = uri.strip_prefix("tidecast:")?.split_once('/')?;
@@ -65,8 +65,8 @@ fn is_host(name: &str) -> bool {
     name.bytes().all(fits) && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Directory services have names such as `alice@site.org`, `SITE\alice` and `SITE\john smith`. They become lines of logs:
-/// nothing that could be taken for something else.
+/// Directory services have names such as `alice@site.org`, `SITE\alice` and `SITE\john smith`. They appear in log
+/// lines, so ambiguous characters are rejected.
 fn is_user(name: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || c == ' ' || (c.is_ascii_graphic() && !"/:\"`".contains(c));
     name.chars().all(fits)
@@ -81,11 +81,11 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What is not an identity, with what one looks like.
+/// A text that is not an identity; the message shows the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not an identity: {0:?} (expected host:NAME or user:NAME; a host has 1 to 64 of a-z A-Z 0-9 . _ - @ +, a user is written as \
-     the user database has it, in at most 64 bytes)"
+    "not an identity: {0:?} (expected host:NAME or user:NAME; a host has 1 to 64 of a-z A-Z 0-9 . _ - @ +, a user as in the \
+     user database has at most 64 bytes)"
 )]
 pub struct BadIdentity(String);
 

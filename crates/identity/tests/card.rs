@@ -1,4 +1,4 @@
-//! Cards as daemons meet them: of the site's own CA, of an existing one, and those that must not be believed.
+//! Cards as daemons meet them: of the site's own CA, of an existing one, and invalid ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::path::Path;
@@ -183,7 +183,7 @@ fn a_site_without_a_ca_lists_its_nodes() {
     }
 }
 
-/// Runs openssl in `dir`; false says that there is none here.
+/// Runs openssl in `dir`; false if it is not installed.
 fn openssl(dir: &Path, words: &str) -> bool {
     let words: Vec<_> = words.split(' ').collect();
     match Command::new("openssl").args(&words).current_dir(dir).output() {
@@ -199,7 +199,7 @@ fn openssl(dir: &Path, words: &str) -> bool {
     }
 }
 
-/// A root of RSA, an intermediate of ECDSA, both by openssl; false if there is none.
+/// A root of RSA, an intermediate of ECDSA, both by openssl; false if it is not installed.
 fn existing_ca(dir: &Path) -> bool {
     std::fs::write(
         dir.join("mid.ext"),
@@ -294,7 +294,7 @@ fn an_existing_ca_serves_with_rules() {
         )),
         Err(CardError::KeyUsage)
     );
-    // Without the intermediate there is no way to the root.
+    // Without the intermediate there is no chain to the root.
     let alone: String = leaf(dir, "-newkey ed25519", "/CN=x", "subjectAltName=DNS:n1.lab.example\n");
     let at = alone.match_indices("-----BEGIN CERTIFICATE").nth(1).unwrap().0;
     let key = alone.find("-----BEGIN PRIVATE").unwrap();
@@ -326,7 +326,7 @@ fn a_chain_has_an_end() {
     let issued = site.ca.issue(&Identity::Host("n1".into()), None, DAY, NOW).unwrap();
     let cert = &issued.pem[..issued.pem.find("-----BEGIN PRIVATE").unwrap()];
     assert!(Holder::from_pem((cert.repeat(5) + &issued.pem).as_bytes(), &site.key).is_err());
-    // By hand: a card that says it has more certificates than are looked at.
+    // By hand: a card that announces too many certificates.
     let mut bytes = site.card("host:n1", DAY).encode();
     bytes[1 + 32 + 16] = 5;
     assert_eq!(Card::decode(&bytes), Err(CardError::ChainTooLong));

@@ -1,4 +1,4 @@
-//! A private swarm's life: enrol, show credentials, revoke; and what impostors try.
+//! The life of a private swarm: enrol, present credentials, revoke; and attacks of impostors.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -162,7 +162,7 @@ fn a_revocation_in_another_process_takes_effect() {
     assert!(running.revocations().contains(token.id));
     assert!(running.revocations().verify(running.id()));
     assert!(!running.reload_if_changed().unwrap());
-    // One that starts later hears of what was revoked before.
+    // An authority that starts later reports earlier revocations.
     let restarted = Authority::open(dir.path(), &key).unwrap();
     assert!(restarted.reload_if_changed().unwrap() && restarted.revocations().contains(token.id));
     assert!(!restarted.reload_if_changed().unwrap());

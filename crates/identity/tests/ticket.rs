@@ -1,4 +1,4 @@
-//! Tickets as strings: round trip, and every kind of damage told.
+//! Tickets as strings: round trip, and errors for every kind of damage.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::net::SocketAddr;

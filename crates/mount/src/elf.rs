@@ -134,13 +134,13 @@ fn fill(needs: &mut Needs, dynamic: &[(i64, u64)], strings: &[u8]) -> Result<(),
     let mut room = MAX_NAMES;
     let mut string = |at: u64| {
         let tail = usize::try_from(at).ok().and_then(|at| strings.get(at..));
-        let tail = tail.ok_or_else(|| ElfError::Malformed("a name lies outside the string table".into()))?;
+        let tail = tail.ok_or_else(|| ElfError::Malformed("a name is outside the string table".into()))?;
         // No name is longer than what is left of the room.
         let tail = &tail[..tail.len().min(room + 1)];
         let end = tail.iter().position(|&b| b == 0);
         let end = end.ok_or_else(|| match tail.len() > room {
             true => ElfError::TooMuch,
-            false => ElfError::Malformed("a name has no end".into()),
+            false => ElfError::Malformed("unterminated name".into()),
         })?;
         room -= end;
         Ok::<_, ElfError>(tail[..end].to_vec())

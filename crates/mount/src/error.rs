@@ -26,7 +26,7 @@ pub enum Error {
         why: String,
     },
     /// The conversation with the kernel failed.
-    #[error("the kernel and this program do not understand each other: {0}")]
+    #[error("FUSE negotiation failed: {0}")]
     Device(#[source] io::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
@@ -43,7 +43,7 @@ pub enum Error {
         error: io::Error,
     },
     /// A directory of the tree's home belongs to another user, or others may write to it.
-    #[error("{} is not a directory of this user's alone: remove it, or name another with --cache", .0.display())]
+    #[error("{} belongs to another user, or others may write to it: remove it, or choose another directory with --cache", .0.display())]
     Foreign(PathBuf),
     /// The system refuses.
     #[error("{doing}")]
@@ -58,7 +58,7 @@ pub enum Error {
     #[error(transparent)]
     Secret(#[from] tidecast_secret::Error),
     /// A server says that it ends, and does not end. It has a log.
-    #[error("its server neither serves nor ends; see {}", .0.display())]
+    #[error("the server of this tree neither serves nor ends; see {}", .0.display())]
     Stuck(PathBuf),
     /// A server has ended before it served. It has a log.
     #[error("the server did not start; see {}", .0.display())]
@@ -78,13 +78,13 @@ pub enum Error {
     #[error("the server of this tree has ended")]
     Ended,
     /// A server is about to end.
-    #[error("its server ends")]
+    #[error("the server of this tree is ending")]
     Ending,
     /// A server does not answer in time.
-    #[error("its server does not answer")]
+    #[error("the server of this tree did not answer")]
     Silent,
     /// A server has given the answer to another question.
-    #[error("its server speaks of something else")]
+    #[error("unexpected reply from the server of this tree")]
     Astray,
 }
 

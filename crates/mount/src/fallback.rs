@@ -41,7 +41,7 @@ impl Fallback {
                     let Err(why) = self.bring(&manifest, piece, &demand) else { continue };
                     // Not once for each piece of a tree that is not there.
                     if told < 10 {
-                        tracing::warn!(piece, why, "cannot fall back on {}", self.dir.display());
+                        tracing::warn!(piece, why, "cannot read a missing piece from {}", self.dir.display());
                         told += 1;
                     }
                 }
@@ -56,7 +56,7 @@ impl Fallback {
         let bytes = self.read(manifest, piece).map_err(|e| e.to_string())?;
         match demand.supply(piece, &bytes) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("it holds something else than was published".to_owned()),
+            Ok(false) => Err("its content differs from the manifest".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }

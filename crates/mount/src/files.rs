@@ -61,7 +61,7 @@ impl Peers {
         let within = self.timeout.as_secs();
         let last = self.last.lock().as_ref().map(|last| format!("; {last}")).unwrap_or_default();
         match (self.connected)() {
-            0 => format!("no peer is connected, and none came within {within} s{last}"),
+            0 => format!("no peer connected within {within} s{last}"),
             n => format!("none of the connected peers ({n}) supplied the data within {within} s{last}"),
         }
     }
@@ -297,7 +297,7 @@ impl Files {
                 Err(error) => {
                     self.counters.failed(content, &error.to_string());
                     let path = String::from_utf8_lossy(&self.tree.path(content)).into_owned();
-                    tracing::error!(path, %error, "the cache cannot be read");
+                    tracing::error!(path, %error, "cannot read the cache");
                     give(Err(Fault::Lost));
                 }
             }

@@ -34,7 +34,7 @@ impl Home {
         let id = HEXLOWER.encode(&source.id());
         let base = match cache {
             Some(dir) => {
-                fs::create_dir_all(dir).map_err(home("make the cache", dir))?;
+                fs::create_dir_all(dir).map_err(home("create the cache", dir))?;
                 dir.canonicalize().map_err(home("use the cache", dir))?
             }
             None => own(&std::env::temp_dir())?,

@@ -56,9 +56,9 @@ pub fn keep() -> Result<ExitStatus, Error> {
             }
             deaths.retain(|at| at.elapsed() < MINUTE);
             deaths.push(Instant::now());
-            tracing::error!(%status, "the server has died");
+            tracing::error!(%status, "the server of a mount failed");
             if deaths.len() > DEATHS {
-                tracing::error!("it dies too often; the mounts are given up");
+                tracing::error!("the server of the mounts failed too often; giving up");
                 return Ok(status);
             }
         }
@@ -71,12 +71,12 @@ pub fn keep() -> Result<ExitStatus, Error> {
 /// What the system reports.
 pub fn leave_stdout() -> Result<(), Error> {
     let null = File::options().write(true).open("/dev/null").map_err(system("cannot open /dev/null"))?;
-    rustix::stdio::dup2_stdout(&null).map_err(system("cannot leave standard output"))
+    rustix::stdio::dup2_stdout(&null).map_err(system("cannot redirect standard output"))
 }
 
 /// A server, which is handed the ticket, and a connection to its standard input.
 fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Error> {
-    let (ours, theirs) = Packets::pair().map_err(system("cannot make a socket"))?;
+    let (ours, theirs) = Packets::pair().map_err(system("cannot create a socket"))?;
     let mut server = Command::new(program);
     Role::Server.give(server.args(tidecast_secret::words().into_iter().skip(1))).stdin(OwnedFd::from(theirs));
     let passed = ticket.map(|ticket| tidecast_secret::pass(&mut server, ticket)).transpose()?;
@@ -120,5 +120,5 @@ fn hold(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
             _ => {}
         }
     }
-    server.wait().map_err(system("the server is lost"))
+    server.wait().map_err(system("cannot wait for the server"))
 }

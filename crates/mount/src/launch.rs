@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const SILENCE: Duration = Duration::from_secs(5);
 /// Of several peers that were named another may answer, so long after the first has failed.
 const GRACE: Duration = Duration::from_millis(700);
-const UNHEARD: &str = "the server cannot be heard";
+const UNHEARD: &str = "cannot read from the server";
 
 /// How to start the server of a tree, if there is none: a program that calls [`keep`](crate::keeper::keep) and
 /// [`serve`](crate::server::serve) where its environment gives it that [`Role`].
@@ -247,7 +247,7 @@ impl Drop for Interrupts {
 pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<(), Error> {
     let device = mount(place, how)?;
     let ask = Ask::Serve { at: place.path().to_owned(), made };
-    server.send(&ask, Some(device.as_fd())).map_err(system("the server is gone"))?;
+    server.send(&ask, Some(device.as_fd())).map_err(system("the server has ended"))?;
     drop(device);
     answer(server).map(drop)
 }
@@ -258,8 +258,8 @@ pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<
 /// It is gone, does not answer, or cannot do it.
 pub fn ask(socket: &Path, what: &Ask) -> Result<Answer, Error> {
     let server =
-        Packets::connect(socket).map_err(system("nobody serves it any more: its server has ended"))?;
-    server.send(what, None).map_err(system("its server is gone"))?;
+        Packets::connect(socket).map_err(system("no process serves this mount: its server has ended"))?;
+    server.send(what, None).map_err(system("the server of this mount has ended"))?;
     answer(&server)
 }
 
@@ -308,7 +308,7 @@ pub fn silence(socket: &Path, stop: impl Fn() -> bool) -> Option<String> {
         if let Some(why) = status.heard
             && failed.get_or_insert_with(Instant::now).elapsed() > GRACE
         {
-            return Some(format!("no peer answers, so reads wait until one does: {why}"));
+            return Some(format!("no peer answers; reads wait until one does: {why}"));
         }
         std::thread::sleep(LOOK);
     }
@@ -316,8 +316,9 @@ pub fn silence(socket: &Path, stop: impl Fn() -> bool) -> Option<String> {
 }
 
 fn answer(server: &Packets) -> Result<Answer, Error> {
-    let (answer, _) =
-        server.receive::<Answer>(Some(PATIENCE)).map_err(system("its server does not answer"))?;
+    let (answer, _) = server
+        .receive::<Answer>(Some(PATIENCE))
+        .map_err(system("the server of this mount did not answer"))?;
     match answer {
         Answer::Failed(why) => Err(Error::Refused(why)),
         Answer::Ending => Err(Error::Ending),

@@ -97,13 +97,13 @@ pub enum ListError {
 #[non_exhaustive]
 pub enum ListProblem {
     /// A format of the future.
-    #[error("this is version {0} of the format; this program knows version 1: record the list again with it")]
+    #[error("format version {0} is not supported (this program supports version 1): record the list again")]
     Version(String),
     /// The info-hash in the first line is none.
-    #[error("the info-hash must have 40 or 64 hexadecimal digits: correct it or leave it out")]
+    #[error("the info-hash must have 40 or 64 hexadecimal digits: correct or remove it")]
     Hash,
     /// Longer than any path.
-    #[error("it is longer than any path ({MAX_PATH} bytes): one line names one file")]
+    #[error("longer than any path ({MAX_PATH} bytes): write one file per line")]
     TooLong,
     /// More entries than are kept.
     #[error(
@@ -114,14 +114,14 @@ pub enum ListProblem {
     #[error("more than {MAX_PATTERNS} patterns: name files or whole directories instead")]
     TooManyPatterns,
     /// A backslash before something that has no meaning.
-    #[error(r"a `\` must be followed by n, r, t, x and two hexadecimal digits, or a character to be taken as it is")]
+    #[error(r"a `\` must be followed by n, r, t, x and two hexadecimal digits, or a literal character")]
     Escape,
     /// A pattern that cannot be used.
-    #[error(r"the pattern cannot be used ({0}): correct it, or write \ before each of * ? [ {{ of a name")]
+    #[error(r"invalid pattern ({0}): correct it, or write \ before each of * ? [ {{ in a name")]
     Pattern(String),
     /// What follows the tab is no range.
     #[error(
-        r"what follows the tab must be FIRST+COUNT in bytes, such as 0+65536 (a tab in a name is written \t)"
+        r"the text after the tab must be FIRST+COUNT in bytes, such as 0+65536 (write a tab in a name as \t)"
     )]
     Range,
 }
@@ -308,7 +308,7 @@ impl Name {
         }
         let pattern = String::from_utf8(pattern).map_err(|e| ListProblem::Pattern(e.to_string()))?;
         if pattern.contains(|c: char| c.is_ascii_control()) {
-            return Err(ListProblem::Pattern("it has control characters".into()));
+            return Err(ListProblem::Pattern("it contains control characters".into()));
         }
         compile(&pattern)?;
         Ok(Name::Pattern(pattern))

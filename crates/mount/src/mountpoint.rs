@@ -93,7 +93,7 @@ fn mount_by_helper(place: &Place, how: &How) -> Result<OwnedFd, Error> {
     let output = helper.stderr(Stdio::piped()).output();
     let output = output.map_err(|e| match e.kind() {
         ErrorKind::NotFound => failed(format!(
-            "this user may not mount, and there is no {HELPER} (package fuse3): install it, or use `tidecast run`"
+            "this user may not mount, and {HELPER} (package fuse3) is missing: install it, or use `tidecast run`"
         )),
         _ => failed(format!("{HELPER}: {e}")),
     })?;
@@ -123,7 +123,7 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
         Ok(()) => return Ok(()),
         Err(Errno::PERM) => {}
         Err(Errno::BUSY) => {
-            return Err(failed("it is in use: end what uses it, or use --lazy".to_owned()));
+            return Err(failed("it is in use: end the processes that use it, or use --lazy".to_owned()));
         }
         Err(e) => return Err(failed(e.to_string())),
     }

@@ -76,7 +76,7 @@ impl Opens {
         if known != Some(count)
             && let Err(error) = self.file.write_all_at(&count.to_ne_bytes(), ino * 4)
         {
-            tracing::error!(%error, "which files are open cannot be written down");
+            tracing::error!(%error, "cannot record the open files");
         }
     }
 }
@@ -146,7 +146,7 @@ impl Passthrough {
                     table.backings.insert(ino, Backing::Inherited(id));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the kernel lets nothing be passed through");
+                    tracing::debug!(%error, "the kernel does not support passthrough of this file");
                     table.closed = true;
                 }
             }
@@ -183,7 +183,7 @@ impl Passthrough {
 
 #[expect(
     unsafe_code,
-    reason = "fuser lets a number of the kernel's be used no other way; the head of lib.rs says why"
+    reason = "fuser has no other way to use a backing id of the kernel; see the head of lib.rs"
 )]
 fn wrap(reply: &ReplyOpen, id: u32) -> BackingId {
     // SAFETY: the number was registered over this mount's device, and is never given back while the mount lives.

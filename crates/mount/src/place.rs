@@ -81,7 +81,7 @@ pub enum Chosen {
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     /// It is a system directory, the caller's home, or holds one.
-    #[error("cannot mount at {at}: that would hide {hidden}; name another directory")]
+    #[error("cannot mount at {at}: the mount hides {hidden}; choose another directory")]
     Protected {
         /// Where.
         at: PathBuf,
@@ -89,7 +89,7 @@ pub enum Unfit {
         hidden: PathBuf,
     },
     /// A manifest names a place in a directory whose content programs trust.
-    #[error("cannot mount at {at}: a manifest chooses no place in {within}; name the place with --at")]
+    #[error("cannot mount at {at}: a manifest may not choose a place in {within}; give the place with --at")]
     Closed {
         /// Where.
         at: PathBuf,
@@ -98,8 +98,8 @@ pub enum Unfit {
     },
     /// What the directory holds would be hidden.
     #[error(
-        "cannot mount at {at}: the directory is not empty, and its files would be hidden; allow that with --at {at}, \
-         or name another place with --at"
+        "cannot mount at {at}: the directory is not empty and the mount hides its files; allow this with --at {at}, \
+         or choose another place with --at"
     )]
     NotEmpty {
         /// Where.
@@ -346,7 +346,8 @@ fn look(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
             if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
                 return Err(Unfit::system(at, Errno::NOENT));
             }
-            let why = io::Error::other(format!("{} is a link to nothing", existing.join(first).display()));
+            let why =
+                io::Error::other(format!("{} is a dangling symbolic link", existing.join(first).display()));
             return Err(Unfit::system(at, why));
         }
         return absent(above, rest, at, guard, chosen).map(Spot::Absent);

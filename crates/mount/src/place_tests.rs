@@ -93,7 +93,7 @@ fn where_no_directory_can_be_the_reason_is_named() {
     for (place, why) in [
         ("file", "Not a directory"),
         ("file/x", "Not a directory"),
-        ("dangling", "a link to nothing"),
+        ("dangling", "a dangling symbolic link"),
         ("no/../x", "`..`"),
     ] {
         let unfit = refused(&dir.path().join(place), &guard, Chosen::ByCaller).to_string();

@@ -151,7 +151,7 @@ impl Service {
         let file = walk::find(&*self.files.tree, b"/", &path)?.file;
         self.files.tree.manifest().file(file).filter(|f| f.len() <= LONGEST_LIST)?;
         let text = self.files.fetch(file).recv().ok()??;
-        List::parse(&text).inspect_err(|error| tracing::warn!(%error, "{OWN_LIST} cannot be used")).ok()
+        List::parse(&text).inspect_err(|error| tracing::warn!(%error, "cannot use {OWN_LIST}")).ok()
     }
 
     /// The tree that is served.

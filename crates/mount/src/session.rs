@@ -62,7 +62,7 @@ impl Serving {
             notice.extend_from_slice(&RESEND.to_ne_bytes());
             notice.extend_from_slice(&0u64.to_ne_bytes());
             if let Err(error) = File::from(device).write_all(&notice) {
-                tracing::warn!(%error, "this kernel does not repeat what it asked the process before");
+                tracing::warn!(%error, "this kernel does not resend requests of the previous server");
             }
         }
         self.session.run()
@@ -70,10 +70,7 @@ impl Serving {
 }
 
 /// Puts the device in the place of the socket over which the session was greeted.
-#[expect(
-    unsafe_code,
-    reason = "a descriptor has to be replaced under its number; the head of lib.rs says why"
-)]
+#[expect(unsafe_code, reason = "a descriptor must be replaced under its number; see the head of lib.rs")]
 fn become_device(session: &Session<Fs>, device: &OwnedFd) -> io::Result<()> {
     // SAFETY: the session owns the descriptor and lives on; it is neither closed here nor used otherwise meanwhile.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(session.as_fd().as_raw_fd()) });

@@ -1,5 +1,6 @@
-//! The least that a transfer of one file can take here: what the kernel, the cipher and SHA-256 cost that no transfer with checked
-//! pieces is spared, with nothing between them. One thread sends over loopback, another receives, hashes and writes.
+//! A lower bound for the transfer of one file on this host: the cost of the kernel, the cipher and SHA-256 that
+//! every verified transfer has, without anything else. One thread sends over loopback, another receives, hashes and
+//! writes.
 //!
 //! `transfer_floor plain|tls SOURCE TARGET`. Plain bytes go out by sendfile(2); `tls` reads them and seals records of 16 KiB by
 //! AES-128-GCM.
@@ -19,7 +20,7 @@ type Tried<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 const BATCH: usize = 256 << 10;
 /// Bytes of a record, as TLS has them at most.
 const RECORD: usize = 16 << 10;
-/// What a record of TLS 1.3 has besides: its head, and its tag.
+/// Overhead of a TLS 1.3 record: its head, and its tag.
 const HEAD: usize = 5;
 const TAG: usize = 16;
 
@@ -97,7 +98,7 @@ fn open(mut into: TcpStream, mut target: File, size: usize) -> Tried {
     Ok(())
 }
 
-/// Leaves are hashed as those of pieces are, and written.
+/// Leaves are hashed like those of pieces, and written.
 fn settle(plain: &[u8], target: &mut File) -> Tried {
     std::hint::black_box(leaf_digests(plain));
     Ok(target.write_all(plain)?)

@@ -1,7 +1,7 @@
-//! Incoming connections: one port for all swarms that it serves. The first bytes tell TLS, the plain handshake of
-//! BitTorrent, and the encrypted one (MSE); the handshake says of which swarm.
+//! Incoming connections: one port for all swarms that it serves. The first bytes distinguish TLS, BitTorrent's
+//! plain handshake, and the encrypted one (MSE); the handshake names the swarm.
 //!
-//! What a connection may cost before its peer has proved that it may be here, `tidecast_admission` says.
+//! `tidecast_admission` limits the cost of a connection before its peer has authenticated.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ use crate::shared::Shared;
 use crate::transport::{Booked, Secure, Transport};
 use crate::tune::tune;
 
-/// A TLS record of the handshake starts so. BitTorrent's starts with the length 19, an encrypted one with any bytes: one
-/// in 65,536 of those is taken for TLS, and its peer tries again with others.
+/// Start of a TLS handshake record. BitTorrent's handshake starts with the length 19, an encrypted one with random
+/// bytes: one in 65,536 of those is mistaken for TLS, and its peer tries again with others.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
@@ -108,11 +108,11 @@ pub struct Port {
 #[derive(Default)]
 struct Served {
     swarms: HashMap<[u8; 20], Weak<Shared>>,
-    /// Those of which peers may speak encrypted.
+    /// Swarms whose peers may use encryption (MSE).
     open: Arc<Swarms>,
 }
 
-/// What a connection has shown before the handshake.
+/// What a connection has proven before the handshake.
 enum Right {
     Nothing,
     Node(NodeId),
@@ -124,7 +124,7 @@ impl Port {
     /// Listens on these addresses, until the tasks are ended.
     ///
     /// # Errors
-    /// No such network, an address that cannot be listened on.
+    /// The network does not exist, or an address cannot be used.
     pub fn open(listen: &[SocketAddr], network: Option<&Network>) -> Result<(Arc<Port>, JoinSet<()>), Error> {
         let sources = network.map_or(Ok(Vec::new()), chosen)?;
         let listeners = open_all(Vec::new(), &on_network(listen, &sources))?;
@@ -168,7 +168,7 @@ impl Port {
                         admitted.prove();
                         crate::conn::run(swarm, established, addr, None).await;
                     }
-                    Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+                    Err(why) => tracing::debug!(%addr, %why, "rejected an incoming connection"),
                 }
             });
         }
@@ -190,7 +190,7 @@ impl Port {
         let (transport, right) = match TLS_HANDSHAKE.starts_with(seen) {
             true => self.secure(stream, (allowance, progress)).await?,
             false if open.is_empty() => {
-                return Err(ConnError::Protocol("no TLS, but the swarm demands it"));
+                return Err(ConnError::Protocol("no TLS, but the swarm requires it"));
             }
             false => (Transport::Plain(stream, allowance), Right::Nothing),
         };
@@ -201,14 +201,14 @@ impl Port {
             (Security::Open, Right::Nothing) => None,
             (Security::Private(_) | Security::Known(_), Right::Node(node)) => Some(node),
             (Security::Ssl(_), Right::Ssl(proved)) if Arc::ptr_eq(&proved, &swarm) => None,
-            (Security::Open, _) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
-            _ => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
+            (Security::Open, _) => return Err(ConnError::Protocol("TLS, but the swarm is open")),
+            _ => return Err(ConnError::Protocol("no TLS, but the swarm requires it")),
         };
         let established = establish(&swarm.local(), &swarm.security, opening, node).await;
         if let Err(ConnError::NotMember(why)) = &established
             && swarm.security.is_owner()
         {
-            // What a busy driver has no room for is not worth waiting for: strangers may send any number.
+            // If the driver's queue is full the notice is dropped: strangers can cause any number of them.
             let _ = swarm.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why: why.clone() }));
         }
         established.map(|established| (swarm, established))
@@ -237,7 +237,7 @@ impl Port {
         Ok((Transport::Tls(Box::new(stream)), right))
     }
 
-    /// As whom to answer: by the SSL torrent that is named, else by this node's key, else by any SSL torrent's.
+    /// The identity to answer with: that of the named SSL torrent, else this node's key, else any SSL torrent's.
     fn identity(&self, name: Option<&str>) -> Result<(Arc<ServerConfig>, Option<Arc<Shared>>), ConnError> {
         let of = |swarm: Arc<Shared>| match &swarm.security {
             Security::Open => None,
@@ -253,13 +253,13 @@ impl Port {
         let swarms: Vec<Arc<Shared>> = self.served.read().swarms.values().filter_map(Weak::upgrade).collect();
         let all: Vec<_> = swarms.into_iter().filter_map(of).collect();
         let node = all.iter().find(|(_, ssl)| ssl.is_none());
-        let none = ConnError::Protocol("TLS, but the swarm is an open one");
+        let none = ConnError::Protocol("TLS, but the swarm is open");
         node.or(all.first()).cloned().ok_or(none)
     }
 }
 
-/// The callee's side of the TLS handshake, with the configuration that is chosen when it is known what the caller says.
-/// No keys are made before a whole ClientHello has come.
+/// The server's side of the TLS handshake; the configuration is chosen by the ClientHello. No keys are computed
+/// before a whole ClientHello has come.
 pub(crate) async fn encrypt(
     choose: impl FnOnce(&ClientHello<'_>) -> Result<Arc<ServerConfig>, ConnError>,
     stream: TcpStream,

@@ -1,4 +1,4 @@
-//! CPU time by stage, read from the thread's own CPU clock, so that a run can say what it cost.
+//! CPU time by stage, read from the thread's own CPU clock, to report the cost of a run.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub struct Cpu {
 /// these calls do. A prime, so that calls which follow each other in a pattern all have their turn.
 const EVERY: u32 = 31;
 
-/// What a call is made within, on this thread.
+/// The stages of the current calls on this thread.
 #[derive(Clone, Copy)]
 enum Within {
     Nothing {
@@ -49,7 +49,7 @@ thread_local! {
 }
 
 impl Cpu {
-    /// Runs `work` and books its CPU time to `stage`, but for what calls within it book for themselves.
+    /// Runs `work` and adds its CPU time to `stage`, except for nested calls, which count for their own stage.
     pub(crate) fn measure<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let outer = WITHIN.get();
         let calls = match outer {

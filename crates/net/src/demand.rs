@@ -1,4 +1,4 @@
-//! Fetching what is asked for, when it is asked for, instead of everything.
+//! Fetches requested pieces only, when they are requested, instead of everything.
 
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ impl Demand {
         self.inbox.blocking_send(Input::Want { pieces, urgency }).is_ok()
     }
 
-    /// Stores a whole piece that did not come from a peer; others are served from it too. False if it is not what the
-    /// manifest says. Waits for the disk.
+    /// Stores a whole piece that did not come from a peer; it is served to other peers too. False if it does not
+    /// match the manifest. Waits for the disk.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -33,7 +33,7 @@ impl Demand {
         Ok(self.settler.supply(piece, bytes)?)
     }
 
-    /// What was exchanged with each peer so far, those that are gone included; waits as [`Demand::want`] does.
+    /// Statistics of each peer so far, disconnected ones included; waits as [`Demand::want`] does.
     ///
     /// # Errors
     /// [`Error::Stopped`].

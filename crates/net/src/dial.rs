@@ -23,16 +23,16 @@ use crate::ways::Ways;
 
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Who waits for a peer hears that it does not answer after so long.
+/// A waiting user is told after this time that a peer does not answer.
 const SILENT: Duration = Duration::from_secs(3);
-/// What a peer that does not answer at all is late with; it may be down, which is no offence.
+/// The step at which an unreachable peer times out; it may be down, which is no fault.
 pub(crate) const CONNECTING: &str = "accept the connection";
 
-/// Connects to one address and shakes hands. A peer of an open swarm that does not answer the plain handshake may demand
-/// encryption: it is dialled once more and spoken to so, or the other way round if that has worked with it before. Plain
-/// first costs nothing with all others: the opening of MSE takes a round trip and two powers of 768 bits. `silent` hears of
-/// each step to which no answer comes in [`SILENT`]. The handshake waits for
-/// its `turn`, if the address is dialled beside others.
+/// Connects to one address and does the handshake. A peer of an open swarm that does not answer the plain handshake
+/// may require encryption: it is dialled again with MSE, or the other way round if MSE has worked with it before.
+/// Plain first is free with all other peers: the MSE handshake takes a round trip and two modular powers of 768
+/// bits. `silent` is told of each step without an answer in [`SILENT`]. The handshake waits for its `turn`, if
+/// several addresses are dialled in parallel.
 pub(crate) async fn dial_by(
     (local, security): (&Local, &Security),
     (addr, source): (SocketAddr, Option<IpAddr>),
@@ -90,12 +90,12 @@ pub(crate) async fn dial(
     dial_by(of, at, ways, cpu, silent, None).await
 }
 
-/// Whether a peer may have refused how it was spoken to, and nothing else.
+/// Whether the error may mean that the peer rejects this kind of handshake only.
 fn may_be_the_way(error: &ConnError) -> bool {
     matches!(error, ConnError::Closed | ConnError::Io(_) | ConnError::Late { .. } | ConnError::Mse(_))
 }
 
-/// Waits for a step, which has bounds of its own; says if it takes long.
+/// Waits for a step, which has its own time limit; reports if it is slow.
 pub(crate) async fn impatient<T>(what: &str, silent: &impl Fn(String), step: impl Future<Output = T>) -> T {
     let mut step = std::pin::pin!(step);
     if let Ok(done) = timeout(SILENT, &mut step).await {
@@ -105,7 +105,7 @@ pub(crate) async fn impatient<T>(what: &str, silent: &impl Fn(String), step: imp
     step.await
 }
 
-/// Where nodes are known by their keys, whoever ends the connection after TLS has judged ours.
+/// In swarms with node keys, a connection that ends after TLS was rejected because of this node's key.
 fn turned_away(security: &Security, error: ConnError) -> ConnError {
     match (security, &error) {
         (Security::Known(_), ConnError::Closed | ConnError::Io(_)) => ConnError::TurnedAway,
@@ -145,13 +145,12 @@ async fn secure(
     Ok((Transport::Tls(Box::new(stream)), node))
 }
 
-/// Why there is no TLS, for people: what begins with no message of TLS is most likely another program.
+/// Why TLS failed, for people: a reply that is not TLS most likely comes from another program.
 fn failed(error: &std::io::Error) -> ConnError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidMessage(_)) => ConnError::Tls(
-            "the peer does not speak it: another program listens there, or a seed that anyone may join"
-                .to_owned(),
+            "the peer does not use TLS: another program listens there, or a seed of an open swarm".to_owned(),
         ),
         _ => ConnError::Tls(error.to_string()),
     }

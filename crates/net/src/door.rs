@@ -1,7 +1,7 @@
-//! One port for all the swarms of a node, and for what its daemon has to say besides.
+//! One port for all the swarms of a node, and for its daemon's control channels.
 //!
-//! Everybody speaks TLS and is known by the key; the protocol that TLS agreed on (ALPN) tells a visitor of the daemon
-//! from a peer of a swarm, and the first message of a peer says of which.
+//! All connections use TLS and are identified by their key; the protocol that TLS agreed on (ALPN) distinguishes
+//! visitors of the daemon from peers, and the first message of a peer names the swarm.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,19 +25,20 @@ use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::tune::{end_when_gone, tune};
 
-/// A byte stream whose kind does not matter.
+/// A byte stream of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// Who has come to speak with the daemon.
+/// A connection to the daemon.
 pub struct Visitor {
-    /// What is said between the two.
+    /// The stream between the two.
     pub stream: Pin<Box<dyn Stream>>,
     /// Whose key TLS has proven.
     pub node: NodeId,
     /// From where.
     pub addr: SocketAddr,
-    /// It still counts as unproven: any key has let it in. To be proven when the daemon knows for whom it speaks.
+    /// It still counts as unauthenticated: any key is accepted. The daemon proves it when it has verified the
+    /// identity.
     pub admitted: Admitted,
 }
 
@@ -52,13 +53,13 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door at `port`, where a listener of the caller is. Who speaks `protocol` is a visitor.
+    /// A door at `port`, where the caller listens. A connection that uses `protocol` is a visitor.
     pub fn new(tls: &Tls, port: u16, protocol: &[u8]) -> Door {
         let config = tls.server_speaking(&[ALPN, protocol]);
         Door { config, port, swarms: RwLock::default(), cpu: Arc::default(), unproven: Gate::default() }
     }
 
-    /// The port that peers are told.
+    /// The port that is announced to peers.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -72,7 +73,7 @@ impl Door {
         }
     }
 
-    /// Accepts until the task is ended; `visit` goes on with each visitor.
+    /// Accepts until the task is ended; `visit` serves each visitor.
     pub async fn run<F>(
         self: Arc<Self>,
         listener: TcpListener,
@@ -105,7 +106,7 @@ impl Door {
                 admitted.prove();
                 crate::conn::run(swarm, *peer, addr, None).await;
             }
-            Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+            Err(why) => tracing::debug!(%addr, %why, "rejected an incoming connection"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Runs the engine on a thread of its own: inputs from connections and disk go in, actions go out
-//! to them. It never waits for a disk or a socket; whoever cannot keep up is let go.
+//! Runs the engine on a thread of its own: inputs from connections and disk go in, actions go out. It never waits
+//! for a disk or a socket; a connection that cannot keep up is closed.
 
 mod book;
 mod conn;
@@ -42,9 +42,9 @@ use stall::Stall;
 const BATCH: usize = 256;
 /// How often a snapshot of progress is published.
 const PROGRESS: Duration = Duration::from_millis(100);
-/// How often neighbours are told of each other.
+/// Interval of introductions of peers to each other.
 const INTRODUCE: Duration = Duration::from_secs(2);
-/// A newcomer is introduced this soon, together with those who come right after it.
+/// A new peer is introduced after this time, together with those that follow it directly.
 const NEWCOMER: Duration = Duration::from_millis(100);
 /// How long a peer that stalled is left alone.
 const SHUN: Duration = Duration::from_secs(60);
@@ -55,10 +55,10 @@ const MAX_REPORTS: usize = 4096;
 const MAX_MET: usize = 16_384;
 /// Addresses of one peer that are noted beside the one that it is connected by.
 const MAX_OTHERS: usize = 8;
-/// Departed peers that may still be blamed for what they sent.
+/// Disconnected peers that may still be blamed for data that they sent.
 const MAX_GONE: usize = 256;
 
-/// Who a peer was that has left.
+/// Identity of a disconnected peer.
 type Gone = (SocketAddr, Option<NodeId>, Option<Arc<Seed>>);
 
 pub(crate) struct Driver {
@@ -76,13 +76,13 @@ pub(crate) struct Driver {
     gather: Gather,
     /// Addresses that the user or a ticket has named.
     told: BTreeSet<SocketAddr>,
-    /// Nobody is told of others: a plan says who connects to whom.
+    /// Peers are not introduced to each other: a plan determines the connections.
     planned: bool,
     conns: BTreeMap<PeerId, Conn>,
     /// Listening addresses in the order in which they were met.
     met: Vec<SocketAddr>,
     ended: Vec<PeerReport>,
-    /// Payload sent over all connections, those that ended included, bytes.
+    /// Payload sent over all connections, closed ones included, bytes.
     sent: u64,
     /// Peers that left before the verdict on all that they sent.
     gone: BTreeMap<PeerId, Gone>,
@@ -105,7 +105,7 @@ pub(crate) struct Driver {
     stall: Stall,
 }
 
-/// What the driver starts with.
+/// Start parameters of the driver.
 pub(crate) struct Start {
     pub(crate) engine: Engine,
     pub(crate) wanted: Vec<bool>,
@@ -116,7 +116,7 @@ pub(crate) struct Start {
     pub(crate) notices: mpsc::Sender<Notice>,
     pub(crate) complaints: mpsc::Sender<Complained>,
     pub(crate) group: Group,
-    /// Who connects to whom is for a plan to say.
+    /// A plan determines the connections.
     pub(crate) planned: bool,
 }
 
@@ -161,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Runs until stopped, or until nobody is left who could say anything.
+    /// Runs until stopped, or until all senders of inputs are gone.
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Input>) {
         let mut batch = Vec::with_capacity(BATCH);
         self.judge_found();
@@ -271,7 +271,7 @@ impl Driver {
             Input::Notice(notice) => self.notify(notice),
             Input::Recheck => self.recheck(),
             Input::Report(reply) => {
-                // Who asked may have gone.
+                // The requester may have ended.
                 let _ = reply.send(self.reports());
             }
             Input::Stop(reply) => self.stopping = Some(reply),
@@ -332,7 +332,7 @@ impl Driver {
 
     fn up(&mut self, new: NewPeer) {
         if let Err(why) = self.admit(&new) {
-            tracing::debug!(addr = %new.addr, why, "connection turned away");
+            tracing::debug!(addr = %new.addr, why, "rejected a connection");
             let _ = new.outbox.try_send(Out::Close);
             if let Some(candidate) = new.candidate {
                 self.met_already(candidate, new.remote_id);
@@ -389,20 +389,20 @@ impl Driver {
         }
         let own = self.shared.peer_id;
         if new.remote_id == own {
-            return Err("it is this node itself");
+            return Err("it is this node");
         }
         let twin = self.conns.iter().find(|(_, c)| c.remote_id == new.remote_id);
         let Some((&twin, conn)) = twin else { return Ok(()) };
         let ours_stays = own < new.remote_id;
         if conn.outgoing == new.outgoing || new.outgoing != ours_stays {
-            return Err("it is connected already");
+            return Err("it is already connected");
         }
         self.close(twin);
-        self.down(twin, Some("another connection to it takes its place"));
+        self.down(twin, Some("replaced by another connection to it"));
         Ok(())
     }
 
-    /// An address leads to a node that is connected by another one, or that is this node: it is of use when that other
+    /// An address leads to a node that is connected by another address, or to this node: it is used when that other
     /// connection has ended.
     pub(super) fn met_already(&mut self, candidate: Candidate, remote_id: [u8; 20]) {
         let met = self.conns.values_mut().find(|c| c.remote_id == remote_id);
@@ -471,7 +471,7 @@ impl Driver {
         self.ungather(peer, finished);
     }
 
-    /// In a plan others offer us what they have: they are told what not yet, as it may be here.
+    /// In a plan parents offer their pieces: they are told which pieces not to send yet, as these may be on disk.
     fn judge_found(&mut self) {
         let below = self.unchecked.first().copied().unwrap_or(u32::MAX);
         if below != self.judged && self.planned && !self.shared.seed_only {
@@ -482,11 +482,11 @@ impl Driver {
 
     fn notify(&mut self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
-            tracing::debug!("a notice was dropped: nobody reads them");
+            tracing::debug!("dropped a notice: its queue is full");
         }
     }
 
-    /// Lets go of members whose right has ended.
+    /// Disconnects members whose right has ended.
     fn recheck(&mut self) {
         let out: Vec<PeerId> = self
             .conns
@@ -504,7 +504,7 @@ impl Driver {
         if let Some(conn) = self.conns.get(&peer)
             && conn.outbox.try_send(Out::Close).is_err()
         {
-            self.down(peer, Some("its outbox is full"));
+            self.down(peer, Some("its send queue is full"));
         }
     }
 
@@ -514,7 +514,7 @@ impl Driver {
         self.unchecked.is_empty() && sealed && self.engine.is_complete()
     }
 
-    /// What is done now and then rather than in answer to something.
+    /// Periodic work, not caused by an input.
     fn regular(&mut self) {
         let now = Instant::now();
         if now >= self.published + PROGRESS || self.is_complete() != self.progress.borrow().complete {

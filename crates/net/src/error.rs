@@ -1,4 +1,4 @@
-//! What can go wrong between peers and in a session.
+//! Errors of connections and of sessions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) enum ConnError {
     Encode(#[from] tidecast_wire::EncodeError),
     #[error("{0}")]
     Protocol(&'static str),
-    #[error("it took longer than {seconds} s to {what}")]
+    #[error("timeout: it did not {what} within {seconds} s")]
     Late { what: &'static str, seconds: u64 },
     #[error(transparent)]
     Cut(#[from] tidecast_admission::Cut),
@@ -24,7 +24,7 @@ pub(crate) enum ConnError {
     Mse(#[from] tidecast_mse::Error),
     #[error("TLS: {0}")]
     Tls(String),
-    #[error("it refuses us: {0}")]
+    #[error("it rejected this node: {0}")]
     Denied(String),
     #[error("it is not a member: {0}")]
     NotMember(String),
@@ -32,7 +32,7 @@ pub(crate) enum ConnError {
         "it closed the connection before its handshake: it does not serve this swarm, or not to this node"
     )]
     TurnedAway,
-    #[error("it is for another swarm")]
+    #[error("it serves another swarm")]
     OtherSwarm,
     #[error("{0}")]
     Source(#[from] tidecast_store::Error),
@@ -45,11 +45,9 @@ pub(crate) enum ConnError {
 /// Why a web seed gives nothing, or not all.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
-    #[error("{url} is not there: HTTP status {status}")]
+    #[error("{url} is not available: HTTP status {status}")]
     Missing { file: u32, url: String, status: u16 },
-    #[error(
-        "{url}: the server ignores ranges (it answers 200), and has sent more than once what is here already"
-    )]
+    #[error("{url}: the server ignores ranges (status 200) and sent the same data more than once")]
     NoRanges { url: String },
     #[error("{url}: HTTP status {status}")]
     Busy { url: String, status: u16, after: Option<Duration> },
@@ -59,18 +57,18 @@ pub(crate) enum WebError {
     Web(#[from] tidecast_discovery::Error),
     #[error("it sent bytes that do not match their hashes")]
     Lied,
-    #[error("none of the files asked of it is there: {0}")]
+    #[error("it lacks all requested files: {0}")]
     Nothing(String),
     #[error("the swarm is stopping")]
     Stopping,
 }
 
-/// What a failed connection says of the peer.
+/// The peer's fault in a failed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It broke the protocol: it is not heard again.
+    /// It violated the protocol: it is banned.
     Broke,
-    /// It kept us waiting in the midst of something: it is left alone for a while.
+    /// It stalled within a message: it is not dialled for a while.
     Stalled,
 }
 
@@ -86,8 +84,8 @@ impl ConnError {
         }
     }
 
-    /// Why no connection could be made, for people: where nothing else tells them, as is done of refusals, of what breaks the
-    /// protocol, and of silence.
+    /// Why no connection could be made, for people: only where no other notice reports it, as for rejections,
+    /// protocol violations, and silence.
     pub(crate) fn unreachable(&self) -> Option<String> {
         match self {
             _ if self.fault().is_some() => None,
@@ -113,7 +111,7 @@ impl ConnError {
     }
 }
 
-/// What the system says, without its number.
+/// The system's error without its number.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -121,45 +119,45 @@ fn plain(error: &std::io::Error) -> String {
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// Why a session could not start or go on.
+/// Why a session could not start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The listening address is taken or not ours.
+    /// The listening address is in use or not one of this host.
     #[error("cannot listen on {addr}: {source}; choose another with --listen")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// `--net` names a network that this host does not have.
     #[error("this host has no address on the network {network:?}; it has {have}")]
     NoNetwork {
-        /// What was asked for.
+        /// The given network.
         network: String,
-        /// What there is.
+        /// The existing networks.
         have: String,
     },
     /// A thread or socket could not be made.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The engine refuses the start state.
     #[error("internal: {0}")]
     Setup(String),
     /// A role that names stripes or members that there cannot be.
-    #[error("the plan does not hold together: {0}")]
+    #[error("invalid broadcast plan: {0}")]
     Plan(&'static str),
     /// Keys or certificates.
     #[error(transparent)]
     Identity(#[from] tidecast_identity::Error),
     /// No peer would give the manifest.
-    #[error("no peer gave the manifest within {seconds} s; asked {asked}{last}")]
+    #[error("no peer sent the manifest within {seconds} s; peers asked: {asked}{last}")]
     NoManifest {
         /// How long it was tried.
         seconds: u64,
@@ -169,19 +167,19 @@ pub enum Error {
         last: String,
     },
     /// The owner of the swarm refuses this ticket.
-    #[error("{addr} refuses this ticket: {why}")]
+    #[error("{addr} rejected this ticket: {why}")]
     Refused {
-        /// Who.
+        /// The owner.
         addr: SocketAddr,
         /// Why.
         why: String,
     },
-    /// A draft without the key that its roots are signed with, or the other way round.
+    /// A draft without the key that signs its roots, or the reverse.
     #[error("internal: {0}")]
     Draft(&'static str),
-    /// The pieces of a draft, each of them right, do not make what its origin says.
+    /// The pieces of a draft, each of them verified, do not have the hash that its origin signed.
     #[error(
-        "what has come is not what the origin says that it sent: nothing is put in its place; broadcast it again"
+        "the received data does not match the data that the origin sent: nothing was put in place; broadcast it again"
     )]
     Seal,
     /// The data cannot be put in its place.

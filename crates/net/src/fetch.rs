@@ -1,8 +1,7 @@
-//! Gets a manifest from peers, for those who hold a ticket or a magnet link only.
+//! Gets a manifest from peers, for a ticket or a magnet link.
 //!
-//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info
-//! dictionary (BEP 9) and then the piece layers (BEP 52 hash requests). Whatever comes is checked
-//! against the hash that was asked for.
+//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info dictionary
+//! (BEP 9) and then the piece layers (BEP 52 hash requests). The result is checked against the requested hash.
 
 pub(crate) mod compare;
 mod stock;
@@ -34,7 +33,7 @@ const PER_PEER: Duration = Duration::from_secs(120);
 /// An address that failed may be tried again after this: its owner may just be starting.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What to get, and how.
+/// The manifest to get, and options.
 pub struct Fetch {
     /// 20-byte ids of the swarm, the one for handshakes first.
     pub hashes: Vec<[u8; 20]>,
@@ -46,7 +45,7 @@ pub struct Fetch {
     pub sources: Vec<LocalAddress>,
     /// Give up after this.
     pub timeout: Duration,
-    /// Hears of each try that came to nothing; what does not fit into it is not told.
+    /// Receives each failed try; if it is full, tries are not reported.
     pub vain: mpsc::Sender<Vain>,
 }
 
@@ -104,11 +103,11 @@ pub async fn fetch_manifest(
                 Ok((addr, Ok(manifest))) => return Ok((*manifest, addr)),
                 Ok((addr, Err(ConnError::Denied(why)))) => return Err(Error::Refused { addr, why }),
                 Ok((addr, Err(why))) => {
-                    tracing::debug!(%addr, %why, "no manifest from it");
+                    tracing::debug!(%addr, %why, "a peer sent no manifest");
                     let silent = matches!(why, ConnError::Late { .. });
                     let text = why.unreachable().unwrap_or_else(|| why.to_string());
-                    last = format!("; the last one, {addr}: {text}");
-                    // That it is silent was told already.
+                    last = format!("; last failure, {addr}: {text}");
+                    // A silent peer was reported already.
                     if !silent {
                         what.tell(addr, text);
                     }
@@ -128,7 +127,7 @@ async fn again(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
 }
 
 async fn ask(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
-    let late = ConnError::Late { what: "give the manifest", seconds: PER_PEER.as_secs() };
+    let late = ConnError::Late { what: "send the manifest", seconds: PER_PEER.as_secs() };
     let answer = tokio::time::timeout(PER_PEER, ask_one(&what, addr)).await;
     (addr, answer.unwrap_or(Err(late)))
 }
@@ -146,7 +145,8 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     };
     let layers = async {
         if !asking.peer.upgraded && what.hashes.first() != Some(&short) {
-            // A stock client gives v2 hashes to those only who came by the v2 id, and takes one connection from a host.
+            // A stock client sends v2 hashes only to peers that connected by the v2 id, and accepts one connection
+            // per host.
             let Asking { peer, .. } = asking;
             drop(peer);
             asking = Asking { peer: call(what, vec![short], addr).await?, what };
@@ -156,17 +156,17 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     };
     match tokio::time::timeout(PER_PEER / 2, layers).await {
         Ok(Ok(())) => {}
-        // What was asked for by its v1 hash is verified by its v1 hashes.
+        // A manifest requested by its v1 hash is verified by its v1 hashes.
         failed if manifest.hash_v1().is_some_and(|hash| what.hashes.contains(&hash)) => {
             let why = failed.map_or_else(
-                |_| "it is late".to_owned(),
+                |_| "timeout".to_owned(),
                 |why| why.err().map_or(String::new(), |e| e.to_string()),
             );
-            tracing::debug!(%addr, why, "no piece layers from it: the hashes of v1 must do");
+            tracing::debug!(%addr, why, "a peer sent no piece layers; verifying with v1 hashes");
         }
         Ok(Err(why)) => return Err(why),
         Err(_) => {
-            return Err(ConnError::Late { what: "give the piece layers", seconds: PER_PEER.as_secs() / 2 });
+            return Err(ConnError::Late { what: "send the piece layers", seconds: PER_PEER.as_secs() / 2 });
         }
     }
     Ok(Box::new(manifest))
@@ -202,7 +202,7 @@ impl Asking<'_> {
         if by_v2.unwrap_or_else(by_short) {
             Ok(manifest)
         } else {
-            Err(ConnError::Protocol("it sent another manifest than the one asked for"))
+            Err(ConnError::Protocol("it sent a manifest with another hash"))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the leaves of pieces are known by, for those who have an older version of the data.
+//! Fingerprints of the leaves of pieces, for peers that have an older version of the data.
 //!
-//! Who asks lets this node read a thousand times what the answer is long: one request is answered at a time, of all
-//! peers of a swarm, and what was said lately is not read again, as many ask for the same.
+//! A request makes this node read a thousand times the length of the answer: one request is answered at a time, of
+//! all peers of a swarm, and recent answers are cached, as many peers send the same request.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use tokio::sync::Mutex as Turn;
 /// Answers that are kept, at most 64 KiB each.
 const KEPT: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 
-/// What was said, and whose turn it is.
+/// Recent answers, and the queue of requests.
 pub(crate) struct Fingerprints {
     turn: Turn<()>,
     said: Mutex<LruCache<Range<u32>, Bytes>>,
@@ -27,7 +27,7 @@ impl Default for Fingerprints {
 }
 
 impl Fingerprints {
-    /// Of these pieces, as `read` has them: what was said lately, or read now.
+    /// Fingerprints of these pieces: recent ones, or computed now by `read`.
     pub(crate) async fn of(
         &self,
         pieces: Range<u32>,

@@ -17,21 +17,23 @@ use crate::transport::Reader;
 const IDLE: Duration = Duration::from_secs(150);
 /// Within a message or block, bytes must keep coming: silence lasts no longer than this.
 const STALL: Duration = Duration::from_secs(20);
-/// ... and a block within ten minutes and this for every 16 KiB of it, or who sends a byte now and then would never
-/// end: a small block at what each of 100 connections has of a link of 20 kbit/s, a large one at 256 bytes a second. So
-/// much patience costs one connection and its buffer, of which there is one for each; the engine asks others before.
+/// ... and a block within ten minutes plus this for every 16 KiB of it; else a peer that sends a byte now and then
+/// would never time out. That suffices for a small block when each of 100 connections shares a link of 20 kbit/s,
+/// and for a large one at 256 bytes a second. This patience costs one connection and its buffer; the engine asks
+/// other peers before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
 /// While a block comes slowly, the engine hears so this often.
 pub(super) const COMING: Duration = Duration::from_secs(1);
 
-/// So long a reader sleeps until much of a block is there. What comes slower may as well come segment by segment.
+/// A reader sleeps at most this long until much of a block has arrived. Slower data may as well be read segment by
+/// segment.
 const GATHER: Duration = Duration::from_millis(500);
 
 /// Bytes asked of the stream at once of a peer that has proved nothing yet.
 const CHUNK_UNPROVEN: usize = 2 << 10;
 
-/// What the bytes so far amount to.
+/// The meaning of the bytes so far.
 pub(crate) enum Ready {
     Frame(Frame),
     /// Nothing yet: so many bytes must be there.
@@ -76,7 +78,7 @@ impl Input {
         let mut chunk = self.chunk;
         if self.reader.is_limited() {
             if need > MAX_READ {
-                return Err(ConnError::Protocol("a message that is too long before it proved who it is"));
+                return Err(ConnError::Protocol("message too long before authentication"));
             }
             chunk = chunk.min(CHUNK_UNPROVEN);
         }
@@ -101,15 +103,15 @@ impl Input {
             match self.ready()? {
                 Ready::Frame(Frame::Message(message)) => return Ok(message),
                 Ready::Frame(Frame::Block(_)) => {
-                    return Err(ConnError::Protocol("a block before it was asked for"));
+                    return Err(ConnError::Protocol("unrequested block"));
                 }
                 Ready::Need(bytes) => self.more(bytes).await?,
             }
         }
     }
 
-    /// Fills `out` with payload: first what has been read already, then straight from the stream. `coming` is told now
-    /// and then that something has come and the rest is awaited.
+    /// Fills `out` with payload: first from the buffer, then straight from the stream. `coming` is called now and
+    /// then when data has arrived and the rest is awaited.
     pub(crate) async fn payload(
         &mut self,
         out: &mut [u8],
@@ -132,7 +134,7 @@ impl Input {
             let limit = if silent < end { STALL } else { most };
             match self.some(rest, silent.min(end)).await {
                 Err(_) => {
-                    return Err(ConnError::Late { what: "go on with a block", seconds: limit.as_secs() });
+                    return Err(ConnError::Late { what: "continue a block", seconds: limit.as_secs() });
                 }
                 Ok(read) => match read? {
                     0 => return Err(ConnError::Closed),
@@ -180,8 +182,8 @@ mod tests {
         (Input::new(reader, BytesMut::new(), codec, 4096), theirs)
     }
 
-    /// `part` bytes of a block come, then nothing for `pause`, again and again, so many `times`. How the
-    /// block ends, when, in seconds, and how often it was said to be coming.
+    /// `part` bytes of a block arrive, then nothing for `pause`, repeated `times`. The result of the block, its
+    /// time in seconds, and how often `coming` was called.
     async fn block(part: usize, pause: u64, times: usize) -> (Result<(), ConnError>, u64, u32) {
         let (mut input, mut peer) = input();
         tokio::spawn(async move {

@@ -22,10 +22,9 @@ use crate::transport::{Reader, Transport, Writer};
 
 /// All handshakes together.
 pub(crate) const LIMIT: Duration = tidecast_admission::DEADLINE;
-/// What Tidecast calls itself in peer ids (BEP 20). A hint only: what counts is the extension
-/// handshake, but it says whether one is worth waiting for.
+/// Tidecast's prefix of peer ids (BEP 20). Only a hint whether to wait for the extension handshake, which decides.
 const ID_PREFIX: &[u8; 4] = b"-TC0";
-/// A node that nobody has named yet may be named within this time.
+/// A node that is not on the list of admitted nodes may be added within this time.
 const EXPECTED: Duration = Duration::from_secs(1);
 /// Requests that we queue (BEP 10 `reqq`).
 const REQUEST_QUEUE: u32 = 2000;
@@ -33,7 +32,7 @@ const REQUEST_QUEUE: u32 = 2000;
 const CHUNK_TIDECAST: usize = 16 << 10;
 const CHUNK_STOCK: usize = 256 << 10;
 
-/// What this node says of itself.
+/// This node's part of the handshakes.
 pub(crate) struct Local {
     /// The swarm's ids: v1 hash, truncated v2 hash.
     pub(crate) hashes: Vec<[u8; 20]>,
@@ -49,7 +48,7 @@ pub(crate) struct Local {
     pub(crate) upload_only: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
-    /// The manifest is a draft: only who takes roots can take part.
+    /// The manifest is a draft: only peers that support roots can join.
     pub(crate) draft: bool,
 }
 
@@ -71,7 +70,7 @@ impl Local {
     }
 }
 
-/// A connection on which both sides know who the other is.
+/// A connection on which both sides are authenticated.
 pub(crate) struct Established {
     pub(crate) input: Input,
     pub(crate) writer: Writer,
@@ -80,7 +79,7 @@ pub(crate) struct Established {
     pub(crate) outgoing: bool,
     /// The swarm is hybrid to both ends, so v2 hashes may be asked for though the connection began with the v1 id (BEP 52).
     pub(crate) upgraded: bool,
-    /// It may be sent pieces as a plan has it.
+    /// It accepts pieces without a request, by a plan.
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
@@ -90,7 +89,7 @@ pub(crate) struct Established {
     pub(crate) enrolled: bool,
     pub(crate) node: Option<NodeId>,
     pub(crate) client: String,
-    /// The port it listens on, if it says so.
+    /// The port on which it listens, if it sent one.
     pub(crate) port: Option<u16>,
     /// Our extension handshake, if it is still to be sent.
     pub(crate) greeting: Option<Message>,
@@ -112,7 +111,7 @@ pub(crate) enum Way {
     Mse,
 }
 
-/// A byte stream on which the other end has said which swarm it means.
+/// A byte stream on which the other end has named its swarm.
 pub(crate) struct Opening {
     reader: Reader,
     writer: Writer,
@@ -123,7 +122,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// The caller's side: who dialled speaks first.
+    /// The client's side: it sends first.
     pub(crate) async fn call(
         local: &Local,
         transport: Transport,
@@ -149,8 +148,8 @@ impl Opening {
         in_time(meeting).await
     }
 
-    /// The callee's side: hears, and says nothing yet. The caller bounds its time. `swarms` are those of which the
-    /// other end may speak encrypted.
+    /// The server's side: receives, and sends nothing yet. The caller limits its time. `swarms`: the swarms in
+    /// which the other end may use encryption.
     pub(crate) async fn answer(
         transport: Transport,
         swarms: &Swarms,
@@ -169,7 +168,7 @@ impl Opening {
         Ok(Opening { reader, writer, buf, theirs, outgoing: false, way: Way::Direct })
     }
 
-    /// The swarm that the other end means.
+    /// The swarm that the other end named.
     pub(crate) fn swarm(&self) -> [u8; 20] {
         self.theirs.info_hash
     }
@@ -205,7 +204,7 @@ async fn hear(reader: &mut Reader, buf: &mut BytesMut) -> Result<Handshake, Conn
     Ok(theirs)
 }
 
-/// Makes a peer of a stream. `node` is who TLS proved to be at the other end.
+/// Completes the handshakes on a stream. `node`: the key that TLS has proven.
 pub(crate) async fn establish(
     local: &Local,
     security: &Security,
@@ -228,12 +227,12 @@ async fn shake_hands(
     if matches!(security, Security::Known(_))
         && !admitted_soon(security, node, local.gathers && !outgoing).await
     {
-        return Err(ConnError::NotMember("nobody has said that it may take part".into()));
+        return Err(ConnError::NotMember("it is not on the list of admitted nodes".into()));
     }
     if !outgoing {
         say(local, theirs.info_hash, &mut writer).await?;
     }
-    // By MSE libtorrent takes us for what our id is, v1 or v2, whatever the reserved bits say.
+    // With MSE libtorrent decides by our id, v1 or v2, whatever the reserved bits are.
     let by_id = outgoing && way == Way::Mse;
     let agreed = Reserved::ours(local.hybrid && !by_id).both(theirs.reserved);
     let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
@@ -266,7 +265,7 @@ async fn shake_hands(
         peer.meet().await?;
     }
     if local.draft && !peer.takes_roots() {
-        return Err(ConnError::Protocol("it takes no roots of a draft"));
+        return Err(ConnError::Protocol("it does not support drafts"));
     }
     peer.greeting = greeting;
     if let Security::Private(membership) = security {
@@ -275,8 +274,8 @@ async fn shake_hands(
     Ok(peer)
 }
 
-/// Whether a node is admitted. Who makes a plan tells both ends of a connection of each other, and the one that calls may
-/// have heard first: it is `expected` for a moment.
+/// Whether a node is admitted. The maker of a plan informs both ends of a connection, and the dialling end may be
+/// informed first: its node is `expected` for a moment.
 async fn admitted_soon(security: &Security, node: Option<NodeId>, expected: bool) -> bool {
     let until = Instant::now() + if expected { EXPECTED } else { Duration::ZERO };
     while !security.still_admits(node) {
@@ -314,7 +313,7 @@ fn greeting(local: &Local, codec: &Codec) -> Message {
     Message::ExtHandshake(Box::new(hello))
 }
 
-/// What is known of a client from its peer id alone.
+/// The client's name, from its peer id alone.
 fn client_of(id: &[u8; 20]) -> String {
     id[..8].iter().map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '.' }).collect()
 }
@@ -327,10 +326,10 @@ impl Established {
         self.writer.flush().await
     }
 
-    /// Takes the other Tidecast's extension handshake, and what was agreed.
+    /// Receives a Tidecast peer's extension handshake, and applies the agreed options.
     async fn meet(&mut self) -> Result<(), ConnError> {
         let Message::ExtHandshake(hello) = self.input.message().await? else {
-            return Err(ConnError::Protocol("its first message is not an extension handshake"));
+            return Err(ConnError::Protocol("first message is not an extension handshake"));
         };
         self.client = hello.client.unwrap_or_default();
         self.port = hello.port;
@@ -348,15 +347,15 @@ impl Established {
         self.peer_has(Caps::ROOTS)
     }
 
-    /// Whether the peer has said that it can do this.
+    /// Whether the peer has announced these capabilities.
     pub(crate) fn peer_has(&self, caps: Caps) -> bool {
         self.input.codec.session().is_some_and(|session| session.peer.has(caps))
     }
 
-    /// Each side shows why it may be here, and waits for the other to do so.
+    /// Each side proves its right to be in the swarm, and waits for the other's proof.
     async fn prove(&mut self, membership: &Membership) -> Result<(), ConnError> {
         let (Some(node), Protocol::Tidecast { .. }) = (self.node, self.protocol) else {
-            return Err(ConnError::Protocol("a private swarm is joined over Tidecast's TLS only"));
+            return Err(ConnError::Protocol("a private swarm requires Tidecast's TLS"));
         };
         let introduction = membership.introduction(node).map_err(|e| ConnError::NotMember(e.to_string()))?;
         let enrolling = matches!(introduction, Introduction::Enrol(_));
@@ -391,7 +390,7 @@ impl Established {
                     peer_proven = true;
                 }
                 Message::Tidecast(ext::Message::Denied { text, .. }) => return Err(ConnError::Denied(text)),
-                _ => return Err(ConnError::Protocol("it spoke before it proved to be a member")),
+                _ => return Err(ConnError::Protocol("message before proof of membership")),
             }
         }
         Ok(())

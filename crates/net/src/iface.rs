@@ -17,7 +17,7 @@ pub struct LocalAddress {
     pub ip: IpAddr,
     /// Length of the network prefix in bits.
     pub prefix: u8,
-    /// Link speed in bits per second; 0 where no driver of hardware says it.
+    /// Link speed in bits per second; 0 if no hardware driver reports it.
     pub speed: u64,
     /// A loopback interface.
     pub loopback: bool,
@@ -39,7 +39,9 @@ impl std::str::FromStr for Network {
         let Some((ip, bits)) = text.split_once('/') else {
             return match text.parse::<IpAddr>() {
                 Ok(ip) => Ok(Network::Prefix(ip, full_prefix(ip))),
-                Err(_) if text.is_empty() => Err("a network is an interface name or a CIDR".into()),
+                Err(_) if text.is_empty() => {
+                    Err("network missing: write an interface name or a CIDR prefix".into())
+                }
                 Err(_) => Ok(Network::Interface(text.to_owned())),
             };
         };
@@ -84,7 +86,7 @@ pub fn local_addresses() -> std::io::Result<Vec<LocalAddress>> {
     Ok(found)
 }
 
-/// Every address of this machine, those that are link-local with their link.
+/// Every address of this machine, link-local ones with their link.
 ///
 /// # Errors
 /// When the kernel will not list its interfaces.
@@ -96,8 +98,8 @@ pub fn own_addresses() -> std::io::Result<Vec<SocketAddr>> {
     Ok(getifaddrs()?.filter_map(|entry| entry.address.as_ref().and_then(whole)).collect())
 }
 
-/// Orders the addresses of one remote node for dialling: those on a network that we share come
-/// first, the fastest of our links first among them; the rest keep their order.
+/// Orders the addresses of one remote node for dialling: addresses on networks of this host come first, those of
+/// its fastest links first; the rest keep their order.
 pub fn order_for_dialling(remote: &mut [SocketAddr], local: &[LocalAddress]) {
     remote.sort_by_key(|addr| {
         let shared = local.iter().find(|l| same_network(l.ip, addr.ip(), l.prefix));
@@ -115,13 +117,13 @@ pub(crate) fn source_for(remote: IpAddr, chosen: &[LocalAddress]) -> Option<IpAd
     shared_source(remote, chosen).or_else(|| chosen.iter().find(same_family).map(|l| l.ip))
 }
 
-/// The local address to dial `remote` from, if one of these is on its network: those on which this
-/// node listens, so that others take it for one node.
+/// The local address for dialling `remote`, if one of these is on its network: a listening address, so that peers
+/// recognize the node.
 pub(crate) fn shared_source(remote: IpAddr, listening: &[LocalAddress]) -> Option<IpAddr> {
     listening.iter().find(|l| same_network(l.ip, remote, l.prefix)).map(|l| l.ip)
 }
 
-/// What is known of the networks of listening addresses; unspecified ones are left out.
+/// The networks of listening addresses; unspecified ones are left out.
 pub(crate) fn listening(addrs: &[SocketAddr], local: &[LocalAddress]) -> Vec<LocalAddress> {
     let specific = addrs.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
     let of = |ip: IpAddr| {

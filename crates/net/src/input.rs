@@ -1,4 +1,4 @@
-//! What the driver hears, and what it tells connections.
+//! Inputs of the driver, and its orders to connections.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::web_seed::Seed;
 
 /// Messages that may wait for one connection; the engine's own limits keep well below it.
 pub(crate) const OUTBOX: usize = 8192;
-/// Notices that nobody has read yet; more are dropped.
+/// Notices in the queue; more are dropped.
 pub(crate) const NOTICES: usize = 256;
-/// Complaints that nobody has read yet; more are dropped, the engine repeats what stays true.
+/// Complaints in the queue; more are dropped, as the engine repeats those that stay true.
 pub(crate) const COMPLAINTS: usize = 256;
 
-/// What the driver hears.
+/// Inputs of the driver.
 pub(crate) enum Input {
     /// Goes to the engine as it is.
     Event(Event),
@@ -37,7 +37,7 @@ pub(crate) enum Input {
     Down { peer: PeerId, why: Option<ConnError> },
     /// A dial failed.
     DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
-    /// Addresses of one node that were heard of.
+    /// Addresses of one node were found.
     Found { addresses: Vec<SocketAddr>, told: bool },
     /// A web seed of the manifest.
     WebSeed(Arc<Seed>),
@@ -53,17 +53,17 @@ pub(crate) enum Input {
     Want { pieces: Range<u32>, urgency: Urgency },
     /// A piece that might have been on disk has been hashed.
     Checked { piece: u32, read: bool },
-    /// More of a draft's roots is known: on to the neighbours with it.
+    /// More of a draft's roots are known: pass them on.
     Roots,
     /// The store failed.
     StoreFailed(tidecast_store::Error),
     /// Something for people.
     Notice(Notice),
-    /// Let go of members whose right has ended (a ticket was revoked).
+    /// Disconnect members whose right has ended (a ticket was revoked).
     Recheck,
-    /// Say what was exchanged with whom so far.
+    /// Report the statistics of each peer so far.
     Report(oneshot::Sender<Vec<PeerReport>>),
-    /// Stop, and say how it went.
+    /// Stop, and return the summary.
     Stop(oneshot::Sender<Summary>),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Input {
 pub(crate) struct NewPeer {
     pub(crate) peer: PeerId,
     pub(crate) addr: SocketAddr,
-    /// Where it can be dialled, if it says so.
+    /// Its listening address, if it sent one.
     pub(crate) listens: Option<SocketAddr>,
     pub(crate) node: Option<NodeId>,
     pub(crate) client: String,
@@ -81,7 +81,7 @@ pub(crate) struct NewPeer {
     pub(crate) remote_id: [u8; 20],
     /// We dialled it.
     pub(crate) outgoing: bool,
-    /// It may be sent pieces as a plan has it.
+    /// It accepts pieces without a request, by a plan.
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
@@ -97,7 +97,7 @@ pub(crate) struct NewPeer {
     pub(crate) moved: Moved,
 }
 
-/// What a connection is told to send.
+/// Orders to a connection to send something.
 pub(crate) enum Out {
     Message(tidecast_wire::Message),
     Serve(Block),
@@ -111,7 +111,7 @@ pub(crate) enum Out {
     /// A block that reaches into the padding behind a file (v1 peers of a hybrid). Asked by the
     /// connection itself: the engine knows real bytes only.
     ServePadded(Block),
-    /// Send what is queued, then close.
+    /// Send the queue, then close.
     Close,
 }
 
@@ -125,7 +125,7 @@ pub enum Urgency {
     Never,
     /// Some time.
     Later,
-    /// Before those for later.
+    /// Before blocks for later.
     Soon,
     /// Somebody waits: before all others, in the order in which they were asked for.
     Now,

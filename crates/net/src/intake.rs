@@ -1,7 +1,7 @@
 //! The reading side of a socket, woken once for many segments.
 //!
-//! Who reads a block says how much of it is missing, and the kernel wakes it when that has come (SO_RCVLOWAT), not at
-//! every segment: on a node with many slow connections waking costs more than reading.
+//! A reader sets how many bytes of a block are missing, and the kernel wakes it when these have arrived
+//! (SO_RCVLOWAT), not at every segment: on a node with many slow connections wake-ups cost more than reading.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ sockopt_impl!(
     ReceiveLow, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32
 );
 
-/// How many bytes a reader misses; shared by who reads and the socket far below, which says whether it let it wait.
+/// The bytes that a reader needs; shared with the socket below, which reports whether the reader had to wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missing(Arc<Told>);
 
@@ -35,7 +35,7 @@ struct Told {
 }
 
 impl Missing {
-    /// Nothing less than so many bytes is of use now.
+    /// The reader can use nothing less than this number of bytes.
     pub(crate) fn set(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -54,17 +54,17 @@ impl Missing {
 /// A socket, or its reading half.
 pub(crate) struct Intake<S> {
     inner: Limited<S>,
-    /// Its buffers are those of a proven peer.
+    /// The socket buffers have the size for authenticated peers.
     tuned: bool,
     missing: Missing,
-    /// What the kernel was told.
+    /// The value set in the kernel.
     low: usize,
     /// Bytes of the missing ones that a layer above may have.
     above: usize,
 }
 
 impl<S> Intake<S> {
-    /// Without TLS. `allowance`: what may be read.
+    /// Without TLS. `allowance`: the bytes that may be read.
     pub(crate) fn plain(inner: S, allowance: Allowance) -> Intake<S> {
         let missing = Missing(Arc::new(Told { allowance: allowance.clone(), ..Told::default() }));
         let tuned = !allowance.is_limited();
@@ -89,7 +89,8 @@ impl<S: AsRef<TcpStream>> AsRef<TcpStream> for Intake<S> {
 }
 
 impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
-    /// Reads what there is. If nothing is, says when to wake us; the kernel looks at once whether that is already so.
+    /// Reads available data. If there is none, sets the wake-up condition; the kernel checks at once whether it
+    /// holds already.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

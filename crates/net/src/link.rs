@@ -1,14 +1,14 @@
-//! How fast an interface is, where its driver knows.
+//! The speed of an interface, where its driver knows it.
 //!
-//! Drivers of interfaces that are no hardware report some rate, mostly 10 Gbit/s, whatever carries their packets. It is
-//! taken for unknown, as is that of a bridge, bond or VLAN over one of them: then trials and users decide.
+//! Drivers of virtual interfaces report some rate, mostly 10 Gbit/s, whatever carries their packets. It counts as
+//! unknown, as does that of a bridge, bond or VLAN over one of them: then trials and users decide.
 
 use std::fs;
 use std::path::Path;
 
 /// Drivers of devices that a hypervisor makes up.
 const INVENTORS: [&str; 5] = ["virtio_net", "vmxnet3", "xen_netfront", "vif", "hv_netvsc"];
-/// Interfaces that may lie on one another; more are a mistake of somebody's.
+/// Nesting of interfaces, at most; a deeper one is a misconfiguration.
 const MAX_DEPTH: usize = 8;
 
 /// Bits per second; 0 where nothing is known.

@@ -1,32 +1,32 @@
-//! Groups whose members a plan brings together.
+//! Groups whose members are connected by a plan.
 
 use std::net::SocketAddr;
 
 use tidecast_identity::NodeId;
 use tidecast_swarm::Complaint;
 
-/// What a node has to do with a plan of those who fetch on demand.
+/// A node's part in a plan for nodes that fetch on demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
     /// Nothing.
     #[default]
     None,
-    /// It has the data, and makes the plan for those who join.
+    /// It has the data, and makes the plan for nodes that join.
     Make,
-    /// It joins the plan of whoever the ticket or the user names.
+    /// It joins the plan of the node that the ticket or the user names.
     Join,
     /// Everybody fetches everything: with the data it makes the plan, without it joins that of the node that it follows.
     Whole,
 }
 
-/// A member of the plan, as who makes the plan knows it.
+/// A member of the plan, as its maker knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its key: what counts in a private swarm.
+    /// Its key: its identity in a private swarm.
     pub node: Option<NodeId>,
-    /// The peer id of its run ([`crate::Swarm::peer_id`]): what counts where there are no keys.
+    /// The peer id of its run ([`crate::Swarm::peer_id`]): its identity without keys.
     pub peer_id: Option<[u8; 20]>,
-    /// Where it listens, in the order in which to try; empty if nobody can connect to it.
+    /// Its listening addresses, in the order to try; empty if it cannot be reached.
     pub addrs: Vec<SocketAddr>,
     /// 0 at our own place in the topology, more beyond each cut.
     pub distance: u8,
@@ -39,6 +39,6 @@ pub struct Complained {
     pub member: u32,
     /// The stripe in which it is our parent.
     pub stripe: u16,
-    /// What is wrong.
+    /// The complaint.
     pub why: Complaint,
 }

@@ -1,5 +1,5 @@
-//! When payload moved last on one connection: shared by the tasks that move it and the engine's thread, which says when
-//! it has stopped.
+//! Time of the last payload on one connection: shared by the tasks that move it and the engine's thread, which
+//! detects stalls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ struct Times {
     start: Instant,
     came: AtomicU64,
     went: AtomicU64,
-    /// Since when the kernel takes nothing of what is to be sent.
+    /// Since when the kernel accepts no data to send.
     stuck: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Moved {
         self.last_came().max(self.last_went())
     }
 
-    /// Since when what is to be sent is not taken.
+    /// Since when the peer accepts no data.
     pub(crate) fn stuck(&self) -> Option<Instant> {
         self.at(&self.0.stuck)
     }

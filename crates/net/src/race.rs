@@ -1,7 +1,7 @@
-//! The addresses of one node, dialled a little after one another (as RFC 8305 has it): a dead one costs no more than that.
+//! Dials the addresses of one node at short intervals (as RFC 8305): a dead one costs no more than the interval.
 //!
-//! Connections are made beside one another, handshakes in turn: a node that is asked twice at once could turn both away,
-//! each as the other's twin. A turn is over when its handshake fails or takes long.
+//! Connections are made in parallel, handshakes in turn: a node that receives two handshakes at once could reject
+//! both, each as the duplicate of the other. A turn ends when its handshake fails or is slow.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ async fn race<T: Send + 'static, F: Future<Output = Result<T, ConnError>> + Send
     Err(last)
 }
 
-/// Until the next address may be dialled beside those that are: after the pause, and while no handshake has its turn.
+/// Waits until the next address may be dialled in parallel: after the pause, and while no handshake is in progress.
 async fn beside(turns: &Semaphore, pause: Duration) {
     sleep(pause).await;
     let _ = turns.acquire().await;
@@ -118,7 +118,7 @@ mod tests {
         (1..=number).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect()
     }
 
-    /// When each address is dialled, and what came of it, if those whose ports are in `live` answer.
+    /// The time of each dial, and the result, if addresses with ports in `live` answer.
     async fn begun(number: u16, live: &'static [u16]) -> (Vec<Duration>, Option<u16>) {
         let (start, times) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
         let noted = times.clone();

@@ -1,4 +1,4 @@
-//! What a swarm reports while it runs and when it ends.
+//! Reports of a swarm, while it runs and when it ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,20 +39,20 @@ pub struct Progress {
     pub gathering: bool,
     /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
-    /// Some of the connected peers, those first with which most was exchanged.
+    /// Some of the connected peers, those with the most data first.
     pub connected: Vec<Connected>,
 }
 
 /// A connected peer.
 #[derive(Clone, Debug)]
 pub struct Connected {
-    /// Who it is, and what was exchanged on this connection.
+    /// Its identity, and the statistics of this connection.
     pub report: PeerReport,
     /// How long no byte has moved, if one ever has.
     pub quiet: Option<Duration>,
 }
 
-/// What was exchanged with one peer over the whole run.
+/// Statistics of one peer over the whole run.
 #[derive(Clone, Debug)]
 pub struct PeerReport {
     /// Its address.
@@ -79,7 +79,7 @@ impl PeerReport {
 pub struct Summary {
     /// The last state.
     pub progress: Progress,
-    /// Everyone with whom payload was exchanged, and who is still connected.
+    /// All peers that sent or received payload, and those still connected.
     pub peers: Vec<PeerReport>,
     /// The web seeds.
     pub web_seeds: Vec<WebReport>,
@@ -89,7 +89,7 @@ pub struct Summary {
     pub cpu: Arc<Cpu>,
 }
 
-/// Something a person should hear of while the swarm runs.
+/// A notice for the user while the swarm runs.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// A peer was banned.
@@ -98,17 +98,17 @@ pub enum Notice {
         addr: SocketAddr,
         /// Its key, if it showed one.
         node: Option<NodeId>,
-        /// What it did.
+        /// The reason.
         why: String,
     },
     /// A peer refused us, or a handshake failed for a reason that the user can mend.
     Refused {
         /// Its address.
         addr: SocketAddr,
-        /// What it said.
+        /// Its message.
         why: String,
     },
-    /// A connection to a peer could not be made, or nothing was heard on it. Told for each try.
+    /// A connection to a peer failed, or got no answer. Reported for each try.
     Unreachable {
         /// The address.
         addr: SocketAddr,
@@ -137,7 +137,7 @@ pub enum Notice {
     TurnedAway {
         /// Its address.
         addr: SocketAddr,
-        /// Why; the node is told the same.
+        /// The reason; the node receives it too.
         why: String,
     },
     /// A peer no longer has a piece that is wanted: its copy changed, or cannot be read. Told once for each connection.
@@ -147,7 +147,7 @@ pub enum Notice {
     },
     /// A web seed gives nothing, or not all.
     WebSeed {
-        /// Its URL, as the manifest has it.
+        /// Its URL, from the manifest.
         url: String,
         /// Why.
         why: String,
@@ -157,17 +157,17 @@ pub enum Notice {
         /// The piece.
         piece: u32,
     },
-    /// The store failed; the swarm goes on only if it can.
+    /// The store failed; the swarm continues only if it can.
     Store {
-        /// What happened.
+        /// The error.
         error: Arc<tidecast_store::Error>,
     },
 }
 
-/// What one web seed has done, for reports.
+/// Statistics of one web seed.
 #[derive(Clone, Debug)]
 pub struct WebReport {
-    /// Its URL, as the manifest has it.
+    /// Its URL, from the manifest.
     pub url: String,
     /// Payload bytes from it.
     pub received_bytes: u64,

@@ -1,12 +1,12 @@
 //! The roots of a draft: data that is sent while its source is still being hashed.
 //!
-//! The origin hashes in order and signs what it finds, batch by batch; every node keeps the owner's messages, in
-//! their order, and passes them on. A root counts here only when the owner's key has signed it; the last message
-//! is the seal: the info-hash of the manifest that the draft has become. `docs/wire-extension.md` 4.8 is the
+//! The origin hashes in order and signs the roots, batch by batch; every node keeps the owner's messages, in their
+//! order, and passes them on. A root counts here only if the owner's key has signed it; the last message is the
+//! seal: the info-hash of the manifest that the draft has become. `docs/wire-extension.md` 4.8 specifies the
 //! protocol.
 //!
-//! Promises: what is known never changes; a piece is announced or given to nobody who was not sent its root
-//! before; a batch is no larger than a 256th of what came before it, or 4 MiB, so that little waits for it.
+//! Promises: known roots never change; a piece is announced or sent only to peers that were sent its root before; a
+//! batch is no larger than a 256th of the data before it, or 4 MiB, so that its delay is short.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use tidecast_wire::ext::{MAX_ROOTS, Message};
 /// A batch is signed when it covers so many bytes at least, and this part of all before it.
 const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_PART: u64 = 256;
-/// What is signed begins with one of these, then the draft's info-hash.
+/// Signed data begins with one of these, then the draft's info-hash.
 const ROOTS: &[u8] = b"tidecast roots 1\0";
 const SEAL: &[u8] = b"tidecast seal 1\0";
 
@@ -32,14 +32,14 @@ const SEAL: &[u8] = b"tidecast seal 1\0";
 pub enum RootsKey {
     /// This node has the data, hashes it, and signs.
     Own(NodeKey),
-    /// The origin, whose key this is.
+    /// The key of the origin.
     Of(NodeId),
 }
 
-/// What is wrong with a message of roots: whoever sent it has broken the protocol.
+/// The error in a message about roots: its sender has violated the protocol.
 pub(crate) type Wrong = &'static str;
 
-/// What is known of a draft by now.
+/// The known roots of a draft.
 pub(crate) struct Roots {
     manifest: Arc<Manifest>,
     draft: Digest,
@@ -58,7 +58,7 @@ pub(crate) struct Roots {
 /// The origin's side.
 struct Making {
     key: NodeKey,
-    /// Hashed before those ahead of them.
+    /// Pieces hashed before their predecessors.
     early: BTreeMap<u32, Digest>,
     /// The roots behind all that is signed.
     batch: Vec<Digest>,
@@ -68,7 +68,7 @@ struct Making {
 }
 
 impl Roots {
-    /// None if the manifest is no draft.
+    /// None if the manifest is not a draft.
     pub(crate) fn new(manifest: &Arc<Manifest>, key: &RootsKey) -> Option<Roots> {
         let draft = manifest.hash_v2().filter(|_| manifest.is_draft())?;
         let making = match key {
@@ -116,7 +116,7 @@ impl Roots {
         self.said.read().get(number as usize).cloned()
     }
 
-    /// The info-hash that the owner says the sealed manifest has.
+    /// The info-hash of the sealed manifest, as signed by the owner.
     pub(crate) fn seal(&self) -> Option<Digest> {
         self.seal.get().copied()
     }
@@ -128,20 +128,20 @@ impl Roots {
 
     /// Takes a message from a peer; answers which pieces it tells of, if that is news.
     pub(crate) fn hear(&self, message: Message) -> Result<Option<Range<u32>>, Wrong> {
-        let Some(number) = number_of(&message) else { return Err("no message of roots") };
+        let Some(number) = number_of(&message) else { return Err("not a message about roots") };
         if number > self.count() {
-            return Err("roots out of their order");
+            return Err("roots out of order");
         }
         if let Some(known) = self.get(number) {
             return repeats(&known, &message);
         }
         if !self.is_signed(&message) {
-            return Err("roots that the owner has not signed");
+            return Err("roots without a valid signature of the owner");
         }
         self.keep(message)
     }
 
-    /// Makes what the owner has signed known here.
+    /// Applies a message that the owner has signed.
     fn keep(&self, message: Message) -> Result<Option<Range<u32>>, Wrong> {
         let mut said = self.said.write();
         let number = number_of(&message).unwrap_or(u32::MAX);
@@ -152,17 +152,17 @@ impl Roots {
         let (from, all) = (self.covered(), self.manifest.piece_count());
         let news = match &message {
             _ if self.seal.get().is_some() || number as usize != said.len() => {
-                return Err("roots out of their order");
+                return Err("roots out of order");
             }
             Message::Roots { first, roots, .. } => {
                 let end = from.saturating_add(u32::try_from(roots.len()).unwrap_or(u32::MAX));
                 if *first != from || end > all {
-                    return Err("roots of other pieces than those that come next");
+                    return Err("roots of pieces out of order");
                 }
                 let learnt =
                     (from..end).zip(roots).all(|(piece, root)| self.manifest.learn_root(piece, *root));
                 if !learnt {
-                    return Err("roots that contradict what is known");
+                    return Err("roots that contradict earlier roots");
                 }
                 from..end
             }
@@ -170,7 +170,7 @@ impl Roots {
                 let _ = self.seal.set(*info_hash);
                 all..all
             }
-            _ => return Err("a seal before the last root"),
+            _ => return Err("seal before the last root"),
         };
         said.push(Arc::new(message));
         self.covered.store(news.end, Ordering::Release);
@@ -178,7 +178,7 @@ impl Roots {
         Ok(Some(news))
     }
 
-    /// The origin has hashed a piece; answers the pieces whose roots are now signed, in order.
+    /// The origin has hashed a piece; the pieces whose roots are now signed, in order.
     pub(crate) fn made(&self, piece: u32, root: Digest) -> Range<u32> {
         let from = self.covered();
         let Some(making) = &self.making else { return from..from };
@@ -206,7 +206,7 @@ impl Roots {
         self.sign(making, |number, signature| Message::Roots { channel: 0, number, first, signature, roots });
     }
 
-    /// The origin has hashed all, and it is still what it was: seals it.
+    /// The origin has hashed everything, and the source has not changed: seals the draft.
     pub(crate) fn close(&self) {
         let Some(making) = self.making.as_ref().map(Mutex::lock) else { return };
         let _ = self.took.set(self.began.elapsed());
@@ -237,7 +237,7 @@ impl Roots {
         self.owner.verify(&self.signed_bytes(message), signature)
     }
 
-    /// What the owner signs.
+    /// The bytes that the owner signs.
     fn signed_bytes(&self, message: &Message) -> Vec<u8> {
         match message {
             Message::Roots { number, first, roots, .. } => {
@@ -259,7 +259,7 @@ fn number_of(message: &Message) -> Option<u32> {
     }
 }
 
-/// What is known already must be the same.
+/// A repeated message must be the same.
 fn repeats(known: &Message, message: &Message) -> Result<Option<Range<u32>>, Wrong> {
     let same = match (known, message) {
         (Message::Roots { first, roots, .. }, Message::Roots { first: f, roots: r, .. }) => {
@@ -268,7 +268,7 @@ fn repeats(known: &Message, message: &Message) -> Result<Option<Range<u32>>, Wro
         (Message::Seal { info_hash, .. }, Message::Seal { info_hash: h, .. }) => info_hash == h,
         _ => false,
     };
-    if same { Ok(None) } else { Err("roots that contradict what is known") }
+    if same { Ok(None) } else { Err("roots that contradict earlier roots") }
 }
 
 #[cfg(test)]
@@ -296,7 +296,7 @@ mod tests {
         tidecast_hash::sha256(&piece.to_be_bytes())
     }
 
-    /// All that an origin says of a draft.
+    /// All messages of an origin about a draft.
     fn origin(key: &NodeKey) -> (Arc<Manifest>, Vec<Message>) {
         let manifest = draft();
         let roots = Roots::new(&manifest, &RootsKey::Own(key.clone())).unwrap();

@@ -1,4 +1,4 @@
-//! Who may be in the swarm, and how its connections are protected.
+//! Who may join the swarm, and how its connections are protected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Security {
     Open,
     /// Mutual TLS with node keys; members hold a credential of the swarm's owner.
     Private(Box<Membership>),
-    /// Mutual TLS with node keys; whoever keeps the swarm knows who may join.
+    /// Mutual TLS with node keys; the swarm's operator has a list of admitted nodes.
     Known(Known),
     /// libtorrent's SSL-torrent convention: TLS with certificates that the manifest's root signed.
     Ssl(Arc<SslTorrent>),
@@ -30,7 +30,7 @@ pub enum Security {
 pub struct Known {
     /// This node's key as TLS configurations.
     pub tls: Tls,
-    /// Whether a node, whose key TLS has proven, may take part; asked again while it does.
+    /// Whether a node, whose key TLS has proven, is admitted; checked again while it is connected.
     pub admits: Box<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// The node that this one fetches from has made a plan, and names a member with which data is exchanged.
     pub named: Box<dyn Fn(NodeId) + Send + Sync>,
@@ -42,7 +42,7 @@ pub struct Membership {
     pub(crate) tls: Tls,
     pub(crate) gate: RwLock<Gate>,
     pub(crate) role: Role,
-    /// What each peer that was let in has shown, to ask again when a ticket is revoked.
+    /// The credential of each admitted peer, to check again when a ticket is revoked.
     shown: Mutex<BTreeMap<NodeId, Credential>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Role {
 }
 
 impl Membership {
-    /// The owner of `swarm`, who enrols others.
+    /// The owner of `swarm`, which enrols other nodes.
     pub fn owner(tls: Tls, swarm: SwarmId, authority: Authority) -> Membership {
         let gate = RwLock::new(Gate::new(tls.id(), swarm));
         Membership { tls, gate, role: Role::Owner(authority), shown: Mutex::default() }
@@ -83,7 +83,7 @@ impl Membership {
         }
     }
 
-    /// What this node shows to be let in: a credential, or to the owner a request to enrol.
+    /// This node's proof for admission: a credential, or to the owner a request to enrol.
     pub(crate) fn introduction(&self, peer: NodeId) -> Result<Introduction, Refused> {
         let gate = self.gate.read();
         let Role::Member { token, credential } = &self.role else { return Ok(Introduction::None) };
@@ -103,11 +103,11 @@ impl Membership {
     /// The owner's answer to a request to enrol.
     pub(crate) fn redeem(&self, request: &[u8], peer: NodeId) -> Result<Credential, String> {
         let Role::Owner(authority) = &self.role else {
-            return Err("this node does not own the swarm: enrol with the one that made the ticket".into());
+            return Err("this node does not own the swarm: enrol at the node that issued the ticket".into());
         };
         let request = EnrolRequest::from_bytes(request).map_err(|e| e.to_string())?;
         if let Err(error) = authority.reload_if_changed() {
-            tracing::warn!(%error, "cannot read the list of tickets again");
+            tracing::warn!(%error, "cannot reload the list of tickets");
         }
         let credential = authority.redeem(&request, peer, now()).map_err(|e| e.to_string())?;
         self.remember(peer, credential.clone());
@@ -158,21 +158,21 @@ impl Membership {
         self.gate.read().revocations().map(RevocationList::to_bytes)
     }
 
-    /// On the owner: takes over what `tidecast revoke` wrote meanwhile; true if that is news.
+    /// On the owner: applies changes of `tidecast revoke`; true if there are any.
     pub(crate) fn refresh(&self) -> bool {
         let Role::Owner(authority) = &self.role else { return false };
         match authority.reload_if_changed() {
             Ok(true) => self.gate.write().update(authority.revocations()).unwrap_or(false),
             Ok(false) => false,
             Err(error) => {
-                tracing::warn!(%error, "cannot read the list of tickets again");
+                tracing::warn!(%error, "cannot reload the list of tickets");
                 false
             }
         }
     }
 }
 
-/// What a node shows first.
+/// The first message of a node's proof.
 pub(crate) enum Introduction {
     None,
     Credential(Vec<u8>),
@@ -190,7 +190,7 @@ impl Security {
         }
     }
 
-    /// Who the other end of a TLS connection is, where nodes are known by their keys.
+    /// The node at the other end of a TLS connection, in swarms with node keys.
     pub(crate) fn proven_node(
         &self,
         certs: Option<&[CertificateDer<'_>]>,
@@ -206,12 +206,12 @@ impl Security {
         matches!(self, Security::Private(_) | Security::Known(_))
     }
 
-    /// This node gives out the tickets.
+    /// This node issues the tickets.
     pub(crate) fn is_owner(&self) -> bool {
         matches!(self, Security::Private(m) if matches!(m.role, Role::Owner(_)))
     }
 
-    /// The swarm speaks TLS on every connection.
+    /// The swarm uses TLS on every connection.
     pub fn is_encrypted(&self) -> bool {
         !matches!(self, Security::Open)
     }

@@ -1,4 +1,4 @@
-//! One swarm, from start to stop: what the program holds in its hand.
+//! One swarm, from start to stop: the handle that programs hold.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -40,22 +40,22 @@ use crate::throttle::Throttle;
 use crate::ways::Ways;
 use crate::web_seed::Seed;
 
-/// Inputs that may wait for the driver; whoever has more to say waits.
+/// Inputs in the driver's queue; senders of more wait.
 const INBOX: usize = 4096;
 /// Buffers: one that a slow peer may hold for each connection, and enough in flight besides.
 const BUFFERS: usize = 256;
 /// Bytes received and not yet on disk.
 const UNSETTLED: u64 = 64 << 20;
-/// Random neighbours of a node whose parents a plan names: only for the case that it does not hold.
+/// Random peers of a node whose parents a plan names: only for the case that the plan fails.
 const PLANNED_NEIGHBOURS: usize = 4;
-/// Neighbours beside those that such a plan names.
+/// Other peers besides those that such a plan names.
 const WHOLE_NEIGHBOURS: usize = 8;
-/// Copies, in percent, that the maker of a plan for whoever joins sends before members help one another.
+/// Copies, in percent, that the maker of a plan for joining nodes sends before members help one another.
 const WHOLE_COPIES: u32 = 105;
 /// Data is synced this often, or when so much is dirty.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SYNC_BYTES: u64 = 256 << 20;
-/// How often the state of the sync and of revocations is looked at.
+/// Interval of checks of the sync and of revocations.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How to take part in a swarm.
@@ -72,24 +72,24 @@ pub struct SwarmOptions {
     pub port: Option<Arc<Port>>,
     /// The network to use; None for any.
     pub network: Option<Network>,
-    /// How connections are protected and who may join.
+    /// How connections are protected and which nodes may join.
     pub security: Security,
     /// BitTorrent's mechanisms.
     pub policy: Policy,
     /// Nothing is to be fetched: the data is there.
     pub seed_only: bool,
-    /// Nothing is fetched but what [`Swarm::demand`] asks for; who hears of verified pieces.
+    /// Only pieces requested by [`Swarm::demand`] are fetched; the callback for verified pieces.
     pub on_demand: Option<OnVerified>,
-    /// What this node has to do with a plan of those who fetch on demand.
+    /// The node's part in a plan for nodes that fetch on demand.
     pub group: Group,
-    /// A plan will say whom to connect to ([`Swarm::plan`]): few others are dialled, and neighbours
-    /// are not told of each other. Whoever starts such a swarm leaves discovery out.
+    /// A plan will determine the connections ([`Swarm::plan`]): few other peers are dialled, and peers are not
+    /// introduced to each other. The caller leaves discovery out.
     pub planned: bool,
-    /// The manifest is a draft: by whose key its roots become known.
+    /// The manifest is a draft: the key that signs its roots.
     pub roots: Option<RootsKey>,
     /// Fetch from the manifest's web seeds too.
     pub web_seeds: bool,
-    /// What this node may take of its host, with its other swarms; None: all it can use.
+    /// Limits of this node on its host, shared with its other swarms; None: no limit.
     pub throttle: Option<Arc<Throttle>>,
 }
 
@@ -107,7 +107,7 @@ impl Swarm {
     /// Opens the sockets and starts all threads and tasks, on the tokio runtime of the caller.
     ///
     /// # Errors
-    /// No such network, an address that cannot be listened on, no threads.
+    /// The network does not exist, an address cannot be used, or threads cannot be started.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
         let SwarmOptions { opened, listen, listeners, door, port, network, security, policy, .. } = options;
         let SwarmOptions {
@@ -191,7 +191,7 @@ impl Swarm {
             planned,
         };
         if web_seeds && lacking && !seed_only {
-            // There is room: nothing has been said yet.
+            // The queue has space: nothing was sent yet.
             let seeds = manifest.web_seeds().iter().map(|url| Arc::new(Seed::new(url, &manifest)));
             seeds.for_each(|seed| drop(shared.inbox.try_send(Input::WebSeed(seed))));
         }
@@ -250,13 +250,13 @@ impl Swarm {
             return Err(Error::Plan("too many stripes"));
         }
         if !role.sources.iter().chain([&role.member]).chain(edges()).all(is_member) {
-            return Err(Error::Plan("it names a member that is not listed"));
+            return Err(Error::Plan("a member number is out of range"));
         }
         let input = Input::Plan { role: Arc::new(role), members };
         self.shared.inbox.send(input).await.map_err(|_| Error::Stopped)
     }
 
-    /// What is wrong with other members of the plan, for who makes it; can be taken once.
+    /// Complaints about other members of the plan, for its maker; can be taken once.
     pub fn complaints(&mut self) -> Option<mpsc::Receiver<Complained>> {
         self.complaints.take()
     }
@@ -266,7 +266,7 @@ impl Swarm {
         let _ = self.shared.inbox.send(Input::Found { addresses, told }).await;
     }
 
-    /// Who may take part has changed: those who may not any more are let go.
+    /// The admitted nodes have changed: nodes that are no longer admitted are disconnected.
     pub fn recheck(&self) {
         // A full inbox is that of a driver with much to do; it is asked again.
         let _ = self.shared.inbox.try_send(Input::Recheck);
@@ -287,7 +287,7 @@ impl Swarm {
         self.progress.clone()
     }
 
-    /// What people should hear of; can be taken once.
+    /// Notices for the user; can be taken once.
     pub fn notices(&mut self) -> Option<mpsc::Receiver<Notice>> {
         self.notices.take()
     }
@@ -301,8 +301,7 @@ impl Swarm {
         progress.wait_for(|p| p.complete).await.map(|_| ()).map_err(|_| Error::Stopped)
     }
 
-    /// What gives complete data its final name, for a thread that may block. Of a draft only what its origin has sealed
-    /// gets one.
+    /// Gives complete data its final name; for a thread that may block. A draft must be sealed by its origin first.
     pub fn finisher(&self) -> impl FnOnce() -> Result<tidecast_store::Summary, Error> + Send + 'static {
         let (roots, store) = (self.shared.roots.clone(), self.shared.store.clone());
         move || {
@@ -325,7 +324,7 @@ impl Swarm {
         let (reply, summary) = oneshot::channel();
         let _ = self.shared.inbox.send(Input::Stop(reply)).await;
         let summary = summary.await.map_err(|_| Error::Stopped)?;
-        // Connections flush what they were told; they end by themselves within their own bounds.
+        // Connections flush their queues; they end within their own time limits.
         self.tasks.shutdown().await;
         self.shared.settler.stop();
         let store = self.shared.store.clone();
@@ -344,17 +343,18 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Adds one node that was heard of; false when the swarm has ended.
+    /// Adds one node that was found; false when the swarm has ended.
     pub async fn found(&self, address: SocketAddr) -> bool {
         self.inbox.send(Input::Found { addresses: vec![address], told: false }).await.is_ok()
     }
 
-    /// If this node makes a plan for those who fetch, join it.
+    /// If this node makes a plan for nodes that fetch, join it.
     pub async fn follow(&self, node: NodeId) {
         let _ = self.inbox.send(Input::Follow { node }).await;
     }
 
-    /// Dials one node now by its addresses, whatever came of it before: it asks for us, or has been told to admit us.
+    /// Dials one node now by its addresses, whatever the result before: it asks for this node, or was told to admit
+    /// it.
     pub async fn call(&self, addresses: Vec<SocketAddr>) {
         let _ = self.inbox.send(Input::Call { addresses }).await;
     }

@@ -1,6 +1,6 @@
-//! Hash and disk: takes received blocks, verifies them, writes them, settles pieces. One thread a
-//! core, fed by the connections, beside the engine. Where the network is slower than this node, who has
-//! read a small block settles it too: to wake a thread costs more.
+//! Hash and disk: takes received blocks, verifies them, writes them, settles pieces. One thread a core, fed by the
+//! connections, beside the engine. Where the network is slower than this node, the task that has read a small block
+//! settles it too: to wake a thread costs more.
 //!
 //! Promises: a block that contradicts a known leaf hash is never written; a verified piece is never
 //! written to again; of two copies of a block one is written and the other reported as duplicate;
@@ -42,11 +42,11 @@ enum Job {
     Check { piece: u32 },
 }
 
-/// What settling needs room for; kept from block to block.
+/// Buffers for settling; kept from block to block.
 #[derive(Default)]
 pub(crate) struct Desk {
     digests: Vec<Digest>,
-    /// What the engine is to hear.
+    /// Inputs for the engine.
     pub(crate) heard: Vec<Input>,
 }
 
@@ -85,16 +85,16 @@ struct Shared {
     slow_until: AtomicU64,
 }
 
-/// How often data is looked at again when the host is short of something, and the pause between.
+/// How often data is read again when the host lacks resources, and the pause between.
 const LOOKS: u32 = 60;
 const SHORTAGE: std::time::Duration = std::time::Duration::from_secs(1);
-/// The largest block that who has read it may settle, bytes, and for how long its disk may take, before that is
-/// left to the threads: for ten times as long as it took.
+/// The largest block that its reader may settle, bytes, and the time that its disk may take, before blocks are left
+/// to the threads: for ten times that time.
 const SMALL: u32 = 64 << 10;
 const SLOW: Duration = Duration::from_millis(20);
 /// Work waiting for the threads; blocks are bounded tighter by their slots.
 const QUEUE: usize = 1024;
-/// One in work and some that wait, so that neither sockets nor threads stand still for each other.
+/// One in work and some that wait, so that neither sockets nor threads wait for each other.
 const SLOTS_PER_THREAD: usize = 6;
 
 impl Settler {
@@ -134,7 +134,7 @@ impl Settler {
         self.shared.keep_found(hashed);
     }
 
-    /// The roots of these pieces of a draft have become known: what the driver is to hear of those on disk.
+    /// The roots of these pieces of a draft have become known: the inputs for the driver about those on disk.
     pub(crate) fn weigh(&self, pieces: std::ops::Range<u32>) -> Vec<Input> {
         self.shared.weigh(pieces)
     }
@@ -156,13 +156,13 @@ impl Settler {
         let _ = self.jobs.send(Job::Block { peer, block, data, _slot: slot });
     }
 
-    /// Whether who has read this block, and had to wait for it, may settle it.
+    /// Whether the reader of this block, if it had to wait for it, may settle it.
     pub(crate) fn is_light(&self, block: Block) -> bool {
         let since = u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         block.len <= SMALL && since >= self.shared.slow_until.load(Ordering::Relaxed)
     }
 
-    /// Settles a block here and now; what the engine is to hear is on the desk.
+    /// Settles a block here and now; the inputs for the engine are in the desk.
     pub(crate) fn settle(&self, peer: PeerId, block: Block, data: &Buffer, desk: &mut Desk) {
         let shared = &self.shared;
         let began = Instant::now();
@@ -199,7 +199,7 @@ impl Settler {
         known.or_else(|| shared.cpu.measure(Stage::Disk, || shared.store.leaves(piece)).ok().flatten())
     }
 
-    /// What of a block may be sent to others.
+    /// Whether a block may be sent to other peers.
     pub(crate) fn held(&self, block: Block) -> Held {
         self.shared.table.held(block)
     }
@@ -245,7 +245,7 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
 }
 
 impl Shared {
-    /// Verifies one block and writes what is new of it.
+    /// Verifies one block and writes its new leaves.
     fn settle(&self, peer: PeerId, block: Block, data: &Buffer, desk: &mut Desk) {
         let bytes = &data[..block.len as usize];
         let digests = &mut desk.digests;
@@ -279,12 +279,12 @@ impl Shared {
         }
     }
 
-    /// Writes what was admitted, and settles its piece if it was the last.
+    /// Writes the admitted leaves, and settles the piece if these were its last.
     fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, desk: &mut Desk) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
-            // The verdict keeps the books balanced. That the store cannot go on is heard first, so that whoever asked
-            // can take that back before more is asked for.
+            // The verdict keeps the counts balanced. The store's failure is sent first, so that the requester can
+            // withdraw its requests before more are made.
             self.table.forget(block);
             desk.say(Event::Duplicate { peer, block });
             desk.heard.push(Input::StoreFailed(error));
@@ -301,7 +301,7 @@ impl Shared {
         }
     }
 
-    /// All blocks of a piece are on disk: is it what the manifest says?
+    /// All blocks of a piece are on disk: compares it with the manifest.
     fn settle_piece(&self, piece: u32, settled: Settled, desk: &mut Desk) -> Event {
         let good = match self.manifest.expected(piece).v2 {
             Some(_) => Ok(self.matches(piece, &settled.digests)),
@@ -326,7 +326,7 @@ impl Shared {
                 Event::PieceFailed { piece }
             }
             Err(error) => {
-                // A trouble of this host says nothing about the peers that sent the piece.
+                // A failure of this host is not the fault of the peers that sent the piece.
                 self.table.dropped(piece);
                 desk.heard.push(Input::StoreFailed(error));
                 Event::PieceDropped { piece }
@@ -342,7 +342,7 @@ impl Shared {
         self.store.piece_done(piece)
     }
 
-    /// v1 pieces have no leaf digests; blame needs them, so they are made from what is on disk.
+    /// v1 pieces have no leaf digests; they are computed from the disk, as blame needs them.
     fn with_digests(&self, piece: u32, mut settled: Settled) -> Settled {
         if settled.digests.is_empty() {
             let len = self.manifest.piece_len(piece) as usize;
@@ -359,7 +359,7 @@ impl Shared {
         if self.table.has_suspects(piece) { self.with_digests(piece, settled) } else { settled }
     }
 
-    /// Hashes what is on disk for `piece` and counts it if it matches.
+    /// Hashes the data on disk of `piece` and counts it if it matches.
     fn check(&self, piece: u32) {
         if let Some(roots) = &self.roots {
             return self.check_draft(roots, piece);
@@ -388,7 +388,7 @@ impl Shared {
         Ok(good)
     }
 
-    /// Looks again while this host is short of descriptors or memory: that says nothing about the data.
+    /// Tries again while this host lacks descriptors or memory: that is no fault of the data.
     fn patiently(
         &self,
         look: impl Fn() -> Result<bool, tidecast_store::Error>,
@@ -396,7 +396,7 @@ impl Shared {
         for _ in 0..LOOKS {
             match look() {
                 Err(error) if error.is_exhausted() && !self.inbox.is_closed() => {
-                    tracing::warn!(%error, "data is checked again later");
+                    tracing::warn!(%error, "cannot check data; trying again later");
                     std::thread::sleep(SHORTAGE);
                 }
                 looked => return looked,

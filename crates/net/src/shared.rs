@@ -1,4 +1,4 @@
-//! What every task of one swarm shares.
+//! State shared by all tasks of one swarm.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
@@ -44,10 +44,10 @@ pub(crate) struct Shared {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) next_peer: AtomicU32,
     pub(crate) start: Instant,
-    /// Nothing is to be fetched: what does not match is damage.
+    /// Nothing is to be fetched: data that does not match is damage.
     pub(crate) seed_only: bool,
     pub(crate) group: Group,
-    /// Nodes that fetch all divide what they fetch from web seeds.
+    /// Nodes that fetch everything share the requests to web seeds.
     pub(crate) divides: bool,
     /// Peers that demand encryption.
     pub(crate) ways: Ways,
@@ -67,7 +67,7 @@ impl Shared {
         source_for(remote, &self.sources).or_else(|| shared_source(remote, &self.listening))
     }
 
-    /// What this node says of itself in handshakes.
+    /// This node's part of handshakes.
     pub(crate) fn local(&self) -> Local {
         let manifest = &self.manifest;
         Local {

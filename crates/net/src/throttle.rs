@@ -1,10 +1,11 @@
-//! What a node may take from its host, for all its swarms together: bytes a second to and from the network and to the disk,
-//! cores, and memory for blocks. The one place where that is enforced: whoever moves payload asks here before each block.
+//! Limits of a node on its host, for all its swarms together: bytes a second to and from the network and to the
+//! disk, cores, and memory for blocks. They are enforced here only: every task that moves payload asks here before
+//! each block.
 //!
-//! A block waits until its bucket holds all of it, one after the other in the order in which they came: so a rate holds from the first
-//! byte, and for any number of connections. Who ends while it waits has taken nothing.
-//! Cores are a bucket of seconds, from which the whole process's CPU time is taken: hashing, encryption and the kernel's
-//! work for its sockets, whichever thread did it. So a cap holds without any right to limit by other means.
+//! A block waits until its bucket holds all of it, one after the other in the order of arrival: so a rate holds
+//! from the first byte, and for any number of connections. A task that ends while it waits has taken nothing. Cores
+//! are a bucket of seconds, from which the whole process's CPU time is taken: hashing, encryption and the kernel's
+//! work for its sockets, in any thread. So a limit holds without any privilege.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,16 +17,16 @@ use tokio::time::Instant;
 use crate::pool::BUFFER;
 use crate::pool::Pool;
 
-/// How often the one whose turn it is looks again: a cap that is changed holds within this time.
+/// Interval at which the first waiter checks the limits: a changed limit holds within this time.
 const LOOK: Duration = Duration::from_millis(100);
-/// What is not used is kept for so long.
+/// Unused capacity is kept for this long, seconds.
 const BURST: f64 = 0.1;
-/// What was spent is paid for within so many seconds.
+/// An excess is paid back within this time, seconds.
 const DEBT: f64 = 2.0;
 /// Block buffers are never fewer: each connection may hold one.
 const BUFFERS: usize = 64;
 
-/// What a node may take; None: as much as there is.
+/// The limits of a node; None: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Caps {
     /// Bytes a second to other hosts.
@@ -36,7 +37,7 @@ pub struct Caps {
     pub disk: Option<u64>,
     /// Seconds of CPU time a second.
     pub cores: Option<f64>,
-    /// Others need the page cache: what was written is not kept there.
+    /// Other programs need the page cache: written data is not kept there.
     pub spare_cache: bool,
 }
 
@@ -69,7 +70,7 @@ impl Throttle {
         throttle
     }
 
-    /// Changes the caps, for those who wait too.
+    /// Changes the limits, also for waiting tasks.
     pub fn set(&self, caps: Caps) {
         let old = std::mem::replace(&mut *self.caps.write(), caps);
         for (metered, old, new) in [
@@ -77,7 +78,7 @@ impl Throttle {
             (&self.download, old.download, caps.download),
             (&self.disk, old.disk, caps.disk),
         ] {
-            // What was taken at a high rate is not paid for at a low one.
+            // A debt at a high rate is not carried over to a low one.
             if old != new {
                 *metered.bucket.lock() = Bucket::new();
             }
@@ -140,7 +141,7 @@ impl Throttle {
     }
 }
 
-/// A rate, and who waits for it: the lock is given in the order of asking.
+/// A rate, and the tasks that wait for it: the lock is granted in order.
 struct Metered {
     turn: tokio::sync::Mutex<()>,
     bucket: Mutex<Bucket>,
@@ -162,7 +163,7 @@ impl Bucket {
         Self { left: 0.0, at: Instant::now() }
     }
 
-    /// Fills up for the time that has gone by, to what a burst or `amount` takes.
+    /// Fills the bucket for the elapsed time, up to a burst or `amount`.
     fn fill(&mut self, rate: f64, amount: f64) {
         let now = Instant::now();
         let most = amount.max(rate * BURST);
@@ -303,7 +304,7 @@ mod tests {
         let (began, start) = (Instant::now(), cpu_seconds());
         while cpu_seconds() - start < 0.2 {}
         throttle.store(1).await;
-        // 0.2 s of work, less what a burst may hold.
+        // 0.2 s of work, minus a burst.
         assert!(began.elapsed().as_secs_f64() > 0.5, "{:?}", began.elapsed());
     }
 }

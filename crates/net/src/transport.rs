@@ -34,7 +34,7 @@ pub(crate) type Secure = Stream<Intake<Booked<TcpStream>>>;
 
 /// An established byte stream, before any BitTorrent handshake.
 pub(crate) enum Transport {
-    /// With what may be read of it.
+    /// With the bytes that may be read of it.
     Plain(TcpStream, Allowance),
     Tls(Box<Secure>),
 }
@@ -60,7 +60,7 @@ enum Sink {
 }
 
 impl Transport {
-    /// Splits into halves whose CPU time goes to `cpu`.
+    /// Splits into halves whose CPU time is added to `cpu`.
     pub(crate) fn split(self, cpu: &Arc<Cpu>) -> (Reader, Writer) {
         match self {
             Transport::Plain(stream, allowance) => {
@@ -100,7 +100,7 @@ impl Reader {
         self.missing.has_waited()
     }
 
-    /// Reads some of what `out` has room for. `whole`: it is of use only when there is much of it.
+    /// Reads some data into `out`. `whole`: the caller needs much of it at once.
     pub(crate) async fn read(&mut self, out: &mut [u8], whole: bool) -> io::Result<usize> {
         self.missing.set(if whole { out.len() } else { 1 });
         self.stream.read(out).await
@@ -157,7 +157,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Pushes out what a TLS layer may hold back.
+    /// Flushes data that a TLS layer may hold back.
     pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
         match &mut self.stream {
             Sink::Plain(_) | Sink::Rc4(_) => Ok(()),
@@ -183,7 +183,7 @@ impl Writer {
     }
 }
 
-/// Both halves of a plain connection, from now on enciphered as MSE has it.
+/// Both halves of a plain connection, encrypted by MSE from now on.
 pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &Arc<Cpu>) -> (Reader, Writer) {
     let Cipher { incoming, outgoing } = cipher;
     let Writer { stream, moved } = writer;
@@ -191,14 +191,14 @@ pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &A
         Sink::Plain(socket) => {
             Sink::Rc4(Box::new(Enciphering { socket, cipher: outgoing, chunk: Vec::new(), cpu: cpu.clone() }))
         }
-        // MSE is spoken on plain sockets only.
+        // MSE is used on plain sockets only.
         other => other,
     };
     let writer = Writer { stream, moved };
     (reader.deciphering(incoming, cpu), writer)
 }
 
-/// Deciphers what is read, in the reader's own buffer.
+/// Decrypts received data in the reader's own buffer.
 struct Deciphering {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     cipher: Rc4,
@@ -219,7 +219,7 @@ impl AsyncRead for Deciphering {
     }
 }
 
-/// Enciphers what is written, chunk by chunk.
+/// Encrypts sent data, chunk by chunk.
 struct Enciphering {
     socket: Booked<OwnedWriteHalf>,
     cipher: Rc4,
@@ -248,7 +248,7 @@ impl Enciphering {
 
 /// One step of sending, which comes to something within [`STUCK`].
 async fn taken<T>(step: impl Future<Output = io::Result<T>>, moved: &Moved) -> Result<T, ConnError> {
-    let late = |_| ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
+    let late = |_| ConnError::Late { what: "receive data", seconds: STUCK.as_secs() };
     moved.offer();
     let step = timeout(STUCK, step).await.map_err(late)??;
     moved.went();
@@ -283,7 +283,7 @@ pub(crate) fn send_more(socket: &TcpStream, bytes: &[u8]) -> usize {
     socket.try_io(Interest::WRITABLE, send).unwrap_or(0)
 }
 
-/// A stream whose calls are booked to a stage: a socket, or a TLS layer above one.
+/// A stream whose calls are counted for a stage: a socket, or a TLS layer above one.
 pub(crate) struct Booked<S> {
     inner: S,
     cpu: Arc<Cpu>,

@@ -1,4 +1,4 @@
-//! What is set on sockets.
+//! Socket options.
 
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ const GONE: Duration = Duration::from_secs(5);
 /// Socket buffers are set only where the system allows this much; below it the kernel's own
 /// tuning goes further than we could.
 const BUFFER: usize = 8 << 20;
-/// What the kernel may hold of a connection beyond what is on its way (TCP_NOTSENT_LOWAT). Without
-/// this bound a slow receiver's megabytes sit in its buffer and count as sent, and whoever shares out
-/// pieces by who has room would be told lies. Less would let fast lines run dry between two wake-ups:
-/// it is a millisecond at 1 Gbit/s.
+/// Unsent data that the kernel may hold of a connection (TCP_NOTSENT_LOWAT). Without this bound a slow receiver's
+/// megabytes sit in its buffer and count as sent, which would mislead the distribution of pieces by free capacity.
+/// Less would let fast lines run dry between two wake-ups: it is a millisecond at 1 Gbit/s.
 const UNSENT: u32 = 128 << 10;
 
 /// Settings that every connection gets; none is vital, so failures are passed over.
@@ -23,9 +22,9 @@ pub(crate) fn tune(stream: &TcpStream) {
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
 }
 
-/// A connection that only talks ends within seconds when its other end, or the link, is gone: what was sent is acknowledged
-/// within [`GONE`], and so is a probe of the kernel's on an idle one. Otherwise TCP would wait longer and longer between
-/// two tries, and go on long after the link is back.
+/// Ends an idle connection within seconds when its other end, or the link, has failed: sent data must be
+/// acknowledged within [`GONE`], and so must a keep-alive probe of the kernel. Otherwise TCP would wait longer and
+/// longer between two tries, and resume long after the link is back.
 pub fn end_when_gone(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_user_timeout(Some(GONE));

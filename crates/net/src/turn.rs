@@ -12,18 +12,18 @@ pub(crate) const TURN: Duration = Duration::from_secs(1);
 /// An address's turn to shake hands.
 pub(crate) struct Turn<'a> {
     turns: &'a Semaphore,
-    /// None before it, `Some(None)` when it is over.
+    /// None before it, `Some(None)` when it has ended.
     had: Mutex<Option<Option<SemaphorePermit<'a>>>>,
     begun: Notify,
 }
 
 impl<'a> Turn<'a> {
-    /// One of those that share `turns`.
+    /// One of the dials that share `turns`.
     pub(crate) fn new(turns: &'a Semaphore) -> Turn<'a> {
         Turn { turns, had: Mutex::new(None), begun: Notify::new() }
     }
 
-    /// Waits for it. A second try of the same address (encrypted, say) goes on in it, or without.
+    /// Waits for the turn. A second try of the same address (encrypted, say) continues in it, or without.
     pub(crate) async fn take(&self) {
         if self.had.lock().is_some() {
             return;
@@ -33,7 +33,7 @@ impl<'a> Turn<'a> {
         self.begun.notify_one();
     }
 
-    /// When it is over.
+    /// Ends the turn.
     pub(crate) async fn over(&self) {
         self.begun.notified().await;
         sleep(TURN).await;

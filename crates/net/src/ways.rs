@@ -1,4 +1,4 @@
-//! How a conversation with a peer begins, by what has worked with it before.
+//! The kind of handshake that has worked with a peer before.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::handshake::Way;
 /// Addresses of which it is remembered how to begin.
 const MAX_WAYS: usize = 16_384;
 
-/// Peers that demand encryption, by their addresses: those with whom the opening of MSE was the one that worked.
+/// Addresses of peers that require encryption: MSE has worked with them.
 #[derive(Debug, Default)]
 pub(crate) struct Ways(Mutex<BTreeSet<SocketAddr>>);
 

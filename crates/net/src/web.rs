@@ -1,12 +1,13 @@
-//! Web seeds (BEP 19): servers of HTTP that have the published files, beside the peers.
+//! Web seeds (BEP 19): HTTP servers that have the published files, beside the peers.
 //!
-//! To the engine a web seed is a peer ([`Protocol::Web`]): dialled when something is wanted, asked for runs of pieces,
-//! blamed for what does not match, let go when nothing is wanted any more. Its *connection* is a task that takes the same
-//! messages as the writer of a real one, and has [`LANES`] requests to the server in flight (`lane`). What is asked for and
-//! not yet fetched is in `work`; how a URL is asked for a range, redirects included, in `source`.
+//! To the engine a web seed is a peer ([`Protocol::Web`]): dialled when something is wanted, asked for runs of
+//! pieces, blamed for wrong data, disconnected when nothing is wanted any more. Its *connection* is a task that
+//! takes the same messages as the writer of a real one, and has [`LANES`] requests to the server in flight
+//! (`lane`). Requested blocks that are not fetched yet are in `work`; requests for ranges of a URL, redirects
+//! included, in `source`.
 //!
-//! Promise: a server decides about nothing but its own data: what it sends is bounded, every wait ends, and each byte is
-//! verified as those of any peer.
+//! Promise: a server controls nothing but its own data: the data it sends is bounded, every wait ends, and each
+//! byte is verified like a peer's.
 
 mod lane;
 mod source;
@@ -61,7 +62,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, seed: Arc<Seed>)
     });
 }
 
-/// Asks for one byte: is the server there, has it a file, does it know ranges?
+/// Requests one byte: tests whether the server runs, has a file, and supports ranges.
 async fn probe(source: &mut Source, seed: &Seed) -> Result<SocketAddr, WebError> {
     loop {
         let Some(file) = seed.first_file() else {
@@ -126,7 +127,7 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
     let _ = inbox.send(Input::Down { peer, why: ended.err().map(ConnError::Web) }).await;
 }
 
-/// Does what a connection is told: only requests mean anything to a server.
+/// Executes the orders to a connection: only requests matter to a server.
 async fn listen(
     manifest: &Manifest,
     seed: &Seed,

@@ -1,4 +1,4 @@
-//! One web seed (BEP 19): what is known of the server over the whole run.
+//! One web seed (BEP 19): the state of the server over the whole run.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,18 +20,18 @@ const TRIES: u32 = 8;
 const MISSES: usize = 16;
 /// The longest pause that a server may ask for.
 const PAUSE_MOST: Duration = Duration::from_secs(300);
-/// Where a server ignores ranges, each file is fetched from its start, and what is not wanted is read and dropped: at most
-/// as much as all the data has, and this.
+/// If a server ignores ranges, each file is fetched from its start, and unwanted data is read and dropped: at most
+/// as much as all the data, plus this.
 const SPARE: u64 = 64 << 20;
 
 /// One web seed over the whole run.
 pub(crate) struct Seed {
-    /// As the manifest has it.
+    /// From the manifest.
     pub(crate) url: String,
     manifest: Arc<Manifest>,
     received: AtomicU64,
     dropped_bytes: AtomicU64,
-    /// It lied, or has nothing of what it should: nothing is asked of it any more.
+    /// It sent wrong data, or has none of its files: it gets no more requests.
     dropped: AtomicBool,
     state: Mutex<State>,
 }

@@ -42,7 +42,7 @@ fn get(manifest: &Arc<Manifest>, to: &Path, security: Security) -> Swarm {
     Swarm::start(SwarmOptions { listen: vec![], ..options(opened, security) }).unwrap()
 }
 
-/// What is published, what it is, and who may have it.
+/// The published data, its manifest, and the admitted nodes.
 struct Served {
     dir: tempfile::TempDir,
     manifest: Arc<Manifest>,

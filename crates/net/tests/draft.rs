@@ -55,12 +55,12 @@ fn origin(manifest: &Arc<Manifest>, source: &Path, key: &NodeKey) -> SwarmOption
     SwarmOptions { seed_only: true, roots, ..options(opened, Security::Open) }
 }
 
-/// A node that knows what it has before anybody sends it anything.
+/// A node that has checked its data before any peer sends anything.
 fn receiver(manifest: &Manifest, to: &Path, key: &NodeKey) -> SwarmOptions {
     std::fs::create_dir_all(to).unwrap();
     // Each node reads the draft for itself.
     let manifest = Arc::new(Manifest::parse_draft(&manifest.to_bytes()).unwrap());
-    // What an earlier round has put there may be replaced: it is recorded.
+    // Files of an earlier round may be replaced: they are recorded.
     let replace = Replace { records: Some(to.join("records")), ..Replace::default() };
     let options_of_store = DownloadOptions { replace, ..DownloadOptions::default() };
     let mut opened = Store::download(manifest, to, &options_of_store).unwrap();
@@ -194,7 +194,7 @@ async fn an_interrupted_one_goes_on_but_believes_nothing() {
     assert!((missing..missing + 500_000).contains(&received), "{received} for {missing}");
 }
 
-/// What a node says of its roots: everything, to a peer that asks for nothing.
+/// A node's messages about its roots: all of them, to a peer that requests nothing.
 async fn roots_of(node: &Swarm, manifest: &Manifest) -> Vec<Ext> {
     let mut fake = Fake::dial(node.listen_addrs()[0], manifest, id(b'F')).await;
     let mut said = Vec::new();
@@ -231,12 +231,12 @@ async fn a_relay_that_lies_is_let_go_and_named() {
         let (channel, mode, exceptions) = (0, Mode::Reset, Vec::new());
         Ext::Availability(Availability { channel, mode, watermark: end, exceptions })
     };
-    // A root that nobody signed; a seal out of turn; a piece without its root; a block without one.
+    // A root with a wrong signature; a seal out of turn; a piece without its root; a block without one.
     let lies: [(&str, Vec<Ext>); 4] = [
-        ("owner has not signed", vec![bent]),
-        ("out of their order", vec![said.last().unwrap().clone()]),
-        ("root it has not sent", vec![announce(1)]),
-        ("root it has not sent", vec![Ext::Offer { channel: 0, stripe: 0, piece: 0 }]),
+        ("without a valid signature", vec![bent]),
+        ("out of order", vec![said.last().unwrap().clone()]),
+        ("before its root", vec![announce(1)]),
+        ("before its root", vec![Ext::Offer { channel: 0, stripe: 0, piece: 0 }]),
     ];
     for (n, (reason, lie)) in (0..).zip(lies) {
         // Each from an address of its own, as the one before is banned.
@@ -253,7 +253,7 @@ async fn a_relay_that_lies_is_let_go_and_named() {
         };
         assert!(why.contains(reason), "{why}");
     }
-    // True roots and a wrong byte: the byte is not taken, and whoever sent it is named.
+    // True roots and a wrong byte: the byte is rejected, and its sender is named.
     let mut fake =
         Fake::dial_from(([127, 0, 0, 30], 0).into(), node.listen_addrs()[0], &manifest, id(77)).await;
     for message in &said {
@@ -274,7 +274,7 @@ async fn a_relay_that_lies_is_let_go_and_named() {
     fake.say(Ext::Leaves { channel: 0, piece: 0, first: 0, hashes: leaves }).await;
     fake.send(0, 0, &data).await;
     while soon(fake.hear()).await.is_some() {}
-    // What is right comes from the origin all the same.
+    // The right data comes from the origin all the same.
     node.add_peer(seed.listen_addrs().to_vec(), true).await;
     place(&node).await.unwrap();
     assert_same(&source, &to.path().join("data"));
@@ -297,7 +297,7 @@ async fn what_was_sealed_otherwise_gets_no_name() {
     for message in said {
         fake.say(message).await;
     }
-    // The pieces come from the origin, which says another seal than the one that the node believes.
+    // The pieces come from an origin that signs another seal than the one that the node has.
     let all = noise(5, 300_000);
     for (piece, part) in (0..).zip(all.chunks(PIECE as usize)) {
         fake.say(Ext::Offer { channel: 0, stripe: 0, piece }).await;

@@ -1,4 +1,4 @@
-//! Those who fetch the same tree, on demand or whole, by a plan that its origin makes for whoever joins.
+//! Nodes that fetch the same tree, on demand or whole, by a plan that its origin makes for joining nodes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -59,7 +59,7 @@ async fn storm(members: usize, group: Group) -> (u64, u64) {
         swarm.add_peer(vec![at], true).await;
     }
     until("all are connected", || all.iter().all(|s| s.progress().borrow().peers > 0)).await;
-    // The plan has settled when nobody has joined for a while.
+    // The plan is stable when no node has joined for a while.
     tokio::time::sleep(Duration::from_millis(700)).await;
     let wanted: Vec<_> = (0..FILES as u32).step_by(4).map(|f| manifest.file_pieces(f)).collect();
     let asking = all.iter().map(|swarm| {
@@ -94,7 +94,7 @@ async fn without_a_plan_everybody_gets_it_too() {
     assert!(sent >= wanted, "{sent} of {wanted}");
 }
 
-/// A node of a swarm whose members are admitted one by one, and those whom it admits.
+/// A node of a swarm whose members are admitted one by one, and the nodes that it admits.
 struct Keyed(Tls, Arc<RwLock<BTreeSet<NodeId>>>);
 
 impl Keyed {
@@ -115,8 +115,8 @@ impl Keyed {
     }
 }
 
-/// All of these get one tree from an origin of this group, and admit nobody else at first: (bytes, bytes that the origin
-/// has sent, how many each admits at the end).
+/// All of these get one tree from an origin of this group, and admit no other node at first: (bytes, bytes that the
+/// origin has sent, how many each admits at the end).
 async fn fetch(origin_is: Group, members: &[Group]) -> (u64, u64, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -150,7 +150,7 @@ async fn fetch(origin_is: Group, members: &[Group]) -> (u64, u64, Vec<usize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_fetches_all_at_once_gets_it_from_those_whom_the_plan_names() {
     let (bytes, sent, admitted) = fetch(Group::Whole, &[Group::Whole; 8]).await;
-    // Without it each would get a copy from the origin, as nobody admits another.
+    // Without a plan each would get a copy from the origin, as no member admits another.
     assert!(sent >= bytes && sent <= bytes * 4, "{sent} of {bytes}");
     assert!(admitted.iter().all(|n| *n > 1), "{admitted:?}");
 }
@@ -163,7 +163,7 @@ async fn who_knows_of_no_plan_gets_it_too() {
     assert!(sent >= 2 * bytes && admitted == [1, 1], "{sent} of {bytes}, {admitted:?}");
 }
 
-/// The peer ids of its neighbours, as the maker has written them in the first part that names one.
+/// The peer ids of its peers, as the maker has written them in the first role that has any.
 async fn told_of(member: &mut Fake) -> serde_json::Value {
     loop {
         let heard = soon(member.hear()).await.unwrap();

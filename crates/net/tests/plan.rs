@@ -1,4 +1,4 @@
-//! Nodes that follow a plan, over real sockets: who feeds whom is given by hand.
+//! Nodes that follow a plan, over real sockets: the trees are given by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 
 mod common;
@@ -63,7 +63,7 @@ async fn a_broadcast_leaves_its_origin_about_once() {
     for n in 1..4 {
         let dir = to.path().join(n.to_string());
         std::fs::create_dir(&dir).unwrap();
-        // Nobody can connect to the last: it is a leaf of both stripes.
+        // The last one cannot be reached: it is a leaf of both stripes.
         nodes.push(receiver(&manifest, &dir, n < 3));
     }
     soon(nodes[0].complete()).await.unwrap();
@@ -85,12 +85,11 @@ async fn a_broadcast_leaves_its_origin_about_once() {
     }
     let sent = origin.stop().await.unwrap().progress.sent_bytes;
     println!("the origin has sent {:.3} copies", sent as f64 / (48 * MIB) as f64);
-    // Three without a plan; a little more than one where the machine stands still and a stripe is
-    // taken for dead.
+    // Three without a plan; a little more than one where the machine pauses and a stripe is considered dead.
     assert!((48 * MIB..2 * 48 * MIB).contains(&sent), "{sent}");
 }
 
-/// What a ticket of a private swarm says.
+/// The data of a ticket of a private swarm.
 struct Private {
     manifest: Arc<Manifest>,
     id: SwarmId,
@@ -99,7 +98,7 @@ struct Private {
 }
 
 impl Private {
-    /// A node that has enrolled with the owner: whoever gets the manifest does so on the way.
+    /// A node that has enrolled with the owner: a node that gets the manifest does so anyway.
     async fn enrol(&self, key: &NodeKey, owner: SocketAddr) -> Security {
         let member = |credential| {
             let (tls, token) = (Tls::new(key).unwrap(), Some(self.token.clone()));
@@ -122,7 +121,7 @@ impl Private {
     }
 }
 
-/// In a private swarm members are known by their keys: here nobody says who has which peer id.
+/// In a private swarm members are identified by their keys: their peer ids are not announced here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_private_broadcast_goes_along_a_chain() {
     log();
@@ -201,7 +200,7 @@ async fn line(len: u64, piece_length: u32) -> Line {
         Member { peer_id: Some(last), ..Member::default() },
     ];
     let mut child = Fake::dial(node.listen_addrs()[0], &manifest, last).await;
-    // Nothing is pushed to anyone who has not said what it has.
+    // Nothing is pushed to a peer that has not announced its pieces.
     for nothing in describe(0, Mode::Reset, &[]) {
         child.say(nothing).await;
     }
@@ -219,7 +218,7 @@ impl Line {
         hashes
     }
 
-    /// What the child hears next, what is said of availability and neighbours passed over.
+    /// The child's next message, without availability and introductions.
     async fn child_hears(&mut self) -> Heard {
         loop {
             match soon(self.child.hear()).await.expect("the node has closed the connection") {

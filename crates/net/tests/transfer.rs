@@ -73,7 +73,7 @@ async fn hybrid_arrives() {
     one_to_one(Version::Hybrid).await;
 }
 
-/// Whoever shares out by who has room must not be told that what waits here has gone.
+/// Data that waits here must not count as sent in the distribution of pieces.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_receiver_does_not_take_is_not_called_sent() {
     log();

@@ -22,7 +22,7 @@ pub struct Choices {
     _reserved: Option<UdpSocket>,
     /// The network to use.
     pub network: Option<Network>,
-    /// Trackers beside those of a manifest.
+    /// Trackers besides those of a manifest.
     pub trackers: Vec<String>,
     /// Peers to connect to.
     pub peers: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Choices {
     pub link_rate: Option<u64>,
     /// The port of several swarms; none: `listen` is one's own.
     pub port: Option<Arc<Port>>,
-    /// What holds this process to its limits, if it has any.
+    /// Enforces the limits of this process, if it has any.
     pub throttle: Option<Arc<Throttle>>,
     /// Ask the DHT.
     pub dht: bool,
@@ -47,10 +47,10 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Of these options.
+    /// From these options.
     ///
     /// # Errors
-    /// Usage errors: a tracker that is no URL, a limit that lets nothing through.
+    /// Usage errors: a tracker that is not a URL, a limit of zero.
     pub fn new(options: &SwarmOptions) -> Result<Self, Error> {
         check_trackers(&options.trackers)?;
         let throttle = throttle(options.upload_limit, options.download_limit)?;
@@ -94,9 +94,7 @@ pub fn check_trackers(urls: &[String]) -> Result<(), Error> {
 /// The limits of this process, if there are any.
 fn throttle(upload: Option<u64>, download: Option<u64>) -> Result<Option<Arc<Throttle>>, Error> {
     let none = |limit: Option<u64>, flag: &str| match limit {
-        Some(0) => Err(Error::usage(format!(
-            "{flag} of less than 1 byte a second lets nothing through; leave it out for no limit"
-        ))),
+        Some(0) => Err(Error::usage(format!("{flag} must be at least 1 byte/s; omit it for no limit"))),
         _ => Ok(()),
     };
     none(upload, "--upload-limit")?;
@@ -106,8 +104,8 @@ fn throttle(upload: Option<u64>, download: Option<u64>) -> Result<Option<Arc<Thr
     Ok(limited.then(|| Arc::new(Throttle::new(caps, None))))
 }
 
-/// Where to listen: as told, else at the first free of the usual ports, else at any. Several processes that start
-/// at once on one host must not choose the same: each reserves its port by the UDP port of that number, which
+/// The listening address: the given one, else the first free of the usual ports, else any. Several processes that
+/// start at once on one host must not choose the same port: each reserves it by the UDP port of that number, which
 /// nothing else uses.
 fn free_port(at: SocketAddr) -> (SocketAddr, Option<UdpSocket>) {
     let every = std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED);

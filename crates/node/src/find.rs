@@ -1,4 +1,4 @@
-//! Finding peers for one swarm: trackers, local discovery, the DHT, and those that the user named.
+//! Finds peers for one swarm: trackers, local discovery, the DHT, and peers named by the user.
 //!
 //! Promise: a private manifest (BEP 27) uses trackers and named peers only.
 
@@ -18,21 +18,21 @@ use tokio::time::{Instant, timeout_at};
 use crate::choices::Choices;
 use crate::tell::Teller;
 
-/// What others found and nobody has taken yet.
+/// Found peers in the queue.
 const QUEUE: usize = 64;
 /// The first peer is waited for so long, and then others so long.
 const FIRST: Duration = Duration::from_secs(3);
 const OTHERS: Duration = Duration::from_millis(200);
 /// How long a name that the user gave may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(10);
-/// It is told when it takes longer.
+/// A slow name resolution is reported after this time.
 const UNANSWERED: Duration = Duration::from_secs(3);
 
-/// What to look for, and how.
+/// The swarm to find peers for, and the sources.
 pub struct Wanted {
     /// The swarm's 20-byte names.
     pub hashes: Vec<[u8; 20]>,
-    /// Whom to announce to.
+    /// Trackers to announce to.
     pub trackers: Trackers,
     /// How this node calls itself.
     pub peer_id: [u8; 20],
@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// Those who look. Dropping it ends them without a word to the trackers.
+/// The running searches. Dropping it ends them without a message to the trackers.
 pub struct Finders {
     announcer: Option<Announcer>,
     _lsd: Option<Lsd>,
@@ -81,14 +81,14 @@ pub struct Finders {
 }
 
 impl Finders {
-    /// Starts looking. What cannot be started is told and done without.
+    /// Starts searching. A source that cannot be started is reported and left out.
     pub async fn start(wanted: Wanted, teller: &Teller<'_>) -> (Self, mpsc::Receiver<Found>) {
         let (found, finds) = mpsc::channel(QUEUE);
         let Wanted { hashes, trackers, peer_id, port, left, private, lsd, dht, network } = wanted;
         let lsd =
             if lsd && !private { start_lsd(&hashes, port, network.as_ref(), found.clone()) } else { None };
         let dht = if dht && private {
-            teller.warning("a private manifest does not go to the DHT; --dht is ignored");
+            teller.warning("ignoring --dht: a private manifest is not announced in the DHT");
             None
         } else if dht {
             start_dht(&hashes, port, found.clone(), teller).await
@@ -107,9 +107,9 @@ impl Finders {
         (Self { announcer, _lsd: lsd, _dht: dht }, finds)
     }
 
-    /// Starts the search for peers before the swarm of a manifest begins, and waits up to 3 s for the first of them, which
-    /// can compare an older version here with the data. None if there is no tracker, local discovery or DHT to ask, or the
-    /// port to announce is not known yet.
+    /// Starts the search for peers before the swarm of a manifest begins, and waits up to 3 s for the first of
+    /// them, which can compare an older version here with the data. None if there is no tracker, local discovery or
+    /// DHT, or the port to announce is not known yet.
     pub async fn ahead(
         manifest: &Manifest,
         choices: &Choices,
@@ -130,7 +130,7 @@ impl Finders {
         Some(((finders, finds), peers))
     }
 
-    /// Tells the trackers where the download stands.
+    /// Reports the progress of the download to the trackers.
     pub fn progress(&self, downloaded: u64, uploaded: u64, left: u64) {
         if let Some(announcer) = &self.announcer {
             announcer.progress(Progress { uploaded, downloaded, left });
@@ -149,7 +149,7 @@ impl Finders {
         all
     }
 
-    /// Says goodbye to the trackers, within two seconds.
+    /// Sends the trackers a goodbye, within two seconds.
     pub async fn stop(self) {
         if let Some(announcer) = self.announcer {
             announcer.stop().await;
@@ -182,9 +182,9 @@ fn start_lsd(
             hashes.iter().for_each(|hash| lsd.add(*hash, port));
             Some(lsd)
         }
-        // Nobody asked for it, so nobody is bothered.
+        // The user did not ask for it: only logged.
         Err(error) => {
-            tracing::info!(%error, "no local discovery");
+            tracing::info!(%error, "local discovery is unavailable");
             None
         }
     }
@@ -216,7 +216,7 @@ fn local_ips(network: Option<&Network>) -> Vec<std::net::IpAddr> {
     [on(true), on(false)].into_iter().flatten().collect()
 }
 
-/// The peers that the user named, each with its addresses. One that does not resolve is told and left out.
+/// The peers named by the user, each with its addresses. One that does not resolve is reported and left out.
 ///
 /// # Errors
 /// A malformed one is a usage error.
@@ -230,7 +230,7 @@ pub async fn named(peers: &[String], teller: &Teller<'_>) -> Result<Vec<Vec<Sock
             Ok(resolved) => resolved,
             Err(_) => {
                 let seconds = UNANSWERED.as_secs();
-                teller.unanswered(text, &format!("its name has not been resolved in {seconds} s"));
+                teller.unanswered(text, &format!("its name was not resolved within {seconds} s"));
                 resolving.await
             }
         };

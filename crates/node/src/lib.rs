@@ -1,4 +1,4 @@
-//! One node's part in a swarm, with everything around it: what `seed`, `share`, `get` and `mount` have in common.
+//! One node in a swarm, with everything around it: the common part of `seed`, `share`, `get` and `mount`.
 //!
 //! ```text
 //!   Source (ticket, magnet link, manifest) ──▶ Origin: the manifest, and peers
@@ -10,8 +10,8 @@
 //!                          └──▶ Teller ──▶ warnings, each once
 //! ```
 //!
-//! Promises: nothing is written to a terminal, and no signal is heard: whoever calls gets events through [`Tell`] and
-//! ends the work through [`Stop`]. A private manifest (BEP 27) uses trackers and named peers only.
+//! Promises: nothing is written to a terminal, and no signal is handled: the caller receives events through
+//! [`Tell`] and ends the work through [`Stop`]. A private manifest (BEP 27) uses trackers and named peers only.
 
 mod choices;
 mod find;
@@ -42,10 +42,10 @@ pub use totals::{connected, efficiency, progress, totals};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Below the state directory: what was put where, by [`tidecast_store::Replace::records`].
+/// Below the state directory: records of delivered files, by [`tidecast_store::Replace::records`].
 pub const RECORDS: &str = "delivered";
 
-/// A stranger's text without what could move the cursor or change colours.
+/// Untrusted text without characters that could move the cursor or change colours.
 #[must_use]
 pub fn plain(text: &str) -> String {
     tidecast_text::escaped(text).to_string()

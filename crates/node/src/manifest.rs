@@ -1,4 +1,4 @@
-//! Manifests: read from files, and what names and sums them up.
+//! Manifests: reading files, and identifiers and summaries.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use tidecast_metainfo::{MAX_LEN, Magnet, Manifest};
 /// Reads a manifest file, of bounded size.
 ///
 /// # Errors
-/// It cannot be read, is too long, or is no manifest.
+/// It cannot be read, is too long, or is not a manifest.
 pub fn read_manifest(path: &Path) -> Result<Manifest, Error> {
     let shown = path.display();
     let cannot = || format!("cannot read the manifest {shown}");
@@ -22,12 +22,12 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, Error> {
         let text = format!("{shown} has {size} bytes: too long to be a manifest (limit {MAX_LEN})");
         return Err(Error::fault(text));
     }
-    // What has no size of its own, as a pipe, is held to the limit too.
+    // Files without a size of their own, such as pipes, are limited too.
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes))
         .with_context(cannot)?;
-    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a manifest that can be trusted"))
+    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a valid manifest"))
 }
 
 /// The manifest's v2 hash, or its v1 hash where it has no other.
@@ -39,7 +39,7 @@ pub fn manifest_id(manifest: &Manifest) -> Result<ManifestId, Error> {
     v2.or(manifest.hash_v1().map(ManifestId::V1)).context("the manifest has no hash")
 }
 
-/// What names a tree: the hash of its manifest, of version 2 if it has one.
+/// The identifier of a tree: the hash of its manifest, of version 2 if it has one.
 #[must_use]
 pub fn id_bytes(manifest: &Manifest) -> Vec<u8> {
     match (manifest.hash_v2(), manifest.hash_v1()) {
@@ -62,7 +62,7 @@ pub fn magnet(manifest: &Manifest) -> String {
     .to_string()
 }
 
-/// What a manifest says, its files left out.
+/// A summary of a manifest, without its files.
 #[must_use]
 pub fn summary(manifest: &Manifest) -> Summary {
     let hex = |hash: Option<&[u8]>| hash.map(|hash| HEXLOWER.encode(hash));

@@ -1,4 +1,4 @@
-//! What notices of a swarm say to people.
+//! Notices of a swarm as text for people.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,12 +7,12 @@ use tidecast_net::Notice;
 
 use crate::plain;
 
-/// Why a peer gives nothing, if that is what the notice says.
+/// Why a peer sends nothing, if that is the subject of the notice.
 pub fn about_peer(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),
-        Notice::Refused { addr, why } => Some(format!("peer {addr} refused this node: {why}")),
-        Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
+        Notice::Refused { addr, why } => Some(format!("peer {addr} rejected this node: {why}")),
+        Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was rejected: {why}")),
         Notice::Withdrew { addr } => Some(withdrew(*addr)),
         Notice::WebSeed { url, why } => Some(web_seed(url, why)),
         Notice::Unreachable { addr, why, .. } => Some(format!("peer {addr}: {why}")),
@@ -31,8 +31,8 @@ pub(crate) fn stalled(addrs: &[SocketAddr], silent: Duration, sending: bool) -> 
     let addrs = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let seconds = silent.as_secs();
     match sending {
-        true => format!("peer {addrs} has taken no byte for {seconds} s, since {since}"),
-        false => format!("no byte has come for {seconds} s, since {since}, from {addrs}"),
+        true => format!("peer {addrs} received no data for {seconds} s, since {since}"),
+        false => format!("no data for {seconds} s, since {since}, from {addrs}"),
     }
 }
 
@@ -44,5 +44,5 @@ fn clock(at: SystemTime) -> String {
 
 pub(crate) fn withdrew(addr: SocketAddr) -> String {
     let host = addr.ip().to_canonical();
-    format!("peer {host} no longer has all that it offered: its copy has changed or cannot be read")
+    format!("peer {host} no longer has all pieces that it announced: its copy changed or is unreadable")
 }

@@ -8,7 +8,7 @@ use tidecast_net::Network;
 /// How the engine behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// What is fastest within a cluster.
+    /// The fastest algorithms within a cluster.
     #[default]
     Tidecast,
     /// BitTorrent's choking, anti-snub, super-seeding and endgame.
@@ -50,7 +50,8 @@ pub struct SwarmOptions {
     pub web_seeds: bool,
     /// Open, unencrypted BitTorrent is meant.
     pub plain: bool,
-    /// Rate of this node's link in bits per second, for the efficiency in the result. Default: what drivers say.
+    /// Rate of this node's link in bits per second, for the efficiency in the result. Default: as reported by
+    /// drivers.
     pub link_rate: Option<u64>,
     /// For an SSL torrent of another publisher: the certificate that it issued.
     pub ssl: Option<SslFiles>,

@@ -1,4 +1,4 @@
-//! By what right a node takes part: open BitTorrent, a private swarm as owner or with a ticket, an SSL torrent.
+//! The right of a node to join: open BitTorrent, a private swarm as owner or with a ticket, an SSL torrent.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub fn ssl(manifest: &Manifest, given: Option<&SslFiles>, state_dir: &Path) -> R
             let own = SslRoot::load_or_create(state_dir).fault()?;
             if own.cert_pem().trim() != root.trim() {
                 return Err(Error::fault(
-                    "this is an SSL torrent of another publisher: give the certificate that it issued \
+                    "this is an SSL torrent of another publisher: give a certificate issued by the publisher \
                      (--ssl-cert FILE --ssl-key FILE)",
                 ));
             }
@@ -88,8 +88,8 @@ pub fn ticket(
     })
 }
 
-/// Where others can reach us: instead of "any address" those of this host, fastest first; loopback only if there is
-/// no other.
+/// Addresses at which peers can reach this node: instead of "any address" those of this host, fastest first;
+/// loopback only if there is no other.
 fn reachable(listen: &[SocketAddr], network: Option<&Network>) -> Result<Vec<SocketAddr>, Error> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for addr in listen {
@@ -121,7 +121,7 @@ pub fn of_source(source: &Source, state_dir: &Path) -> Result<Security, Error> {
     }
 }
 
-/// The right that a manifest by itself gives.
+/// The right that a manifest alone gives.
 ///
 /// # Errors
 /// It gives none: a ticket or a certificate is needed.
@@ -136,14 +136,14 @@ pub fn of_manifest(
     }
     if needs_ticket(manifest) && !plain_is_meant {
         return Err(Error::fault(format!(
-            "{} was published for ticket holders only: ask whoever seeds it for a ticket (tidecast get TICKET)",
+            "{} requires a ticket: ask its publisher for one (tidecast get TICKET)",
             plain(&manifest.name())
         )));
     }
     Ok(Security::Open)
 }
 
-/// Whether anyone who knows the manifest may join and nothing is encrypted, though nobody has said that this is meant.
+/// Whether anyone with the manifest may join and nothing is encrypted, though that was not requested.
 #[must_use]
 pub fn is_open(manifest: &Manifest, plain_is_meant: bool) -> bool {
     !plain_is_meant && !manifest.private() && manifest.ssl_cert().is_none()

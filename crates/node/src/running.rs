@@ -1,4 +1,4 @@
-//! A swarm that runs, and those who find its peers.
+//! A running swarm, and its searches for peers.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,26 +20,26 @@ use crate::tell::Teller;
 use crate::totals::progress;
 use crate::unreachable::Unreachable;
 
-/// Damaged pieces that are told one by one.
+/// Damaged pieces that are reported one by one.
 const TOLD: u64 = 8;
 /// Different warnings that are given; a crowd of hostile peers must not flood the log.
 const WARNINGS: usize = 100;
 
-/// What this node does in a swarm, besides serving what it has.
+/// The part of this node in a swarm, besides serving its data.
 pub enum Part {
     /// Nothing: it has everything.
     Seed,
     /// It fetches everything.
     Get,
-    /// It fetches what is asked for; who hears of what has come, and whether it joins a plan.
+    /// It fetches requested data only; the callback for verified pieces, and whether it joins a plan.
     OnDemand(OnVerified, bool),
 }
 
-/// A swarm that runs, and those who find its peers.
+/// A running swarm, and its searches for peers.
 pub struct Running {
     /// The swarm.
     pub swarm: Swarm,
-    /// What it is about.
+    /// The manifest.
     pub manifest: Arc<Manifest>,
     notices: Option<mpsc::Receiver<Notice>>,
     finders: Option<Finders>,
@@ -47,7 +47,7 @@ pub struct Running {
     damaged: u64,
     /// Warnings that were given; the same one is not given twice.
     said: HashSet<String>,
-    /// What was told of the last peer that no longer has what it offered.
+    /// The warning about the last peer that withdrew pieces.
     withdrawn: Option<String>,
     unreachable: Unreachable,
     seeds: bool,
@@ -62,7 +62,7 @@ impl Running {
     /// Those of [`Swarm::start`].
     pub fn start(opened: Opened, security: Security, choices: &Choices, part: Part) -> Result<Self, Error> {
         let manifest = opened.store.manifest().clone();
-        // Who joins a plan gets what its maker gives.
+        // A member of a plan gets its data from the maker.
         let web_seeds = choices.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
         let seeds = matches!(part, Part::Seed);
         let mut swarm = Swarm::start(SwarmOptions {
@@ -103,12 +103,12 @@ impl Running {
         })
     }
 
-    /// The port that others are told.
+    /// The port that is announced to peers.
     pub fn port(&self) -> u16 {
         self.swarm.listen_addrs().first().map_or(0, SocketAddr::port)
     }
 
-    /// Takes what the finders find from now on.
+    /// Takes the results of the finders from now on.
     pub fn find(&mut self, finders: Finders, mut finds: mpsc::Receiver<Found>) {
         let sink = self.swarm.finder();
         self.finders = Some(finders);
@@ -123,7 +123,7 @@ impl Running {
         }));
     }
 
-    /// The next thing to tell; waits for ever when there will be none.
+    /// The next notice; waits forever when there will be none.
     pub async fn notice(&mut self) -> Notice {
         match &mut self.notices {
             Some(notices) => match notices.recv().await {
@@ -154,7 +154,7 @@ impl Running {
             }
             // By its host alone: each try comes from another port.
             Notice::TurnedAway { addr, why } => {
-                self.warn(format!("a node at {} was refused: {why}", addr.ip().to_canonical()), teller);
+                self.warn(format!("a node at {} was rejected: {why}", addr.ip().to_canonical()), teller);
             }
             Notice::Withdrew { addr } => {
                 // By its host alone: it may come back from another port.
@@ -168,7 +168,7 @@ impl Running {
                 self.warn(text, teller);
             }
             Notice::Damaged { piece } => self.tell_damage(piece, teller),
-            // A seed waits for others to come: of addresses that it was not told, many may be dead.
+            // A seed waits for incoming connections: many found addresses may be dead.
             Notice::Unreachable { addr, why, told } if told || !self.seeds => {
                 self.unreachable.failed(addr, &why, told);
             }
@@ -196,7 +196,7 @@ impl Running {
         teller.warning(text.as_str());
         self.said.insert(text);
         if self.said.len() == WARNINGS {
-            teller.warning("no more warnings are shown");
+            teller.warning("further warnings are not shown");
         }
     }
 
@@ -216,7 +216,7 @@ impl Running {
         }
     }
 
-    /// The last peer that no longer has what it offered, if there was one.
+    /// The last peer that withdrew pieces, if there was one.
     pub fn withdrawn(&self) -> Option<&str> {
         self.withdrawn.as_deref()
     }
@@ -226,7 +226,7 @@ impl Running {
         self.damaged
     }
 
-    /// How far it is, if that is known yet; the trackers are told. Rates are not in it.
+    /// The progress, if known yet; the trackers are informed. Without rates.
     #[must_use]
     pub fn look(&self, stage: Stage) -> Option<Progress> {
         let now = self.swarm.progress().borrow().clone();
@@ -247,7 +247,7 @@ impl Running {
         self.find(finders, finds);
     }
 
-    /// Goes on with those who look already, or begins to look for what is missing.
+    /// Continues running searches, or starts missing ones.
     pub async fn go_on_finding(
         &mut self,
         finders: Option<(Finders, mpsc::Receiver<Found>)>,
@@ -276,7 +276,7 @@ impl Running {
     /// Ends everything cleanly.
     ///
     /// # Errors
-    /// When the swarm had ended by itself.
+    /// The swarm has ended unexpectedly.
     pub async fn stop(self) -> Result<Summary, Error> {
         if let Some(forwarding) = self.forwarding {
             forwarding.abort();
@@ -291,6 +291,6 @@ impl Running {
             }
         };
         let (summary, ()) = tokio::join!(self.swarm.stop(), goodbye);
-        summary.context("the swarm ended by itself")
+        summary.context("the swarm ended unexpectedly")
     }
 }

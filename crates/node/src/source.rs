@@ -1,4 +1,4 @@
-//! What `get` is given: a ticket, a magnet link or a manifest file; and how the first two become a manifest.
+//! The source of a `get`: a ticket, a magnet link or a manifest file; and how the first two become a manifest.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::unreachable::Unreachable;
 
 /// Addresses remembered while the manifest is looked for.
 const KNOWN: usize = 1024;
-/// How often peers that do not answer are told of.
+/// Interval of reports about peers that do not answer.
 const TELL: Duration = Duration::from_millis(200);
 /// Without `--timeout`, a manifest is looked for this long.
 const LOOK: Duration = Duration::from_secs(24 * 3600);
@@ -37,20 +37,20 @@ pub enum Source {
     File(Box<Manifest>),
 }
 
-/// A manifest, and who may have the data.
+/// A manifest, and the right to its data.
 pub struct Origin {
     /// The manifest.
     pub manifest: Manifest,
     /// Nodes, each by its addresses.
     pub peers: Vec<Vec<SocketAddr>>,
-    /// Those who go on looking, if somebody had to look for the manifest.
+    /// Running searches, if the manifest had to be searched for.
     pub finders: Option<(Finders, mpsc::Receiver<Found>)>,
 }
 
-/// A ticket, which may be broken over lines; or in the first line, where others follow.
+/// A ticket, which may contain line breaks; or in the first line, followed by others.
 ///
 /// # Errors
-/// A usage error: it is none, or damaged.
+/// A usage error: it is not a ticket, or damaged.
 pub fn read_ticket(text: &str) -> Result<Ticket, Error> {
     let first = || text.trim_start().lines().next().and_then(|line| line.parse::<Ticket>().ok());
     text.parse::<Ticket>().or_else(|error| first().ok_or(error)).map_err(Error::usage)
@@ -67,7 +67,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, Error> {
         if begins(text, "magnet:") {
             let magnet = text.trim().parse::<Magnet>();
-            let bad = |error| Error::usage(error).context("the magnet link cannot be used");
+            let bad = |error| Error::usage(error).context("invalid magnet link");
             return Ok(Self::Magnet(Box::new(magnet.map_err(bad)?)));
         }
         Ok(Self::Ticket(Box::new(read_ticket(text)?)))
@@ -75,7 +75,7 @@ impl FromStr for Source {
 }
 
 impl Source {
-    /// The source that `text` stands for: a file of that name, a ticket, a magnet link, or a file that is not there.
+    /// The source named by `text`: an existing file, a ticket, a magnet link, or a missing file.
     ///
     /// # Errors
     /// A damaged ticket or magnet link is a usage error; an unreadable manifest, the data's fault.
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// What names the tree: the hash of its manifest, of version 2 if it has one.
+    /// The identifier of the tree: the hash of its manifest, of version 2 if it has one.
     pub fn id(&self) -> Vec<u8> {
         match self {
             Self::Ticket(ticket) => match ticket.manifest {
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// The publisher has said that an open swarm is meant.
+    /// The publisher has allowed an open swarm.
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::Ticket(ticket) if ticket.plain)
     }
@@ -149,7 +149,7 @@ impl Source {
                 known.v2 = magnet.v2;
                 known.trackers = vec![magnet.trackers.clone()];
                 for text in magnet.peers.iter().take(64) {
-                    // Strangers' peers: what does not resolve is simply not one.
+                    // Peers of untrusted origin: a name that does not resolve is skipped.
                     known.peers.extend(peers::resolve(text, Duration::from_secs(5)).await.ok());
                 }
             }
@@ -177,7 +177,7 @@ impl Source {
     /// The manifest, from the file or from peers.
     ///
     /// # Errors
-    /// Nobody has it in time, the owner refuses us, Ctrl-C.
+    /// No peer has it in time, the owner rejects this node, interrupted.
     pub async fn manifest(
         self,
         choices: &Choices,
@@ -255,7 +255,7 @@ struct Known {
     trackers: Vec<Vec<String>>,
 }
 
-/// Asks all who are known and found until one gives the manifest.
+/// Asks all known and found peers until one sends the manifest.
 async fn look(
     fetch: Fetch,
     peers: &mut Vec<Vec<SocketAddr>>,
@@ -286,7 +286,7 @@ async fn look(
                     let within = within.as_secs();
                     let known = teller.why().is_some() || !told.is_empty();
                     let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
-                    let why = format!("no peer gave the manifest within {within} s{why}");
+                    let why = format!("no peer sent the manifest within {within} s{why}");
                     Err(if known { Error::cut(why) } else { Error::cut(error) })
                 }
                 Err(error) => Err(error).fault(),
@@ -303,7 +303,7 @@ async fn look(
             () = stop.wait() => {
                 unreachable.tell(false, teller);
                 let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
-                return Err(Error::cut(format!("interrupted before any peer gave the manifest{why}")));
+                return Err(Error::cut(format!("interrupted before any peer sent the manifest{why}")));
             }
         }
     }
@@ -313,8 +313,8 @@ async fn look(
 pub fn unanswered(told: &[SocketAddr]) -> String {
     match told {
         [] => String::new(),
-        [first] => format!(" (peer {first} has not answered)"),
-        [first, more @ ..] => format!(" (peer {first} and {} more have not answered)", more.len()),
+        [first] => format!(" (peer {first} did not answer)"),
+        [first, more @ ..] => format!(" (peer {first} and {} more did not answer)", more.len()),
     }
 }
 

@@ -18,7 +18,7 @@ impl Stop {
         (Stopper(sender), Stop(receiver))
     }
 
-    /// Waits until the work is to end; for ever if nobody can ask any more.
+    /// Waits until the work is to end; forever if the request can no longer come.
     pub async fn wait(&self) {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|stop| *stop).await.is_err() {

@@ -1,17 +1,17 @@
-//! What the work says while it runs, to whoever listens.
+//! Messages of an operation while it runs.
 
 use std::cell::RefCell;
 
 use tidecast_event::{Phase, Resumed, Warning};
 
-/// Something that is said while the work runs.
+/// A message of a running operation.
 #[derive(Debug, Clone)]
 pub enum Said {
-    /// Something is wrong, and the work goes on.
+    /// A problem that does not stop the operation.
     Warning(Warning),
     /// Bytes move again.
     Resumed(Resumed),
-    /// What begins.
+    /// The start of a phase.
     Phase(Phase),
 }
 
@@ -21,7 +21,7 @@ pub trait Tell {
     fn tell(&self, said: Said);
 }
 
-/// Through whom one operation speaks. Remembers why no peer gives anything.
+/// Sends the messages of one operation. Remembers why no peer sends anything.
 pub struct Teller<'a> {
     to: &'a dyn Tell,
     why: RefCell<Option<String>>,
@@ -33,7 +33,7 @@ impl<'a> Teller<'a> {
         Self { to, why: RefCell::default() }
     }
 
-    /// Something is wrong, and the work goes on.
+    /// A problem that does not stop the operation.
     pub fn warning(&self, text: impl Into<String>) {
         self.to.tell(Said::Warning(Warning::new(text)));
     }
@@ -65,7 +65,7 @@ impl<'a> Teller<'a> {
         self.why.take();
     }
 
-    /// Why no peer gives anything, if that was told and has not passed.
+    /// Why no peer sends anything, if that was reported and still holds.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.why.borrow().clone()

@@ -1,4 +1,4 @@
-//! What events say of a swarm.
+//! Totals of a swarm for events.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn process_seconds() -> f64 {
     round(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
 
-/// What a node did in a swarm.
+/// Totals of a node in a swarm.
 #[must_use]
 pub fn totals(summary: &Summary) -> Totals {
     let now = &summary.progress;
@@ -87,8 +87,8 @@ pub fn totals(summary: &Summary) -> Totals {
     }
 }
 
-/// What the link could have done of a download that took `seconds`, if its rate is known: told, or by the driver of the
-/// fastest interface. Peers on this host are no matter of links.
+/// The data that the link could have transferred in `seconds`, if its rate is known: given, or by the driver of the
+/// fastest interface. Peers on this host do not use links.
 #[must_use]
 pub fn efficiency(summary: &Summary, choices: &Choices, seconds: f64) -> Option<Efficiency> {
     let bytes = summary.progress.received_bytes;

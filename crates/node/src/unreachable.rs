@@ -1,5 +1,5 @@
-//! Peers that do not answer, as people are told of them: each address and reason once, then counted, and only while no
-//! other peer is connected.
+//! Reports of peers that do not answer: each address and reason once, then counted, and only while no other peer is
+//! connected.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::tell::Teller;
 
 /// Another address may answer within this time.
 const GRACE: Duration = Duration::from_millis(700);
-/// Addresses that are named: of those that the user or a ticket has named, and of others.
+/// Addresses that are listed: of those that the user or a ticket has named, and of others.
 const TOLD: usize = 64;
 const FOUND: usize = 8;
 
-/// What is known of addresses that were tried in vain.
+/// Addresses that failed.
 #[derive(Default)]
 pub(crate) struct Unreachable {
     tries: Vec<Tried>,
@@ -26,13 +26,13 @@ pub(crate) struct Unreachable {
 struct Tried {
     addr: SocketAddr,
     why: String,
-    /// Tries that were not told.
+    /// Tries that were not reported.
     untold: u32,
     told: bool,
 }
 
 impl Unreachable {
-    /// A try came to nothing. `told`: the address was named by the user or a ticket.
+    /// A try failed. `told`: the address was named by the user or a ticket.
     pub(crate) fn failed(&mut self, addr: SocketAddr, why: &str, told: bool) {
         self.since.get_or_insert_with(Instant::now);
         if let Some(known) = self.tries.iter_mut().find(|tried| tried.addr == addr && tried.why == why) {
@@ -47,7 +47,7 @@ impl Unreachable {
         }
     }
 
-    /// Tells what is new, unless a peer is connected.
+    /// Reports new failures, unless a peer is connected.
     pub(crate) fn tell(&mut self, connected: bool, teller: &Teller<'_>) {
         if connected {
             self.tries.iter_mut().for_each(|tried| tried.untold = 0);
@@ -65,7 +65,7 @@ impl Unreachable {
             }
         }
         if self.others && !std::mem::replace(&mut self.others_said, true) {
-            teller.warning("more addresses do not answer; they are not named here");
+            teller.warning("more addresses did not answer; they are not listed");
         }
     }
 }

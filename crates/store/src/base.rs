@@ -1,10 +1,10 @@
-//! Older versions that lie elsewhere: what a file of theirs has need not be brought again; at the same offset, or, with a
-//! [`Patch`], wherever it lies there.
+//! Older versions in other places: their data need not be transferred again; at the same offset, or, with a
+//! [`Patch`], at any offset.
 //!
-//! A file that is not here yet begins as a copy of the one that has its path in an older version, sharing blocks where the
-//! file system can. Like all that stands in the staging area and no journal names, it is hashed piece by piece before any
-//! of it counts; so a base need not be trusted, and one that fails costs nothing but what it would have saved. It is only
-//! read, through no link.
+//! A new file begins as a copy of the file with the same path in an older version, sharing blocks where the file
+//! system can. Like all data in the staging area without a journal entry, it is hashed piece by piece before any of
+//! it counts; so a base need not be trusted, and a bad one costs nothing but the saving. It is only read, through
+//! no link.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ pub struct Base {
     disk: Arc<dyn Disk>,
     /// Where it is below the disk's root.
     home: PathBuf,
-    /// What is known of files of the new version, by their numbers.
+    /// Patches of files of the new version, by their numbers.
     patches: Arc<HashMap<u32, Patch>>,
 }
 
@@ -56,13 +56,13 @@ impl Base {
         }
     }
 
-    /// What lies at `home` beneath a directory that is open.
+    /// The file or directory at `home` beneath an open directory.
     #[must_use]
     pub fn beneath(root: Root, home: &Path) -> Self {
         Self { disk: Arc::new(OsDisk::from(root)), home: home.to_owned(), patches: Arc::default() }
     }
 
-    /// With what was found of the files of a manifest.
+    /// Adds the patches of the files of a manifest.
     #[must_use]
     pub fn patched(self, patches: HashMap<u32, Patch>) -> Self {
         Self { patches: Arc::new(patches), ..self }
@@ -94,7 +94,7 @@ impl Store {
     pub(crate) fn begin_by(&self, dl: &Download, bases: &[Base]) {
         for file in self.plain_files().filter(|file| !file.is_empty()) {
             if dl.in_place.get(file.index()) {
-                // What may not be replaced is told of when a piece turns out to differ.
+                // Files that may not be replaced are reported when a piece differs.
                 bases.iter().any(|base| matches!(self.move_within(dl, base, file), Ok(true)));
                 continue;
             }
@@ -108,7 +108,7 @@ impl Store {
                     Ok(false) => {}
                     Err(error) => {
                         let _ = self.disk.remove_tree(&dl.stage.scratch());
-                        // Where there is no room, there is none for the next file either.
+                        // No space for this file means none for the next one either.
                         if error.kind() == io::ErrorKind::StorageFull {
                             return;
                         }
@@ -118,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Begins a file that stands at its final place and of which a base has parts elsewhere than there.
+    /// Begins a file that exists at its final place and of which a base has parts at other offsets.
     fn move_within(&self, dl: &Download, base: &Base, file: FileRef<'_>) -> Result<bool, Error> {
         let index = file.index();
         let Some(patch) = base.patches.get(&index).filter(|patch| !patch.is_plain()) else {
@@ -152,7 +152,7 @@ impl Store {
     }
 }
 
-/// Opens what is there of these paths.
+/// Opens these paths.
 ///
 /// # Errors
 /// One of them cannot be opened.

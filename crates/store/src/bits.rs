@@ -32,7 +32,7 @@ impl Bits {
         self.0.get(i as usize / 64).is_some_and(|w| w.fetch_and(!bit, Ordering::AcqRel) & bit != 0)
     }
 
-    /// Empties the set and gives what was in it, in order.
+    /// Empties the set and returns its content, in order.
     pub(crate) fn take(&self) -> Vec<u32> {
         let mut out = Vec::new();
         for (base, word) in (0u32..).step_by(64).zip(self.0.iter()) {

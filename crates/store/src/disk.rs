@@ -18,18 +18,18 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What to open for.
+/// The mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Read an existing file.
     Read,
     /// Read and write an existing file.
     Write,
-    /// Read and write; an empty file is made if there is none. Its directory must exist.
+    /// Read and write; a missing file is created. Its directory must exist.
     Create,
 }
 
-/// What a name stands for.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -42,7 +42,7 @@ pub enum Kind {
     Other,
 }
 
-/// What tells one state of a file from another: if all of it is as it was, so are the bytes.
+/// Identifies a state of a file: if all of it is unchanged, so are the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stamp {
     /// Device.
@@ -60,7 +60,7 @@ pub struct Stamp {
 /// Result of looking at a name or an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Identity and state.
     pub stamp: Stamp,
@@ -79,7 +79,7 @@ pub struct Meta {
 pub struct Room {
     /// Bytes an ordinary user may still write.
     pub bytes: u64,
-    /// Inodes an ordinary user may still make; `None` where the file system has no such limit.
+    /// Inodes an ordinary user may still create; `None` if the file system has no such limit.
     pub inodes: Option<u64>,
     /// Smallest unit in which a file occupies the disk, bytes.
     pub block: u64,
@@ -87,7 +87,7 @@ pub struct Room {
     pub reserve: bool,
 }
 
-/// Metadata put on a finished file, directory or symbolic link. `None` leaves what is there.
+/// Metadata of a finished file, directory or symbolic link. `None` leaves it unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adorn<'a> {
     /// Permission bits.
@@ -116,7 +116,7 @@ pub trait Disk: Send + Sync {
     fn link(&self, existing: &Path, path: &Path) -> io::Result<()>;
     /// Renames atomically; with `replace` false an existing target is `AlreadyExists`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
-    /// Exchanges what two names stand for, atomically; an error where the file system cannot.
+    /// Exchanges two names, atomically; an error if the file system cannot.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// The text of a symbolic link.
     fn read_link(&self, path: &Path) -> io::Result<OsString>;
@@ -126,7 +126,7 @@ pub trait Disk: Send + Sync {
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
     /// Whether a name, or a directory on the way to it, is a mount point: no rename reaches there from the root.
     fn crosses_mount(&self, path: &Path) -> io::Result<bool>;
-    /// Sets metadata; what cannot be set for want of support or rights comes back as warnings, which do not name the path.
+    /// Sets metadata; failures for lack of support or rights are returned as warnings, without the path.
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -134,7 +134,7 @@ pub trait Disk: Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
     /// How much room is left.
     fn room(&self) -> io::Result<Room>;
-    /// What tells this directory from all others that its user may reach, in every run; `None` if nothing does.
+    /// Identifies this directory among all that its user may reach, in every run; `None` if that is not possible.
     fn identity(&self) -> Option<Vec<u8>>;
 }
 
@@ -159,6 +159,6 @@ pub trait DiskFile: Send + Sync {
     fn meta(&self) -> io::Result<Meta>;
     /// Takes the exclusive lock, held until the file is dropped; false if another holds it.
     fn lock(&self) -> io::Result<bool>;
-    /// The descriptor, for `sendfile`; `None` on disks that have none.
+    /// The descriptor, for `sendfile`; `None` on disks without one.
     fn os(&self) -> Option<&Arc<File>>;
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the bytes on disk, in words that say what to do about it.
+//! Errors of the data on disk, with what to do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ pub(crate) const MOUNT: &str = "a file system is mounted there; unmount it or ch
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk, or the user's quota on it, cannot hold what is still to come.
+    /// The disk, or the user's quota on it, has no space for the remaining data.
     #[error(
-        "{what} under {}: {needed} bytes and {inodes} files are still to be written, {free} bytes and {} files are free; make room or choose another directory (what has arrived is kept, the same command goes on from it)",
+        "{what} under {}: {needed} bytes and {inodes} files are still to be written, {free} bytes and {} files are free; free space or choose another directory (received data is kept; run the same command again to resume)",
         path.display(), free_inodes.map_or_else(|| "any number of".to_owned(), |n| n.to_string())
     )]
     NoSpace {
@@ -26,21 +26,21 @@ pub enum Error {
         free: u64,
         /// Inodes still to be made.
         inodes: u64,
-        /// Inodes free; `None` where there is no limit.
+        /// Inodes free; `None` if there is no limit.
         free_inodes: Option<u64>,
     },
     /// The target is on a read-only file system.
-    #[error("{} is on a read-only file system: choose a directory that can be written", path.display())]
+    #[error("{} is on a read-only file system: choose a writable directory", path.display())]
     ReadOnly {
-        /// What was to be written.
+        /// The file.
         path: PathBuf,
     },
     /// The user may not do this there.
     #[error("permission denied: cannot {op} {}: check owner and mode, or choose another directory", path.display())]
     Denied {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
     },
     /// Another process is fetching the same thing to the same place.
@@ -50,11 +50,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another process was still writing to the destination when the wait for it was ended.
-    #[error("another tidecast writes to {} (it holds {}): wait for it to end, then give the same command again", path.display(), lock.display())]
+    #[error("another tidecast is writing to {} (it holds {}): wait until it ends, then run the same command again", path.display(), lock.display())]
     Waited {
         /// The destination.
         path: PathBuf,
-        /// What the other holds.
+        /// The lock of the other process.
         lock: PathBuf,
     },
     /// Something is where the data should go.
@@ -65,7 +65,7 @@ pub enum Error {
         /// Why it cannot be used or replaced.
         why: &'static str,
     },
-    /// What stands at the destination may not be replaced.
+    /// The existing file may not be replaced.
     #[error("cannot replace {}: {why}", path.display())]
     Foreign {
         /// The name.
@@ -73,12 +73,12 @@ pub enum Error {
         /// Why not, and what to do.
         why: &'static str,
     },
-    /// What the tree should not have any more could not be removed.
-    #[error("all of the data is in place, but cannot delete {}: {source}", path.display())]
+    /// A file that the new tree lacks could not be removed.
+    #[error("all data is in place, but cannot delete {}: {source}", path.display())]
     Undeleted {
-        /// What stays.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A source file is not there.
@@ -87,8 +87,8 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A source file has another size than the manifest says.
-    #[error("source file {} has {found} bytes, the manifest says {expected}: it is another version; publish again", path.display())]
+    /// A source file's size differs from the manifest.
+    #[error("source file {} has {found} bytes instead of {expected} as in the manifest: it has changed; publish again", path.display())]
     WrongSize {
         /// The file.
         path: PathBuf,
@@ -98,15 +98,15 @@ pub enum Error {
         found: u64,
     },
     /// The source is not the kind of thing that the manifest describes.
-    #[error("{} does not fit: {why}", path.display())]
+    #[error("{} does not match the manifest: {why}", path.display())]
     WrongKind {
         /// The name.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         why: &'static str,
     },
     /// Several source files are missing or wrong; the first are named.
-    #[error("{count} source files do not fit the manifest, among them:{}", .first.iter().map(|e| format!("\n  {e}")).collect::<String>())]
+    #[error("{count} source files do not match the manifest, among them:{}", .first.iter().map(|e| format!("\n  {e}")).collect::<String>())]
     Sources {
         /// How many.
         count: usize,
@@ -114,19 +114,19 @@ pub enum Error {
         first: Vec<Error>,
     },
     /// A source file changed since its content was checked.
-    #[error("source file {} changed while it was being served: no more of it is sent; publish again", path.display())]
+    #[error("source file {} changed while it was being served: it is no longer sent; publish again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
     /// A piece was asked for that is not verified here.
-    #[error("piece {piece} is not verified here")]
+    #[error("piece {piece} is not verified in this copy")]
     NotVerified {
         /// The piece.
         piece: u32,
     },
     /// The manifest does not hold the hash of a piece yet (its layer must be fetched first).
-    #[error("the hash of piece {piece} is not known yet: its piece layer is missing")]
+    #[error("the hash of piece {piece} is unknown: its piece layer is missing")]
     NoHash {
         /// The piece.
         piece: u32,
@@ -151,10 +151,10 @@ pub enum Error {
         missing: u64,
     },
     /// This store only reads.
-    #[error("this store serves existing files and is not written to")]
+    #[error("this store serves existing files and is read-only")]
     ReadOnlyStore,
-    /// A sync failed earlier: what was written since is not known to be on disk.
-    #[error("an earlier write to {} failed to reach the disk; start again: all that is named in the journal is kept", path.display())]
+    /// A sync failed earlier: later writes may not be on disk.
+    #[error("an earlier write to {} did not reach the disk; start again: data recorded in the journal is kept", path.display())]
     Poisoned {
         /// The staging area.
         path: PathBuf,
@@ -162,11 +162,11 @@ pub enum Error {
     /// Anything else the system reported.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -190,7 +190,7 @@ impl Error {
         matches!(self, Error::ReadOnly { .. } | Error::Denied { .. })
     }
 
-    /// The data being served is gone or has changed.
+    /// The served data is missing or has changed.
     #[must_use]
     pub fn is_source_changed(&self) -> bool {
         matches!(
@@ -209,8 +209,8 @@ impl Error {
         matches!(self, Error::Conflict { .. } | Error::Busy { .. } | Error::Foreign { .. })
     }
 
-    /// Wraps what the system said about `op` on `path`. Running out of room becomes
-    /// [`Error::NoSpace`] without figures; the store fills them in where it knows them.
+    /// Wraps the system's error of `op` on `path`. Lack of space becomes [`Error::NoSpace`] without figures; the
+    /// store adds them where it knows them.
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         use rustix::io::Errno;
         let path = path.to_path_buf();
@@ -223,10 +223,10 @@ impl Error {
             Some(Errno::ACCESS | Errno::PERM) => Error::Denied { op, path },
             Some(Errno::XDEV) => Error::Foreign { path, why: MOUNT },
             Some(Errno::LOOP) => {
-                Error::Conflict { path, why: "a symbolic link stands where a file or directory belongs" }
+                Error::Conflict { path, why: "found a symbolic link instead of a file or directory" }
             }
-            Some(Errno::NOTDIR) => Error::Conflict { path, why: "a file stands where a directory belongs" },
-            Some(Errno::ISDIR) => Error::Conflict { path, why: "a directory stands where a file belongs" },
+            Some(Errno::NOTDIR) => Error::Conflict { path, why: "found a file instead of a directory" },
+            Some(Errno::ISDIR) => Error::Conflict { path, why: "found a directory instead of a file" },
             _ => Error::Io { op, path, source },
         }
     }
@@ -234,7 +234,7 @@ impl Error {
 
 /// Adds operation and path to an I/O result.
 pub(crate) trait Context<T> {
-    /// Turns an `io::Error` into ours.
+    /// Converts an `io::Error` to this type.
     fn at(self, op: &'static str, path: &Path) -> Result<T, Error>;
 }
 

@@ -1,11 +1,11 @@
-//! What stands at the final place already: used as far as it verifies, never destroyed before the
-//! new data is complete, and replaced only if it is a former version or the user says so.
+//! Existing files at the final place: used as far as they verify, never destroyed before the new data is complete,
+//! and replaced only if they are a former version or the user forces it.
 //!
-//! Files that are there are read in place. The first write to one copies it into the staging area
-//! (sharing blocks where the file system can), so the user's own file stays as it is until `finish`.
+//! Existing files are read in place. The first write to one copies it into the staging area (sharing blocks where
+//! the file system can), so the user's own file stays unchanged until `finish`.
 //!
-//! The rule is judged as early as it can be: by kind, record and size at the start, by content as
-//! soon as a piece is known to differ, and once more before the first name is replaced.
+//! The rule is applied as early as possible: by kind, record and size at the start, by content as soon as a piece
+//! differs, and again before the first name is replaced.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -21,14 +21,14 @@ use crate::map::Place;
 use crate::record;
 use crate::store::{Download, Mode, Store};
 
-const OTHER: &str = "it is not what an earlier bcast or get put there (nothing here records that it is), or it has \
-                     changed since; replace it with --force, or choose another destination";
+const OTHER: &str = "no record shows that an earlier bcast or get put it there, or it has changed since; replace it with \
+                     --force, or choose another destination";
 const EDITED: &str = "it has changed since bcast or get put it there; replace it with --force, or choose another \
-                      destination";
-const TREE: &str = "it is a directory with other things in it; put the tree among them with --force, or choose \
-                    another destination";
-const DIR: &str = "a directory stands where a file belongs; remove it or choose another destination (--force does \
-                   not remove the destination itself if it is a directory)";
+                       destination";
+const TREE: &str = "the directory contains other things; add the tree to them with --force, or choose another \
+                     destination";
+const DIR: &str = "found a directory instead of a file; remove it or choose another destination (--force does not \
+                    remove the destination itself if it is a directory)";
 const SPECIAL: &str = "it is a device, a pipe or a socket; remove it or choose another destination (--force does \
                        not replace it)";
 
@@ -44,7 +44,7 @@ pub(crate) struct Standing {
     pub(crate) file: Option<u32>,
 }
 
-/// Finds the selected files that are at the final place, and refuses what is in the way.
+/// Finds the selected files at the final place, and rejects obstacles.
 pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
     let at = || store.disk.root().join(&store.home);
     let (all, known) = store.standing()?;
@@ -65,7 +65,7 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
             _ => _ = store.give_way(dl, &standing.path, &standing.meta, is_plain(file))?,
         }
     }
-    // What is in place may come to differ and is judged again then; all else is certain to be moved there.
+    // Files in place are judged again if they differ later; all others will certainly be moved there.
     store.refuse_mounts(dl, &all)
 }
 
@@ -74,23 +74,23 @@ fn is_plain(file: Option<FileRef<'_>>) -> bool {
     file.is_some_and(|file| !file.is_symlink())
 }
 
-/// By what right a name is replaced.
+/// The right to replace a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// It is a former version, or the user says so.
+    /// It is a former version, or the user forces it.
     Known,
     /// The record has never known a file there ([`Replace::unknown`](crate::Replace::unknown)).
     Unknown,
 }
 
 impl Store {
-    /// What stands at names of the manifest, directories before what is in them, and whether any of its files' names
-    /// is there, selected or not.
+    /// Existing names of the manifest, directories before their content, and whether any of its files' names
+    /// exists, selected or not.
     pub(crate) fn standing(&self) -> Result<(Vec<Standing>, bool), Error> {
         let (mut all, mut known) = (Vec::new(), false);
         let look = |path: &Path| match self.disk.stat(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            other => other.map(Some).at("look at", &self.disk.root().join(path)),
+            other => other.map(Some).at("stat", &self.disk.root().join(path)),
         };
         let (needed, open) = (self.needed_dirs(), Bits::new(self.manifest.dirs().len() as u32));
         for dir in self.manifest.dirs().filter(|d| d.parent().is_none_or(|p| open.get(p))) {
@@ -114,7 +114,7 @@ impl Store {
         Ok((all, known))
     }
 
-    /// The directories that are part of the selection: all of them, or those that lead to its files.
+    /// The directories of the selection: all of them, or those on the paths of its files.
     pub(crate) fn needed_dirs(&self) -> Bits {
         let needed = Bits::new(self.manifest.dirs().len() as u32);
         if self.map.is_whole() {
@@ -130,7 +130,7 @@ impl Store {
         needed
     }
 
-    /// A file stands where a file belongs.
+    /// A file exists where a file belongs.
     fn survey_file(&self, dl: &Download, standing: &Standing, file: FileRef<'_>) -> Result<(), Error> {
         let Standing { path, meta, .. } = standing;
         let staged = self.disk.stat(&self.map.file_path(&dl.stage.tree(), file.index())).is_ok();
@@ -144,7 +144,7 @@ impl Store {
         } else if !former {
             dl.foreign.set(file.index());
         }
-        // A newer copy that is staged already is what counts from here on.
+        // A newer staged copy counts from here on.
         if !staged {
             dl.in_place.set(file.index());
             if let Some(slot) = self.stamps.write().get_mut(file.index() as usize) {
@@ -160,7 +160,7 @@ impl Store {
         Ok(text.as_bytes() == wanted.as_ref())
     }
 
-    /// By what right that which stands at a name may be replaced. `by_file`: a regular file belongs there.
+    /// The right to replace an existing name. `by_file`: a regular file belongs there.
     ///
     /// # Errors
     /// [`Error::Foreign`] if it may not.
@@ -185,7 +185,7 @@ impl Store {
         }
     }
 
-    /// No file moves to a mount point, or into what is mounted at a directory that stays one.
+    /// No file is moved onto a mount point, or into a file system mounted at a directory that stays.
     fn refuse_mounts(&self, dl: &Download, all: &[Standing]) -> Result<(), Error> {
         let mut mounted = Vec::new();
         for dir in all.iter().filter(|s| s.meta.kind == Kind::Dir) {
@@ -203,7 +203,7 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses what is on another mount than the final place, and names the mount point.
+    /// Rejects a name on another mount than the final place, and names the mount point.
     fn refuse_mount(&self, path: &Path) -> Result<(), Error> {
         if !self.crosses_mount(path)? {
             return Ok(());
@@ -219,10 +219,10 @@ impl Store {
     }
 
     fn crosses_mount(&self, path: &Path) -> Result<bool, Error> {
-        self.disk.crosses_mount(path).at("look at", &self.disk.root().join(path))
+        self.disk.crosses_mount(path).at("stat", &self.disk.root().join(path))
     }
 
-    /// A directory gives way to a file with all that is in it.
+    /// A directory is replaced by a file, with its content.
     fn dir_gives_way(&self, dl: &Download, top: &Path) -> Result<(), Error> {
         let full = |path: &Path| self.disk.root().join(path);
         let ours = |path: &Path| dl.record.read().holds(record::dir(self.below_home(path)));
@@ -238,7 +238,7 @@ impl Store {
             }
             for name in self.disk.list(&dir).at("list", &full(&dir))? {
                 let path = dir.join(name);
-                let inner = self.disk.stat(&path).at("look at", &full(&path))?;
+                let inner = self.disk.stat(&path).at("stat", &full(&path))?;
                 self.refuse_mount(&path)?;
                 match inner.kind {
                     Kind::Dir => dirs.push(path),
@@ -267,12 +267,12 @@ impl Store {
         dl.record.read().holds(record::state(self.below_home(path), meta))
     }
 
-    /// Whether we have put a file at this name, whatever has it now.
+    /// Whether this program has put a file at this name, whatever exists there now.
     fn was_put(&self, dl: &Download, path: &Path) -> bool {
         dl.record.read().holds(record::name(self.below_home(path)))
     }
 
-    /// Whether it is what we put there. Another process may have put it there since the record was read.
+    /// Whether this program put it there. Another process may have done so since the record was read.
     fn is_former(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<bool, Error> {
         Ok(self.is_in_record(dl, path, meta)?
             || dl.record.write().reload() && self.is_in_record(dl, path, meta)?)
@@ -329,14 +329,14 @@ impl Store {
         if !dl.foreign.get(file) {
             return Ok(());
         }
-        let meta = self.disk.stat(&path).at("look at", &self.disk.root().join(&path))?;
+        let meta = self.disk.stat(&path).at("stat", &self.disk.root().join(&path))?;
         self.give_way(dl, &path, &meta, true)?;
         dl.foreign.clear(file);
         Ok(())
     }
 
-    /// Checks every name of the tree once more, against the disk and the record as they are now, before the first is
-    /// replaced. Returns how many files that the record does not know will be replaced.
+    /// Checks every name of the tree again, against the current disk and record, before the first is replaced.
+    /// Returns the number of files to replace that the record does not know.
     pub(crate) fn judge(&self, dl: &Download) -> Result<u64, Error> {
         dl.record.write().reload();
         let mut unknown = 0;
@@ -360,7 +360,7 @@ impl Store {
         Ok(unknown)
     }
 
-    /// Whether a file that was brought in is the same as what stands at its place.
+    /// Whether a staged file is the same as the existing one.
     fn is_staged_same(&self, dl: &Download, file: u32, path: &Path, meta: &Meta) -> Result<bool, Error> {
         let len = self.map.file_len(file);
         let plain = self.manifest.file(file).is_some_and(|f| !f.is_symlink());
@@ -393,7 +393,7 @@ impl Store {
         }
         let staged = self.map.file_path(&dl.stage.tree(), file);
         let scratch = dl.stage.scratch();
-        let fail = |path: &Path, e| self.fail("copy what is there to", path, e);
+        let fail = |path: &Path, e| self.fail("copy existing data to", path, e);
         let original = self.map.file_path(&self.home, file);
         let source = self.disk.open(&original, How::Read);
         let source = source.at("open", &self.disk.root().join(&original))?;
@@ -406,7 +406,7 @@ impl Store {
             .and_then(|()| copy.set_len(len))
             .and_then(|()| if dl.flush.is_durable() { copy.sync(false) } else { Ok(()) });
         filled.map_err(|e| fail(&scratch, e))?;
-        // What was verified must be what was copied.
+        // The copied data must be the verified data.
         self.unchanged(file, &*source)?;
 
         crate::stage::make_parents(&*self.disk, &staged).map_err(|e| fail(&staged, e))?;

@@ -33,7 +33,7 @@ pub(crate) struct Fds {
 }
 
 impl Fds {
-    /// As many as is sensible: 512, or a quarter of what the process may open.
+    /// A sensible number: 512, or a quarter of the process's limit.
     pub(crate) fn new() -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = usize::try_from(limit / 4).unwrap_or(MOST).clamp(SHARDS, MOST);
@@ -55,8 +55,8 @@ impl Fds {
         Some(slot.open.clone())
     }
 
-    /// Keeps an open file, in the place of the one used longest ago if there is no more room. If
-    /// another thread was faster its descriptor stays, and is returned.
+    /// Keeps an open file, replacing the least recently used one if full. If another thread was faster its
+    /// descriptor stays, and is returned.
     pub(crate) fn put(&self, file: u32, open: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let mut shard = self.shard(file).lock();
         shard.clock += 1;

@@ -1,12 +1,11 @@
-//! The last step of a download: what BitTorrent does not carry is restored, and the data gets its
-//! final name.
+//! The last step of a download: restores metadata that BitTorrent does not carry, and gives the data its final
+//! name.
 //!
-//! In this order, so that a crash at any instant leaves either the old state or the new one, and
-//! the next run goes on: everything in the staging area is completed and made durable; the record
-//! says what is about to be put there; then one rename (or, over something that is there already,
-//! one rename per file, `place.rs`); what is not part of the data is removed or counted
-//! (`stale.rs`); the record says what is there now; then the staging area goes. Metadata that the
-//! file system or the user's rights do not allow is a warning.
+//! In this order, so that a crash at any instant leaves either the old state or the new one, and the next run
+//! continues: everything in the staging area is completed and made durable; the record lists the files about to be
+//! placed; then one rename (or, over existing names, one rename per file, `place.rs`); files that are no part of
+//! the data are removed or counted (`stale.rs`); the record lists the placed files; then the staging area is
+//! removed. Metadata that the file system or the user's rights do not allow is a warning.
 
 use std::ffi::OsStr;
 use std::io;
@@ -30,7 +29,7 @@ pub(crate) const FEW: usize = 16;
 /// Only attributes of this kind are restored: others mean rights, which data must not bring along.
 const USER: &[u8] = b"user.";
 
-/// What a finished download is.
+/// The result of a finished download.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Where it is.
@@ -47,9 +46,9 @@ pub struct Summary {
     pub replaced: u64,
     /// Of those: files that the record did not know ([`Replace::unknown`](crate::Replace::unknown)).
     pub replaced_foreign: u64,
-    /// Files in the tree that the data does not have: those that stay, and those that were removed.
+    /// Files in the tree that are no part of the data: those that stay, and those that were removed.
     pub stale: u64,
-    /// Of those that stay: files that were not put there by us.
+    /// Of those that stay: files that this program did not put there.
     pub foreign: u64,
     /// See `stale`.
     pub deleted: u64,
@@ -84,11 +83,11 @@ impl Warnings {
 }
 
 impl Store {
-    /// Restores metadata and gives the data its final name. To be called when [`Store::missing`]
-    /// is 0; may be called again after an error. The store serves on from the final place.
+    /// Restores metadata and gives the data its final name. To be called when [`Store::missing`] is 0; may be
+    /// called again after an error. The store serves from the final place afterwards.
     ///
     /// # Errors
-    /// [`Error::Incomplete`]; something in the way at the final place; what the disk reports.
+    /// [`Error::Incomplete`]; an obstacle at the final place; the disk's error.
     pub fn finish(&self) -> Result<Summary, Error> {
         let mut summary = Summary { path: self.path(), ..Summary::default() };
         for file in self.map.files() {
@@ -104,7 +103,7 @@ impl Store {
         }
         // A crash from here on costs nothing that arrived.
         self.sync()?;
-        // From here on nobody else changes what was found in place, which is looked at once more.
+        // From here on no other process changes the existing files, which are checked again.
         let _turn = self.turn(dl)?;
         let mut warnings = Warnings::default();
         self.complete(dl)?;
@@ -153,14 +152,14 @@ impl Store {
         dl.wait.lock().lock.clone()
     }
 
-    /// Ends a wait of [`Store::finish`] for another process, now or to come. What is being put into place is not cut off.
+    /// Ends a wait of [`Store::finish`] for another process, now or later. Placing files is not interrupted.
     pub fn stop_waiting(&self) {
         if let Mode::Download(dl) = &self.mode {
             dl.wait.lock().ended = true;
         }
     }
 
-    /// Puts the data at its final place, and removes or counts what is not part of it there.
+    /// Puts the data at its final place, and removes or counts other files there.
     fn put(&self, dl: &Download, summary: &mut Summary, warnings: &mut Warnings) -> Result<Stale, Error> {
         let fresh = summary.fresh;
         let (replaced, opened) = self.place(dl, fresh)?;
@@ -178,13 +177,13 @@ impl Store {
         match self.disk.stat(path) {
             Ok(_) => Ok(false),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(e) => Err(self.fail("look at", path, e)),
+            Err(e) => Err(self.fail("stat", path, e)),
         }
     }
 
-    /// Makes what no block made: empty files, files of zeros (what is not there reads as zeros, so
-    /// their pieces may be right without them), empty directories. A file in place that is too long
-    /// is copied; one that changed since it was checked is refused.
+    /// Creates everything that no block created: empty files, files of zeros (missing data reads as zeros, so their
+    /// pieces may be right without them), empty directories. A file in place that is too long is copied; one that
+    /// changed since it was checked is rejected.
     fn complete(&self, dl: &Download) -> Result<(), Error> {
         let tree = dl.stage.tree();
         for file in self.plain_files() {
@@ -194,7 +193,7 @@ impl Store {
                 let open = self.disk.open(&path, How::Read);
                 let open = open.map_err(|e| self.fail("open", &path, e))?;
                 self.unchanged(index, &*open)?;
-                let meta = open.meta().map_err(|e| self.fail("look at", &path, e))?;
+                let meta = open.meta().map_err(|e| self.fail("stat", &path, e))?;
                 if meta.stamp.size != len {
                     self.promote(dl, index)?;
                 } else if self.shows_elsewhere(dl, file, &path, &meta) {
@@ -245,8 +244,8 @@ impl Store {
             let mode = match file.mode() {
                 Some(mode) => Some(self.permissions(mode, false, &path, warnings)),
                 None if file.is_executable() => {
-                    let meta = self.disk.stat(&path).map_err(|e| self.fail("look at", &path, e))?;
-                    // Who may read may execute, which leaves the user's umask in force.
+                    let meta = self.disk.stat(&path).map_err(|e| self.fail("stat", &path, e))?;
+                    // The right to read implies the right to execute, so the user's umask applies.
                     Some(meta.mode | (meta.mode & 0o444) >> 2)
                 }
                 None => None,
@@ -312,14 +311,14 @@ impl Store {
         self.disk.root().join(last.as_deref().unwrap_or(path)).display().to_string()
     }
 
-    /// What of a recorded mode is restored: never what gives a right beyond reading, writing and executing. Sticky directories
-    /// give none.
+    /// The restored part of a recorded mode: no rights beyond reading, writing and executing. The sticky bit of
+    /// directories is kept, as it gives no right.
     fn permissions(&self, mode: u32, is_dir: bool, path: &Path, warnings: &mut Warnings) -> u32 {
         let kept = mode & if is_dir { 0o1777 } else { 0o777 };
         if kept != mode {
             let at = self.shown(path);
             warnings.add([format!(
-                "{at}: mode {mode:04o} becomes {kept:04o}: no set-id or sticky bit is restored from data"
+                "{at}: mode {mode:04o} becomes {kept:04o}: set-id and sticky bits are not restored"
             )]);
         }
         kept
@@ -361,13 +360,13 @@ impl Store {
                     .remove_tree(&path)
                     .and_then(|()| stage::make_parents(&*self.disk, &path))
                     .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
-                    .map_err(|e| self.fail("make the symbolic link", &path, e))?;
+                    .map_err(|e| self.fail("create the symbolic link", &path, e))?;
                 let done = self.adorn(&path, None, file.mtime(), &[])?;
                 warnings.add(done);
             }
             // Both have the content, each verified for itself; from here on they share it.
             let Some(first) = file.hard_link().filter(|f| self.map.is_selected(*f)) else { continue };
-            // A publisher's word that two files are one is believed where the hashes say so too.
+            // Hard links of the manifest are made only if the hashes agree.
             if dl.in_place.get(file.index()) || !self.manifest.same_content(file.index(), first) {
                 continue;
             }
@@ -378,7 +377,7 @@ impl Store {
                 .and_then(|()| self.disk.rename(&scratch, &path, true))
                 .and_then(|()| self.disk.remove_tree(&scratch));
             if let Err(e) = linked {
-                warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", self.shown(&path))]);
+                warnings.add([format!("{}: cannot create a hard link, made a copy: {e}", self.shown(&path))]);
             }
             self.fds.forget(file.index());
         }
@@ -422,7 +421,7 @@ impl Store {
         self.disk.sync_dir(Path::new("")).map_err(|e| self.fail("sync", Path::new(""), e))
     }
 
-    /// Records what the files are now, so that a later change is noticed.
+    /// Records the current state of the files, so that a later change is noticed.
     fn stamp_all(&self) {
         let mut stamps = self.stamps.write();
         for file in self.plain_files() {

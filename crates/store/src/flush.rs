@@ -1,9 +1,9 @@
 //! Durability in batches: data, then the journal.
 //!
-//! [`Store::sync`] takes the pieces that were done before it began, makes everything written
-//! before them durable, and only then appends them to the journal. Few touched files are synced
-//! one by one, many with one `syncfs`. If a sync fails nobody can know what reached the disk, so
-//! the store stops journalling for good (the next start hashes again what is not named).
+//! [`Store::sync`] takes the pieces that were done before it began, makes everything written before them durable,
+//! and only then appends them to the journal. A few changed files are synced one by one, many with one `syncfs`. If
+//! a sync fails it is unknown which data reached the disk, so the store stops journalling for good (the next start
+//! hashes unjournalled data again).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,7 +22,7 @@ use crate::store::{Download, Mode, Store};
 /// Up to so many files are synced one by one.
 const FEW: usize = 16;
 
-/// What was written and not yet made durable.
+/// Data that was written and is not durable yet.
 pub(crate) struct Flush {
     durable: bool,
     bytes: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct Flush {
     /// The journal; held for the whole of a sync, so that there is one at a time.
     journal: Mutex<Journal>,
     poisoned: AtomicBool,
-    /// Others need the page cache: what is durable is not kept there.
+    /// Other programs need the page cache: durable data is not kept there.
     spare_cache: AtomicBool,
 }
 
@@ -81,7 +81,7 @@ impl Flush {
     /// A file is durable: jobs may have its place in the page cache.
     fn let_go(&self, open: &dyn DiskFile) {
         if let Some(file) = open.os().filter(|_| self.spare_cache.load(Ordering::Relaxed)) {
-            // Advice: where it is not taken, nothing is lost.
+            // Only advice: a failure is harmless.
             let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
         }
     }
@@ -97,7 +97,7 @@ impl Flush {
 }
 
 impl Store {
-    /// Whether what is written leaves the page cache as soon as it is durable.
+    /// Whether written data leaves the page cache as soon as it is durable.
     pub fn spare_cache(&self, spare: bool) {
         if let Mode::Download(dl) = &self.mode {
             dl.flush.spare_cache.store(spare, Ordering::Relaxed);
@@ -112,9 +112,9 @@ impl Store {
         }
     }
 
-    /// Makes what was written durable, then journals the pieces done. Blocks on the disk: call it
-    /// from a thread that may. With [`crate::Durability::None`] only the journal is written.
-    /// For a seeding store with a state directory: remembers what was checked.
+    /// Makes written data durable, then journals the pieces done. Blocks on the disk: call it from a thread that
+    /// may. With [`crate::Durability::None`] only the journal is written. For a seeding store with a state
+    /// directory: saves the checked pieces.
     ///
     /// # Errors
     /// Disk full and the like; [`Error::Poisoned`] after a sync that failed.
@@ -132,7 +132,7 @@ impl Store {
         if flush.poisoned.load(Ordering::Acquire) {
             return Err(Error::Poisoned { path: self.disk.root().join(dl.stage.dir()) });
         }
-        // In this order: what is pending now was written, and marked, before.
+        // In this order: pending pieces were written, and marked, before.
         let mut pieces = std::mem::take(&mut *flush.pending.lock());
         flush.bytes.store(0, Ordering::Relaxed);
         let files = flush.touched.take();
@@ -142,7 +142,7 @@ impl Store {
             flush.poisoned.store(true, Ordering::Release);
             return Err(self.fail("sync", &path, e));
         }
-        // What lies in the user's own files is not ours to vouch for: it is checked at each start.
+        // Data in the user's own files can change any time: it is checked at each start.
         pieces.retain(|p| !self.touches_in_place(dl, *p));
         pieces.sort_unstable();
         if let Err(e) = journal.append(&ranges(pieces.iter().copied())) {
@@ -157,7 +157,7 @@ impl Store {
         let spill = flush.spill.swap(false, Ordering::AcqRel);
         let leaves = flush.leaves.swap(false, Ordering::AcqRel);
         if files.len() > FEW {
-            // Only theirs: another may be created after this and before the sync below.
+            // Only these files: another may be created after this and before the sync below.
             for file in files {
                 flush.created.clear(*file);
             }

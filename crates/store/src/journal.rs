@@ -1,8 +1,8 @@
 //! The journal: which pieces are verified and durably on disk.
 //!
-//! A header names the manifest; each record holds ranges of pieces and a checksum chained to the
-//! record before it. Reading stops at the first record that does not check out, so a torn tail
-//! costs what it named and nothing else, and a stale record can never follow a newer one.
+//! A header names the manifest; each record holds ranges of pieces and a checksum chained to the record before it.
+//! Reading stops at the first invalid record, so a torn tail costs only its own pieces, and a stale record can
+//! never follow a newer one.
 //!
 //! ```text
 //! header  "TIDEJRN1" | manifest id (32) | sum (16)
@@ -25,15 +25,15 @@ type Sum = [u8; SUM];
 pub(crate) struct Journal {
     file: Arc<dyn DiskFile>,
     end: u64,
-    /// Of the header, and of what was appended last.
+    /// Of the header, and of the last appended record.
     first: Sum,
     sum: Sum,
     durable: bool,
 }
 
 impl Journal {
-    /// Opens the journal for manifest `id` of `pieces` pieces and gives the ranges it vouches for
-    /// (unsorted, possibly overlapping). An empty, torn or foreign one is begun anew.
+    /// Opens the journal for manifest `id` of `pieces` pieces and returns its ranges (unsorted, possibly
+    /// overlapping). An empty, torn or foreign one is started again.
     pub(crate) fn open(
         file: Arc<dyn DiskFile>,
         id: &[u8; 32],
@@ -65,8 +65,8 @@ impl Journal {
         Ok((Journal { file, end: end as u64, first, sum, durable }, named))
     }
 
-    /// Forgets every record, then vouches for `ranges`. A crash in between costs a check of what is
-    /// there. To be called before anything is written that a forgotten record could vouch for.
+    /// Removes every record, then records `ranges`. A crash in between costs a check of existing data. To be called
+    /// before anything is written that a removed record could cover.
     pub(crate) fn restart(&mut self, ranges: &[Range<u32>]) -> io::Result<()> {
         self.file.set_len(HEADER as u64)?;
         if self.durable {

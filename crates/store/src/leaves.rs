@@ -1,8 +1,8 @@
-//! The leaf sidecar: 32 bytes for each 16 KiB leaf, at the place the manifest gives it.
+//! The leaf sidecar: 32 bytes for each 16 KiB leaf, at the place given by the manifest.
 //!
-//! It lets leaf hashes travel ahead of data without reading the data again. A piece without leaves
-//! reads as zeros, which no SHA-256 digest is; what is read back is checked against the manifest
-//! where it can be, so a stale or torn sidecar is never believed.
+//! It lets leaf hashes travel ahead of data without reading the data again. A piece without leaves reads as zeros,
+//! which no SHA-256 digest is; digests are checked against the manifest where possible, so a stale or torn sidecar
+//! is never used.
 
 use std::io;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! The bytes of one swarm's manifest on disk: staging, batched durability, resume, final names.
 //!
-//! A [`Store`] is opened for a download ([`Store::download`]) or over data that is already there
+//! A [`Store`] is opened for a download ([`Store::download`]) or over existing data
 //! ([`Store::seed`]), shared between threads, and driven like this:
 //!
 //! ```text
@@ -12,19 +12,19 @@
 //! read / send_spans / leaves                                 at any time, for verified pieces
 //! ```
 //!
-//! Promises: a name appears in the target only when all of it is verified; what the journal names
-//! is on disk and right after any crash, everything else is hashed again before it counts; no
+//! Promises: a name appears in the target only when all of it is verified; journalled pieces
+//! are on disk and right after any crash, everything else is hashed again before it counts; no
 //! verified byte is fetched twice after a kill; nothing planted in the target (symbolic links,
-//! other users' staging areas) can lead a write elsewhere; what stands at the destination is replaced
-//! only after the new data is complete, and only if it is what we put there (`record.rs`) or the user
-//! says so ([`Replace`]).
+//! other users' staging areas) can lead a write elsewhere; existing files at the destination are replaced
+//! only after the new data is complete, and only if this program put them there (`record.rs`) or the user
+//! forces it ([`Replace`]).
 //!
 //! ```text
 //! DIR/.tidecast-NAME-id/  tree      becomes DIR/NAME in one rename
 //!                         journal   pieces that are verified and durable
 //!                         leaves    their leaf digests
 //!                         spill     v1: edge bytes of files that are not selected
-//!                         aside     what a directory or file of another kind gives way to, and then it
+//!                         aside     exchange place for a file of another kind
 //!                         lock      one download at a time
 //! ```
 

@@ -1,8 +1,8 @@
-//! From pieces to places: which bytes of which file a piece is, under a selection.
+//! Maps pieces to places: the bytes of files that a piece has, under a selection.
 //!
-//! The manifest says where pieces lie in files (v1, v2 and hybrid alike); here bytes of files that
-//! are not selected go to slots of the spill file, one slot per piece that has such an edge, and
-//! the holes of sparse files are left unwritten.
+//! The manifest defines where pieces lie in files (v1, v2 and hybrid alike); here bytes of files that are not
+//! selected go to slots of the spill file, one slot per piece that has such an edge, and the holes of sparse files
+//! are left unwritten.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ impl Map {
         self.wanted_count
     }
 
-    /// Bytes of the spill file; 0 if there is none.
+    /// Bytes of the spill file; 0 without one.
     pub(crate) fn spill_len(&self) -> u64 {
         self.edges.len() as u64 * u64::from(self.manifest.piece_length())
     }
@@ -202,9 +202,9 @@ impl Map {
         holes.get(next).is_some_and(|h| h.start <= offset && offset + len <= h.end)
     }
 
-    /// Calls `write` for what has to be written of `data` at `offset`: all but the zeros that lie in
-    /// declared holes. The sparse map is a hint, so bytes there that are not zero are written; from
-    /// then on the file counts as soiled, and zeros are written too: they may cover something.
+    /// Calls `write` for the parts of `data` at `offset` that must be written: all but the zeros in declared holes.
+    /// The sparse map is a hint, so nonzero bytes there are written; from then on the file counts as soiled, and
+    /// zeros are written too: they may overwrite something.
     pub(crate) fn outside_holes<E>(
         &self,
         file: u32,
@@ -248,8 +248,7 @@ impl Map {
 /// Unit in which file systems make holes, bytes; where it is larger, holes just get smaller.
 const BLOCK: u64 = 4096;
 
-/// What of a hole can be one on disk: its edges share blocks with data, and are written. May come
-/// out empty.
+/// The part of a hole that can be one on disk: its edges share blocks with data, and are written. May be empty.
 pub(crate) fn whole_blocks(hole: &Range<u64>) -> Range<u64> {
     let start = hole.start.div_ceil(BLOCK).saturating_mul(BLOCK);
     start..(hole.end / BLOCK * BLOCK).max(start)

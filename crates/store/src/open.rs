@@ -1,4 +1,4 @@
-//! Opening a download: what is there already, what of it counts, and whether the rest will fit.
+//! Opening a download: existing data, which of it counts, and whether the rest will fit.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -28,7 +28,7 @@ use crate::record::Record;
 use crate::stage::{self, Stage};
 use crate::store::{Download, Mode, Store};
 
-/// Bytes kept free beyond the data, for directories and what file systems need for themselves.
+/// Bytes kept free beyond the data, for directories and the file system's own needs.
 const SLACK: u64 = 64 << 10;
 
 /// Which files to bring in.
@@ -41,14 +41,14 @@ pub enum Select {
     Files(Vec<u32>),
 }
 
-/// How hard to hold on to what has arrived.
+/// Durability of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Data is synced in batches, then journalled: a power cut costs a second or 256 MiB.
     #[default]
     Batched,
-    /// Nothing is synced, for RAM and scratch. A killed process resumes all the same; after a
-    /// reboot the journal is not believed, and what is there is hashed again.
+    /// Nothing is synced, for RAM and scratch. A killed process still resumes; after a reboot the journal is
+    /// ignored, and existing data is hashed again.
     None,
 }
 
@@ -61,16 +61,16 @@ pub struct DownloadOptions {
     pub durability: Durability,
     /// Only parts of it may ever come: it need not all fit.
     pub on_demand: bool,
-    /// What it is called in the directory, instead of by its name in the manifest: one part of a path.
+    /// Its name in the directory, instead of its name in the manifest: one part of a path.
     pub name: Option<OsString>,
-    /// What may become of what stands there already.
+    /// Rules for existing files.
     pub replace: Replace,
     /// Older versions that lie elsewhere, the best first.
     pub bases: Vec<Base>,
 }
 
-/// What may become of what stands at the destination. A former version by our own record is replaced, and what is the
-/// same stays; anything else is refused.
+/// Rules for existing files at the destination. A former version by our own record is replaced, and identical files
+/// stay; anything else is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replace {
     /// Files and links that are no former version are replaced too, and so are directories in the tree.
@@ -79,31 +79,30 @@ pub struct Replace {
     /// [`Summary::replaced_foreign`](crate::Summary::replaced_foreign): for data whose names the user chose. A file that was
     /// delivered and has changed since is not replaced.
     pub unknown: bool,
-    /// What the tree has and the manifest does not is removed.
+    /// Files of the tree that the manifest lacks are removed.
     pub delete: bool,
     /// The directory of the records; without it nothing is known to be a former version.
     pub records: Option<PathBuf>,
 }
 
-/// Why the directory of a destination cannot be made: if something on its path is no directory, that is named.
+/// Why the directory of a destination cannot be created: names the part of its path that is not a directory.
 fn unmade(dir: &Path, e: io::Error) -> Error {
     let blocks = tidecast_paths::last_there(dir);
     let why = match (e.kind(), blocks) {
-        (ErrorKind::NotFound, Some((_, true))) => "it is a symbolic link that leads to nothing",
-        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, _) => "a file stands where a directory belongs",
-        _ if tidecast_paths::is_link(&e) => "it leads through too many symbolic links",
+        (ErrorKind::NotFound, Some((_, true))) => "it is a dangling symbolic link",
+        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, _) => "found a file instead of a directory",
+        _ if tidecast_paths::is_link(&e) => "too many symbolic links in the path",
         _ => return Error::io("create", dir, e),
     };
     Error::Conflict { path: blocks.map_or(dir, |(at, _)| at).to_path_buf(), why }
 }
 
 impl Store {
-    /// Opens a download of `manifest` to `dir`/NAME, going on from what an earlier one left. Makes
-    /// `dir` if need be. What is at `dir`/NAME already is used as far as it verifies.
+    /// Opens a download of `manifest` to `dir`/NAME, continuing an earlier one. Creates `dir` if need be. Existing
+    /// data at `dir`/NAME is used as far as it verifies.
     ///
     /// # Errors
-    /// Not enough room, no permission, another download of the same data at work, or something
-    /// else in the way.
+    /// Not enough space, no permission, another download of the same data in progress, or an obstacle.
     pub fn download(manifest: Arc<Manifest>, dir: &Path, options: &DownloadOptions) -> Result<Opened, Error> {
         let root = Root::make(dir).map_err(|e| unmade(dir, e))?;
         Self::download_beneath(root, manifest, options)
@@ -140,7 +139,7 @@ impl Store {
         let (store, mut named) =
             assemble(disk.clone(), manifest, map, stage, home, (durable, &options.replace)).map_err(&full)?;
         if store.manifest.is_draft() {
-            // What was verified then was verified by roots of which nobody knows whether they still hold.
+            // The earlier verification used roots that may no longer hold.
             named.clear();
         }
         match store.settle(&named, options) {
@@ -160,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Removes the staging area if nothing of the data ever got there: to be called when a download comes to nothing.
+    /// Removes the staging area if it never had any data: to be called when a download fails.
     pub fn abandon(&self) {
         let Mode::Download(dl) = &self.mode else { return };
         let tree = dl.stage.tree();
@@ -168,7 +167,7 @@ impl Store {
             Ok(meta) if meta.kind == Kind::Dir => self.disk.list(&tree).is_ok_and(|names| names.is_empty()),
             other => other.is_err(),
         };
-        // What changed places with the new data may hold something that stays.
+        // A name that was exchanged with the new data may hold files that stay.
         let aside = self.absent(&dl.stage.aside()).unwrap_or(false);
         if empty && aside && !dl.finished.load(Ordering::Acquire) {
             let _ = dl.stage.remove(&*self.disk);
@@ -178,7 +177,7 @@ impl Store {
     /// Looks at everything on disk; returns the pieces to check.
     fn settle(&self, named: &[Range<u32>], options: &DownloadOptions) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
-        // A crash may have left there what was replaced.
+        // A crash may have left replaced files there.
         let aside = dl.stage.aside();
         self.disk.remove_tree(&aside).map_err(|e| self.fail("remove", &aside, e))?;
         existing::survey(self, dl)?;
@@ -188,8 +187,8 @@ impl Store {
         if !options.on_demand {
             self.admit()?;
         }
-        // A record whose bytes are gone (an earlier finish moved them, or a user did) must not
-        // vouch for what comes to their place from now on.
+        // A record without its bytes (an earlier finish moved them, or a user did) must not cover later data in
+        // their place.
         if named.iter().cloned().flatten().any(|p| !self.done.get(p)) {
             let journal = dl.stage.journal();
             dl.flush.vouch_only_for(&self.have()).map_err(|e| self.fail("write", &journal, e))?;
@@ -206,12 +205,12 @@ impl Store {
         Ok(touched)
     }
 
-    /// Reads what the staging area holds: pieces that the journal names and that are there count as
-    /// done, others of which there is anything are returned to be checked.
+    /// Reads the staging area: pieces that are in the journal and on disk count as done, others with any data are
+    /// returned to be checked.
     fn scan(&self, dl: &Download, named: &[Range<u32>], staged: bool) -> Result<Vec<Range<u32>>, Error> {
         let touched = Bits::new(self.manifest.piece_count());
         let mut sizes = vec![0u64; self.manifest.file_count() as usize];
-        // Of a large tree little may be here: what is not in a directory that is there need not be looked for.
+        // Little of a large tree may exist: files in missing directories are skipped.
         let mut place: Option<(PathBuf, bool)> = None;
         let mut has_place = |path: &Path| {
             let dir = path.parent().unwrap_or(path);
@@ -236,11 +235,11 @@ impl Store {
         let mut spilled = 0;
         if let Some(spill) = &dl.spill {
             let path = dl.stage.spill();
-            spilled = spill.meta().at("look at", &path)?.stamp.size;
+            spilled = spill.meta().at("stat", &path)?.stamp.size;
             dl.flush.spill_touched();
             let piece = |at| self.map.spill_piece(at).unwrap_or(u32::MAX);
             let next = |_, at| at / self.length() * self.length() + self.length();
-            mark(&**spill, &touched, piece, next).at("look for data in", &path)?;
+            mark(&**spill, &touched, piece, next).at("search for data in", &path)?;
         }
         let there = |place, len: u32| match place {
             Place::Zeros => true,
@@ -288,13 +287,13 @@ impl Store {
             }
             other => other.at("open", &at())?,
         };
-        let size = open.meta().at("look at", &at())?.stamp.size;
+        let size = open.meta().at("stat", &at())?.stamp.size;
         let start = self.manifest.layout().file_start(file);
         let piece = |offset| self.map.file_piece(file, offset);
         let next = |piece: u32, _| (u64::from(piece) + 1) * self.length() - start;
-        mark(&*open, touched, piece, next).at("look for data in", &at())?;
+        mark(&*open, touched, piece, next).at("search for data in", &at())?;
         for hole in self.map.holes(file).iter().map(whole_blocks).filter(|h| !h.is_empty()) {
-            let data = open.next_data(hole.start).at("look for data in", &at())?;
+            let data = open.next_data(hole.start).at("search for data in", &at())?;
             if data.is_some_and(|d| d.start < hole.end) {
                 self.map.soil(file);
                 break;
@@ -313,9 +312,9 @@ impl Store {
         u64::from(self.manifest.piece_length())
     }
 
-    /// Refuses to begin what cannot fit.
+    /// Rejects a download that cannot fit.
     fn admit(&self) -> Result<(), Error> {
-        let shortage = self.shortage("not enough room");
+        let shortage = self.shortage("not enough space");
         match &shortage {
             Error::NoSpace { needed, free, inodes, free_inodes, .. }
                 if needed > free || free_inodes.is_some_and(|f| *inodes > f) =>
@@ -327,12 +326,12 @@ impl Store {
         }
     }
 
-    /// What is still to be written and what is free, as an error that says so.
+    /// The remaining and the free space, as an error.
     pub(crate) fn shortage(&self, what: &'static str) -> Error {
         let path = self.disk.root().to_path_buf();
         let room = match self.disk.room() {
             Ok(room) => room,
-            Err(e) => return Error::io("find out how much room is in", &path, e),
+            Err(e) => return Error::io("determine the free space of", &path, e),
         };
         let Mode::Download(dl) = &self.mode else {
             let (needed, inodes) = (0, 0);
@@ -358,9 +357,8 @@ impl Store {
     }
 }
 
-/// Marks the piece of each run of data in a file. `piece` maps an offset to its piece, `next` a
-/// piece (and offset) to the offset where the following one begins: a file cut into many runs is
-/// looked at once per piece.
+/// Marks the piece of each run of data in a file. `piece` maps an offset to its piece, `next` a piece (and offset)
+/// to the offset where the following one begins: a file of many runs is checked once per piece.
 fn mark(
     file: &dyn DiskFile,
     touched: &Bits,
@@ -379,13 +377,15 @@ fn mark(
     Ok(())
 }
 
-/// What the data is called below the root of the disk.
+/// The name of the data below the root of the disk.
 fn home(manifest: &Manifest, name: Option<&OsStr>) -> io::Result<PathBuf> {
     let home = PathBuf::from(name.unwrap_or(OsStr::from_bytes(manifest.name_bytes())));
     // The manifest's own name was checked when it was read.
     match (home.components().next(), home.components().count()) {
         (Some(std::path::Component::Normal(part)), 1) if part == home.as_os_str() => Ok(home),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no name", home.display()))),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file name", home.display())))
+        }
     }
 }
 
@@ -416,7 +416,7 @@ fn assemble(
     let download = Download {
         flush: Flush::new(journal, files, durable),
         spill,
-        reserve: disk.room().at("look at", disk.root())?.reserve,
+        reserve: disk.room().at("stat", disk.root())?.reserve,
         in_place: Bits::new(files),
         foreign: Bits::new(files),
         ours: Bits::new(files),
@@ -445,7 +445,7 @@ fn assemble(
     Ok((store, named))
 }
 
-/// What the journal is bound to: the manifest and the selection.
+/// The journal's key: the manifest and the selection.
 fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
     let mut all = b"tidecast store 1".to_vec();
     all.extend(manifest.hash_v1().iter().flatten());
@@ -456,15 +456,15 @@ fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
     tidecast_hash::sha256(&all)
 }
 
-/// What binds a journal whose data is never synced: it says nothing after a reboot.
+/// The key of a journal whose data is never synced: it changes at a reboot.
 fn this_boot(id: &[u8; 32]) -> [u8; 32] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // Where it cannot be told, no other run believes it.
+    // Without a boot id no other run accepts it.
     let boot = boot.unwrap_or_else(|_| format!("{:?}", std::time::SystemTime::now()));
     tidecast_hash::sha256(&[id.as_slice(), boot.as_bytes()].concat())
 }
 
-/// Adds to a disk that is full before anything could be looked at what all of the data needs.
+/// Adds the size of all data to the error of a disk that is full before anything could be checked.
 fn figures(disk: &dyn Disk, map: &Map) -> impl Fn(Error) -> Error + use<> {
     let needed = map.files().map(|f| map.data_len(f)).sum();
     let inodes = map.files().count() as u64;
@@ -481,6 +481,6 @@ fn exists(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
     match disk.stat(path) {
         Ok(meta) => Ok(matches!(meta.kind, Kind::File | Kind::Dir)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(Error::io("look at", &disk.root().join(path), e)),
+        Err(e) => Err(Error::io("stat", &disk.root().join(path), e)),
     }
 }

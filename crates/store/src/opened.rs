@@ -1,5 +1,5 @@
-//! A store just opened: what is there already counts after it was checked, by the caller's word, or at the caller's
-//! time.
+//! A store just opened: existing data counts after it was checked, by the caller's hashes, or when the caller
+//! checks it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::bits::ranges;
 use crate::error::{Context, Error};
 use crate::store::Store;
 
-/// A store just opened, and what is known about its pieces. All ranges are sorted and disjoint.
+/// A store just opened, and the state of its pieces. All ranges are sorted and disjoint.
 pub struct Opened {
     /// The store.
     pub store: Store,
@@ -26,9 +26,9 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Takes the word of a caller that has just read and hashed all of it: `leaves` holds the SHA-256 of every leaf, 32
-    /// bytes each, in the order of [`tidecast_metainfo::Manifest::leaf_range`]. They must lead to the manifest's own hashes; if they do
-    /// not, or it has none (v1), all is left to be checked, and the answer is false.
+    /// Accepts the hashes of a caller that has just read all of it: `leaves` holds the SHA-256 of every leaf, 32
+    /// bytes each, in the order of [`tidecast_metainfo::Manifest::leaf_range`]. They must lead to the manifest's
+    /// own hashes; if they do not, or it has none (v1), all is left to be checked, and the answer is false.
     ///
     /// # Errors
     /// `leaves` is too short, or its digests cannot be kept.
@@ -57,11 +57,11 @@ impl Opened {
         Ok(true)
     }
 
-    /// Checks now, on all cores, what may be there, so that all that is there counts from the start. In a draft it is
-    /// only hashed, as there is nothing yet to compare it with.
+    /// Checks existing data now, on all cores, so that it counts from the start. In a draft it is only hashed, as
+    /// there are no hashes to compare with yet.
     ///
     /// # Errors
-    /// What is there cannot be read, or not recorded.
+    /// Existing data cannot be read, or not recorded.
     pub fn check(&mut self) -> Result<(), Error> {
         let pieces: Vec<u32> = self.to_check.iter().cloned().flatten().collect();
         let store = &self.store;
@@ -80,7 +80,7 @@ impl Opened {
     }
 }
 
-/// What becomes of `pieces`, in their order.
+/// The results of `pieces`, in their order.
 fn on_all_cores<T: Send>(
     pieces: &[u32],
     one: impl Fn(u32) -> Result<Option<T>, Error> + Sync,

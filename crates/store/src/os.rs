@@ -47,7 +47,7 @@ impl OsDisk {
     /// Opens an existing directory. Symbolic links in `path` itself are the user's and are followed.
     ///
     /// # Errors
-    /// What the system says when it is not there, not a directory, or not allowed.
+    /// The system's error if it does not exist, is not a directory, or not allowed.
     pub fn new(path: &Path) -> io::Result<Self> {
         Ok(OsDisk { root: Root::open(path)? })
     }
@@ -158,11 +158,11 @@ impl Disk for OsDisk {
             Err(e) if tidecast_paths::is_link(&e) => {
                 let Some(time) = adorn.mtime else { return Ok(Vec::new()) };
                 let set = self.root.set_time(path, time);
-                let warning = |e| format!("cannot set its time: {e}");
+                let warning = |e| format!("cannot set the time: {e}");
                 return Ok(set.err().map(warning).into_iter().collect());
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(vec![format!("cannot set its metadata: {e}")]);
+                return Ok(vec![format!("cannot set the metadata: {e}")]);
             }
             other => other?,
         };
@@ -174,22 +174,22 @@ impl Disk for OsDisk {
             }
         }
         if let Some(mode) = adorn.mode {
-            // In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+            // Keeps the set-group-ID bit of a directory (a project's).
             let mode = mode | fs::fstat(&fd).map_or(0, |now| inherited(now.st_mode));
             // Some file systems take any mode and keep their own.
             let set = fs::fchmod(&fd, Mode::from_raw_mode(mode)).and_then(|()| fs::fstat(&fd));
             match set.map(|now| now.st_mode & 0o7777) {
                 Ok(now) if now == mode => {}
                 Ok(now) => {
-                    warnings.push(format!("its file system keeps mode {now:04o} instead of {mode:04o}"))
+                    warnings.push(format!("the file system keeps mode {now:04o} instead of {mode:04o}"))
                 }
-                Err(e) => warnings.push(format!("cannot set its mode to {mode:04o}: {e}")),
+                Err(e) => warnings.push(format!("cannot set the mode to {mode:04o}: {e}")),
             }
         }
         if let Some(time) = adorn.mtime
             && let Err(e) = fs::futimens(&fd, &times(time))
         {
-            warnings.push(format!("cannot set its time: {e}"));
+            warnings.push(format!("cannot set the time: {e}"));
         }
         Ok(warnings)
     }

@@ -1,9 +1,9 @@
-//! What an old version of a file has of a new one: leaves of 16 KiB are found in it wherever they lie, so that bytes that were
-//! put in or taken out cost no more than those around them (as zsync does).
+//! Reuses an old version of a file for a new one: leaves of 16 KiB are found in it at any offset, so that inserted
+//! or removed bytes cost no more than the leaves around them (as in zsync).
 //!
-//! Who has the new version says what each leaf is known by ([`Fingerprint`]). None of it need be true: what is put together is
-//! hashed piece by piece like everything else before it counts. A search ends by itself where fingerprints are made to
-//! mislead it ([`Search`]).
+//! The holder of the new version sends a fingerprint of each leaf ([`Fingerprint`]). It need not be true: the
+//! assembled file is hashed piece by piece like everything else before it counts. A search ends by itself if
+//! fingerprints are made to mislead it ([`Search`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub struct Patch {
     len: u64,
     /// Where each leaf is in the old file.
     sources: Vec<Option<u64>>,
-    /// What came from elsewhere, by its offset in the new file.
+    /// Received data, by its offset in the new file.
     given: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -96,7 +96,7 @@ impl Patch {
         self.sources.iter().flatten().count()
     }
 
-    /// Adds what came from elsewhere.
+    /// Adds received data.
     pub fn give(&mut self, offset: u64, data: Vec<u8>) {
         self.given.insert(offset, data);
     }
@@ -112,8 +112,8 @@ impl Patch {
         leaves.filter_map(|(at, source)| Some((at, (*source)?))).filter(|(at, source)| at != source)
     }
 
-    /// Writes what was found elsewhere in the old file, and what came; what is found at its place is there already, or
-    /// with `all` is written too.
+    /// Writes the data found at other offsets of the old file, and received data; data found at its own offset
+    /// exists already, or with `all` is written too.
     ///
     /// # Errors
     /// The old file cannot be read, or `write` fails.

@@ -1,8 +1,8 @@
-//! The rename that gives the data its final name, or the renames over what is there already.
+//! The rename that gives the data its final name, or the renames over existing names.
 //!
-//! Each name is replaced atomically: who has the old file open keeps it, and after a crash a name
-//! leads to the old or to the new. Where a directory is involved, which no rename replaces, the two
-//! change places, and then the old one is removed in the staging area.
+//! Each name is replaced atomically: a process that has the old file open keeps it, and after a crash a name leads
+//! to the old or to the new file. A directory, which no rename replaces, is exchanged with the new one, and then
+//! removed in the staging area.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -21,7 +21,8 @@ use crate::store::{Download, Store};
 pub(crate) type Opened = Vec<(PathBuf, u32)>;
 
 impl Store {
-    /// Gives all its final name; returns how many names were replaced, and what directories' modes are to be put back.
+    /// Gives everything its final name; returns the number of replaced names, and directories whose modes must be
+    /// restored.
     pub(crate) fn place(&self, dl: &Download, fresh: bool) -> Result<(u64, Opened), Error> {
         let tree = dl.stage.tree();
         // From here on files are opened at the final place; none may be opened in between.
@@ -31,7 +32,7 @@ impl Store {
             let moved = self.disk.rename(&tree, &self.home, false);
             moved.map_err(|e| match e.kind() {
                 ErrorKind::AlreadyExists => {
-                    Error::Conflict { path: self.path(), why: "it appeared while the data was on its way" }
+                    Error::Conflict { path: self.path(), why: "it was created during the transfer" }
                 }
                 _ => self.fail("move into place", &self.home, e),
             })?;
@@ -69,10 +70,9 @@ impl Store {
         Ok((u64::try_from(replaced).unwrap_or(0), opened))
     }
 
-    /// The directories that files are about to move into, durable before the first does: a power
-    /// cut that kept the move and lost the directory would lose the file. Those that were there
-    /// count too, as an earlier run that was killed may have made them. Where something else stands,
-    /// it changes places with the whole new directory.
+    /// The directories that files are about to move into, durable before the first does: a power cut that kept the
+    /// move and lost the directory would lose the file. Existing ones count too, as an earlier run that was killed
+    /// may have made them. Anything else in their place is exchanged with the whole new directory.
     fn make_final_dirs(&self, dl: &Download, tree: &Path) -> Result<(i64, Opened), Error> {
         let fail = |op, path: &Path, e| self.fail(op, path, e);
         let (mut replaced, mut opened) = (0, Opened::new());
@@ -81,7 +81,7 @@ impl Store {
             let path = dir.path().below(&self.home);
             match self.disk.stat(&path) {
                 Ok(meta) if meta.kind == Kind::Dir => {
-                    // Its owner may change what is in a directory that was delivered read-only.
+                    // Its owner may change the content of a directory that was delivered read-only.
                     if meta.mine && meta.mode & 0o700 != 0o700 {
                         self.adorn(&path, Some(meta.mode | 0o700), None, &[])?;
                         opened.extend(dir.mode().is_none().then(|| (path.clone(), meta.mode)));
@@ -97,7 +97,7 @@ impl Store {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     stage::make_dir(&*self.disk, &path).map_err(|e| fail("create", &path, e))?;
                 }
-                Err(e) => return Err(fail("look at", &path, e)),
+                Err(e) => return Err(fail("stat", &path, e)),
             }
         }
         self.sync_parents(dl)?;
@@ -120,9 +120,9 @@ impl Store {
         dirs.iter().rev().try_for_each(|d| self.disk.sync_dir(d).map_err(|e| self.fail("sync", d, e)))
     }
 
-    /// What is staged at `from` and what stands at `to` change places; the old is removed.
+    /// Exchanges the staged `from` and the existing `to`; the old one is removed.
     ///
-    /// They do so by a name of their own in the staging area: the next run must not take what it finds there for new
+    /// They pass through a name of their own in the staging area: the next run must not take the old file for new
     /// data.
     fn swap(&self, dl: &Download, from: &Path, to: &Path) -> io::Result<()> {
         let (disk, aside) = (&self.disk, dl.stage.aside());

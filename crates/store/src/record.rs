@@ -1,13 +1,14 @@
-//! What this program has put at a destination: its next version may replace that, and nothing else.
+//! The record of files that this program has put at a destination: its next version may replace these, and nothing
+//! else.
 //!
-//! Only what was placed counts: what stood there before, though it be the same, stays its owner's.
+//! Only placed files count: a file that existed before, even an identical one, stays its owner's.
 //!
-//! One file a destination, in the user's state directory. It holds marks, hashes of 64 bits: of the state that each
-//! file had when it was put there (inode, size, time), and of its content. A file is a former version if its state
-//! is a known one, or else if it still hashes to a known content: so a copy of the whole tree or a crash between the
-//! rename and the record do no harm. What was edited has another time, and other content, and is never taken for
-//! ours; bytes that changed under an unchanged time are damage, which the next run repairs. A record that is lost or
-//! out of date proves nothing, and then `--force` is needed.
+//! One file per destination, in the user's state directory. It holds marks, hashes of 64 bits: of the state that
+//! each file had when it was placed (inode, size, time), and of its content. A file is a former version if its
+//! state is known, or else if it hashes to a known content: so a copy of the whole tree or a crash between the
+//! rename and the record do no harm. An edited file has another time, and other content, and is never taken for
+//! ours; bytes that changed under an unchanged time are damage, which the next run repairs. A lost or outdated
+//! record proves nothing, and then `--force` is needed.
 //!
 //! ```text
 //! "TIDEDEST" | marks, u64 LE, ascending | SHA-256 of all before
@@ -30,7 +31,7 @@ const LIMIT: u64 = 256 << 20;
 /// Records kept in one directory. Beyond them the oldest go, a quarter at a time.
 const RECORDS: usize = 4096;
 
-/// Giving names to all files of another version takes at most so long, and is looked at so often.
+/// Placing all files of another version takes at most this long; the lock is retried at this interval.
 const PATIENCE: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -38,13 +39,13 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Record {
     /// A directory, and the file in it.
     file: Option<(Root, String)>,
-    /// Why there is none, if there should be one.
+    /// Why there is no record, if there should be one.
     unusable: Option<io::Error>,
     marks: BTreeSet<u64>,
 }
 
-/// The right to replace what stands at a destination, until it is dropped: what two versions that come at the same time
-/// record must not get lost.
+/// The right to replace files at a destination, until it is dropped: the records of two concurrent versions must
+/// not overwrite each other.
 pub(crate) struct Turn(Root, String, #[allow(dead_code)] Lock);
 
 impl Drop for Turn {
@@ -54,8 +55,8 @@ impl Drop for Turn {
 }
 
 impl Record {
-    /// Waits for its turn, as long as `goes_on` is told of the lock and agrees. Where there is no record, or no locks, or
-    /// another holds it for very long, it goes without.
+    /// Waits for its turn, as long as `goes_on`, which is given the lock, agrees. Without a record, or locks, or if
+    /// another process holds it for very long, it continues without.
     ///
     /// # Errors
     /// The lock, if the wait was ended.
@@ -75,7 +76,7 @@ impl Record {
         }
     }
 
-    /// The record of `home` on `disk`, kept in `dir`: an empty one if there is none that can be read.
+    /// The record of `home` on `disk`, kept in `dir`: an empty one if none can be read.
     pub(crate) fn open(dir: Option<&Path>, disk: &dyn Disk, home: &Path) -> Self {
         let file = dir.zip(disk.identity()).map(|(dir, identity)| {
             let key =
@@ -113,10 +114,10 @@ impl Record {
         &self.marks
     }
 
-    /// Replaces it, atomically, if it says something else.
+    /// Replaces the record, atomically, if it changes.
     ///
     /// # Errors
-    /// It cannot be written, or its directory could not be used from the start; that is said once.
+    /// It cannot be written, or its directory could not be used from the start; reported once.
     pub(crate) fn write(&mut self, marks: BTreeSet<u64>) -> io::Result<()> {
         if let Some(error) = self.unusable.take() {
             return Err(error);
@@ -129,7 +130,7 @@ impl Record {
         body.extend(marks.iter().flat_map(|m| m.to_le_bytes()));
         let sum = tidecast_hash::sha256(&body);
         body.extend_from_slice(&sum);
-        // Not synced: what a power cut leaves of it is a whole record or none, and that costs a `--force`.
+        // Not synced: a power cut leaves a whole record or none, which costs a `--force`.
         let scratch = format!("{name}.{}.new", std::process::id());
         root.remove_file(&scratch)?;
         let written = root.create(&scratch, 0o600).and_then(|mut file| file.write_all(&body));
@@ -148,7 +149,7 @@ fn parse(bytes: &[u8]) -> Option<BTreeSet<u64>> {
         .then(|| marks.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
 }
 
-/// Removes the oldest of too many records. What another process removes at the same time is gone, too.
+/// Removes the oldest of too many records. Another process may remove them at the same time.
 fn prune(root: &Root) {
     let names = root.list("").unwrap_or_default();
     if names.len() < RECORDS {
@@ -159,7 +160,7 @@ fn prune(root: &Root) {
     all.iter().take(RECORDS / 4).for_each(|(_, name)| drop(root.remove_file(name)));
 }
 
-/// The mark of a name's present state; who edits it changes it.
+/// The mark of a name's present state; an edit changes it.
 pub(crate) fn state(path: &Path, meta: &Meta) -> u64 {
     let kind = match meta.kind {
         Kind::File => b'f',
@@ -189,7 +190,7 @@ pub(crate) fn name(path: &Path) -> u64 {
     mark(&[b"name"], path)
 }
 
-/// The mark of a destination to which a tree was delivered, whoever made its directory.
+/// The mark of a destination to which a tree was delivered, whoever created its directory.
 pub(crate) fn tree() -> u64 {
     mark(&[b"tree"], Path::new(""))
 }

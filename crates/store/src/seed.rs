@@ -1,8 +1,8 @@
-//! Serving what is there: sizes are checked at once, content piece by piece, and what was found
-//! right may be remembered for the next start.
+//! Serves existing data: sizes are checked at once, content piece by piece, and verified pieces may be remembered
+//! for the next start.
 //!
-//! The memory is a file that lists each source file's stamp and the pieces that verified. A piece
-//! is believed again only if every file it touches still has its stamp.
+//! The memory is a file that lists each source file's stamp and the verified pieces. A piece is accepted again only
+//! if every file of it still has its stamp.
 
 use std::fs;
 use std::io;
@@ -33,18 +33,18 @@ const MAGIC: &[u8; 8] = b"TIDESEEN";
 const STAMP: usize = 36;
 /// Faulty source files named in an error.
 const NAMED: usize = 10;
-/// A file changed this shortly before it was looked at may change again without its time showing.
+/// A file changed this shortly before it was checked may change again without its time showing it.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// How to seed.
 #[derive(Clone, Debug, Default)]
 pub struct SeedOptions {
-    /// A directory in which to remember what verified, and to keep leaf digests; made if need be.
-    /// Without it every start hashes everything, and leaves go to an unnamed temporary file.
+    /// A directory in which to remember verified pieces, and to keep leaf digests; created if need be. Without it
+    /// every start hashes everything, and leaves go to an unnamed temporary file.
     pub state: Option<PathBuf>,
 }
 
-/// What a seeding store remembers, and where.
+/// The memory of a seeding store.
 pub(crate) struct Memory {
     /// A directory, and the file in it.
     file: Option<(Root, String)>,
@@ -55,8 +55,8 @@ pub(crate) struct Memory {
 }
 
 impl Store {
-    /// Opens the published file, or the published directory itself, for serving. Every piece is to
-    /// be checked, but for those remembered from an earlier start.
+    /// Opens the published file, or the published directory itself, for serving. Every piece is to be checked,
+    /// except those remembered from an earlier start.
     ///
     /// A caller that has just hashed the data itself may instead state [`Store::set_leaves`] and
     /// [`Store::piece_done`] for each piece.
@@ -68,11 +68,11 @@ impl Store {
         Self::seed_on(disk, home, manifest, options)
     }
 
-    /// As [`Store::seed`], of what is beneath a directory that is open: no link leads out of it, whatever becomes of it
-    /// meanwhile. `home` is the published file in it, or the empty path for the directory itself.
+    /// As [`Store::seed`], beneath an open directory: no link leads out of it, even if it changes meanwhile. `home`
+    /// is the published file in it, or the empty path for the directory itself.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Store::seed`].
     pub fn seed_beneath(
         root: Root,
         home: &Path,
@@ -119,7 +119,7 @@ impl Store {
 }
 
 impl Store {
-    /// Whether every source file is still what it was when it was opened.
+    /// Whether every source file is unchanged since it was opened.
     ///
     /// # Errors
     /// [`Error::Changed`] or [`Error::Missing`], with its path.
@@ -130,7 +130,7 @@ impl Store {
             let at = || self.disk.root().join(&path);
             match self.disk.stat(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { path: at() }),
-                Err(e) => return Err(Error::io("look at", &at(), e)),
+                Err(e) => return Err(Error::io("stat", &at(), e)),
                 Ok(meta) if meta.stamp != known => return Err(Error::Changed { path: at() }),
                 Ok(_) => {}
             }
@@ -138,7 +138,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many source files are still what they were, of how many that have bytes.
+    /// The number of unchanged source files, and of those that have bytes.
     pub fn sources_left(&self) -> (usize, usize) {
         let stamps = self.stamps.read().clone();
         let sources = (0..).zip(stamps).filter_map(|(file, stamp)| Some((file, stamp?)));
@@ -150,7 +150,7 @@ impl Store {
     }
 }
 
-/// The disk and the place on it of what was published. Links in the user's own path are followed.
+/// The disk and the place on it of the published data. Links in the user's own path are followed.
 fn locate(manifest: &Manifest, path: &Path) -> Result<(OsDisk, PathBuf), Error> {
     let real = match path.canonicalize() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -160,8 +160,8 @@ fn locate(manifest: &Manifest, path: &Path) -> Result<(OsDisk, PathBuf), Error> 
     };
     let wrong = |why| Error::WrongKind { path: path.to_path_buf(), why };
     match (manifest.is_single_file(), real.is_dir()) {
-        (true, true) => Err(wrong("the manifest describes a single file, not a directory")),
-        (false, false) => Err(wrong("the manifest describes a directory, not a file")),
+        (true, true) => Err(wrong("found a directory instead of a single file")),
+        (false, false) => Err(wrong("found a file instead of a directory")),
         (false, true) => Ok((OsDisk::new(&real).at("open", path)?, PathBuf::new())),
         (true, false) => {
             let name = real.file_name().map(PathBuf::from).unwrap_or_default();
@@ -183,14 +183,12 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
         let at = disk.root().join(&path);
         let fault = match disk.stat(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Error::Missing { path: at },
-            // What this host cannot do says nothing about the file.
-            Err(e) => match Error::io("look at", &at, e) {
+            // A failure of this host tells nothing about the file.
+            Err(e) => match Error::io("stat", &at, e) {
                 trouble @ Error::Io { .. } => return Err(trouble),
                 fault => fault,
             },
-            Ok(meta) if meta.kind != Kind::File => {
-                Error::WrongKind { path: at, why: "the manifest describes a regular file" }
-            }
+            Ok(meta) if meta.kind != Kind::File => Error::WrongKind { path: at, why: "not a regular file" },
             Ok(meta) if meta.stamp.size != file.len() => {
                 Error::WrongSize { path: at, expected: file.len(), found: meta.stamp.size }
             }
@@ -216,7 +214,7 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
 
 type Recalled = (Arc<dyn DiskFile>, Memory, Vec<Range<u32>>);
 
-/// The leaf sidecar and what is remembered.
+/// The leaf sidecar and the remembered pieces.
 fn recall(
     manifest: &Manifest,
     id: [u8; 32],
@@ -225,7 +223,7 @@ fn recall(
 ) -> Result<Recalled, Error> {
     let memory = |file| Memory { file, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
     let Some(dir) = &options.state else {
-        let file = tempfile::tempfile().at("make a temporary file in", &std::env::temp_dir())?;
+        let file = tempfile::tempfile().at("create a temporary file in", &std::env::temp_dir())?;
         return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
     };
     // Names and hashes of data that may be private.
@@ -233,7 +231,7 @@ fn recall(
     let name: String = id.iter().take(16).map(|b| format!("{b:02x}")).collect();
     let path = dir.join(format!("{name}.leaves"));
     let leaves = root.open_or_create(format!("{name}.leaves"), 0o600).at("open", &path)?;
-    leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("close to others", &path)?;
+    leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("restrict access to", &path)?;
     let seen_name = format!("{name}.seen");
     let seen = read_bounded(&root, &seen_name, manifest).at("read", &root.full(&seen_name))?;
     let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
@@ -271,7 +269,7 @@ fn encode(stamp: &Stamp) -> [u8; STAMP] {
     out
 }
 
-/// Pieces that verified then and whose files are as they were.
+/// Verified pieces whose files are unchanged.
 fn parse(
     seen: &[u8],
     id: &[u8; 32],
@@ -302,7 +300,7 @@ fn parse(
 }
 
 impl Memory {
-    /// Writes down what has verified since the last time.
+    /// Saves newly verified pieces.
     pub(crate) fn save(&self, store: &Store) -> Result<(), Error> {
         let Some((root, name)) = &self.file else { return Ok(()) };
         let path = &root.full(name);
@@ -310,7 +308,7 @@ impl Memory {
         if self.saved.load(Ordering::Relaxed) == missing {
             return Ok(());
         }
-        store.leaves.0.sync(false).at("sync the leaves beside", path)?;
+        store.leaves.0.sync(false).at("sync the leaf hashes of", path)?;
         let settled = self.opened.checked_sub(SETTLED).unwrap_or(UNIX_EPOCH);
         let settled = settled.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut body = MAGIC.to_vec();

@@ -38,10 +38,11 @@ impl Stage {
                 }
                 _ => {}
             }
-            // The owner is checked before anything in the directory is opened, and once more when no other user can change it.
+            // The owner is checked before anything in the directory is opened, and again when no other user can
+            // change it.
             let mine = || match disk.stat(&dir) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(Error::io("look at", &at, e)),
+                Err(e) => Err(Error::io("stat", &at, e)),
                 Ok(meta) if meta.kind == Kind::Dir && meta.mine => Ok(true),
                 Ok(_) => Err(Error::Conflict {
                     path: at.clone(),
@@ -85,12 +86,12 @@ impl Stage {
         self.dir.join("spill")
     }
 
-    /// A name for what is being made before it takes its place.
+    /// A name for files that are being created, before they take their place.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.dir.join("scratch")
     }
 
-    /// A name for what changes places with something of another kind.
+    /// A name for exchanging files of different kinds.
     pub(crate) fn aside(&self) -> PathBuf {
         self.dir.join("aside")
     }
@@ -111,8 +112,8 @@ impl Stage {
         path.ancestors().skip(1).take_while(|p| p.starts_with(&self.dir))
     }
 
-    /// Removes all that is in it, then itself. The lock goes last but one. What changed places with the new data goes
-    /// first: if that cannot be removed, all stays.
+    /// Removes its content, then the area itself. The lock is removed last but one. Exchanged names are removed
+    /// first: if that fails, everything stays.
     pub(crate) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
         for name in ["aside", "scratch", "tree", "spill", "leaves", "journal", "lock", ""] {
             disk.remove_tree(&if name.is_empty() { self.dir() } else { self.dir.join(name) })?;
@@ -157,7 +158,7 @@ pub(crate) fn make_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory whose parent exists; one that is there already will do.
+/// Creates a directory whose parent exists; an existing one is no error.
 pub(crate) fn make_dir(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.mkdir(path, false) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match disk.stat(path)?.kind {

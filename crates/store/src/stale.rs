@@ -1,5 +1,5 @@
-//! What a tree at the final place has and the data does not: removed if the user says so, else
-//! counted. And the record of what is there when all is done.
+//! Files of the tree at the final place that the data lacks: removed if the user requests it, else counted. And the
+//! record of the final state.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::ErrorKind;
@@ -14,12 +14,12 @@ use crate::error::{Context, Error};
 use crate::record;
 use crate::store::{Download, Store};
 
-/// What is being put beside its place has a name that begins so: it belongs to a program that may be at work.
+/// Prefix of files that are being created beside their place: they may belong to a running program.
 const WORK: &[u8] = b".tidecast-";
-/// Files among those end so; the others are directories.
+/// Suffix of files among those; the others are directories.
 const NEW: &[u8] = b".new";
 
-/// What came of the names that the data does not have.
+/// The result for names that the data lacks.
 #[derive(Default)]
 pub(crate) struct Stale {
     /// Files that stay.
@@ -28,33 +28,33 @@ pub(crate) struct Stale {
     pub(crate) foreign: u64,
     /// Files that were removed.
     pub(crate) deleted: u64,
-    /// The marks of those that stay and were once put there by us.
+    /// The marks of remaining files that this program put there.
     marks: Vec<u64>,
     /// The first that could not be removed.
     pub(crate) failed: Option<Error>,
 }
 
-/// What there is below a name that the data does not have, itself included.
+/// Everything below a name that the data lacks, itself included.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Files; an empty directory counts as one.
     pub(crate) files: u64,
     /// Those of them that were not put there by us.
     foreign: u64,
-    /// What was, directories before what is in them, with its mark.
+    /// Our own files, directories before their content, with their marks.
     ours: Vec<(PathBuf, Meta, u64)>,
 }
 
-/// The warning that nothing says of the files at `at` that they were delivered.
+/// The warning that the record of the files delivered to `at` is missing.
 pub fn unrecorded(at: &Path, why: &dyn std::fmt::Display) -> String {
     format!(
-        "cannot record what was delivered to {}: {why}; the next version will take these files for those of others",
+        "cannot record the files delivered to {}: {why}; the next version will treat them as files of others",
         at.display()
     )
 }
 
 impl Store {
-    /// Removes what the tree has and the data does not, or counts it.
+    /// Removes the files that the data lacks, or counts them.
     pub(crate) fn clear_stale(&self, dl: &Download) -> Result<Stale, Error> {
         let mut stale = Stale::default();
         let dirs = self.manifest.dirs().map(|d| d.path().below(&self.home));
@@ -85,8 +85,8 @@ impl Store {
         name.starts_with(WORK) && (name.ends_with(NEW) || is_dir())
     }
 
-    /// A name that the data does not have, and all beneath it. What was put there by us goes by `--delete`; what others
-    /// put there only by force, too.
+    /// A name that the data lacks, and all beneath it. Files of this program are removed by `--delete`; others only
+    /// with `--force` too.
     fn clear_one(&self, dl: &Download, extra: &Path, stale: &mut Stale) -> Result<(), Error> {
         let found = self.count(dl, extra);
         if !dl.replace.delete {
@@ -109,12 +109,12 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what was put there by us, name by name: what others put among it, even now, stays.
+    /// Removes files of this program, name by name: files that others put among them, even now, stay.
     fn clear_ours(&self, found: &Found, stale: &mut Stale) {
         stale.left += found.foreign;
         stale.foreign += found.foreign;
         let mode = |path: &Path, mode| drop(self.disk.adorn(path, &Adorn { mode, ..Adorn::default() }));
-        // Its owner may remove what is in a directory that was delivered read-only.
+        // Its owner may remove files in a directory that was delivered read-only.
         let closed = |meta: &&Meta| meta.kind == Kind::Dir && meta.mine && meta.mode & 0o700 != 0o700;
         for (path, meta, _) in found.ours.iter().filter(|(_, meta, _)| closed(&meta)) {
             mode(path, Some(meta.mode | 0o700));
@@ -147,7 +147,8 @@ impl Store {
         Error::Undeleted { path: self.disk.root().join(path), source }
     }
 
-    /// What there is below a name, and what of it is ours. What vanishes meanwhile, or is mounted there, does not count.
+    /// The content below a name, and which of it is ours. Names that disappear meanwhile, or are mount points, do
+    /// not count.
     pub(crate) fn count(&self, dl: &Download, top: &Path) -> Found {
         let (mut found, mut rest) = (Found::default(), vec![top.to_path_buf()]);
         while let Some(path) = rest.pop() {
@@ -161,7 +162,7 @@ impl Store {
                 is_file = true;
             } else if !is_file {
                 let names = self.disk.list(&path).unwrap_or_default();
-                // A directory of others is worth as much as a file when it has none.
+                // An empty directory of others counts like a file.
                 is_file = names.is_empty() && !(ours && path != top);
                 rest.extend(names.iter().map(|name| path.join(name)));
             }
@@ -176,8 +177,8 @@ impl Store {
         found
     }
 
-    /// Records what is about to be put there, beside what was: a crash from here on leaves some of both. What stands
-    /// there already and stays is ours only if it was before.
+    /// Records the files about to be placed, beside the old ones: a crash from here on leaves some of both.
+    /// Existing files that stay are ours only if they were before.
     pub(crate) fn record_plan(&self, dl: &Download, fresh: bool) -> Option<String> {
         let mut record = dl.record.write();
         record.reload();
@@ -198,7 +199,7 @@ impl Store {
             let path = dir.path().below(&self.home);
             let stands = || match self.disk.stat(&path) {
                 Ok(meta) => meta.kind == Kind::Dir,
-                // Below a link that stands in the way, and gives way, nothing of this tree stands.
+                // Below a link that will be replaced there is no file of this tree.
                 Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => false,
                 Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
             };
@@ -211,7 +212,7 @@ impl Store {
         record.write(marks).err().map(|e| self.unrecorded(&e))
     }
 
-    /// Records what is there now.
+    /// Records the final state.
     pub(crate) fn record_done(&self, dl: &Download, stale: &Stale) -> Option<String> {
         let mut marks: BTreeSet<u64> = self.lasting_marks(dl).chain(stale.marks.iter().copied()).collect();
         if !self.manifest.is_single_file() {
@@ -237,7 +238,7 @@ impl Store {
         unrecorded(&at, e)
     }
 
-    /// The marks of the contents and of the directories that are ours.
+    /// The marks of contents and directories that are ours.
     fn lasting_marks<'a>(&'a self, dl: &'a Download) -> impl Iterator<Item = u64> + 'a {
         let dirs = self.manifest.dirs().filter(|d| dl.our_dirs.get(d.index()));
         let dirs = dirs.map(|d| record::dir(&d.path().below(Path::new(""))));
@@ -254,7 +255,7 @@ impl Store {
         }
     }
 
-    /// The root of a file by the manifest; `None` in v1, which has none.
+    /// The root of a file by the manifest; `None` in v1.
     fn expected_root(&self, file: FileRef<'_>) -> Option<Digest> {
         let pieces = file.pieces();
         match pieces.len() {

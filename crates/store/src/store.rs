@@ -1,11 +1,11 @@
 //! The hot path: blocks in, blocks out, pieces checked.
 //!
-//! What holds, at any time and from any thread:
+//! Invariants, at any time and from any thread:
 //! - a piece is `done` only if its bytes on disk hashed right after they were written, or its
 //!   journal record was durable before the last start;
 //! - bytes leave through `read` and `send_spans` only from done pieces, and from files that the
-//!   user could have changed only while their stamp is the recorded one; what leaves through their
-//!   `unverified` sisters is for the caller to answer for;
+//!   user could have changed only while their stamp is the recorded one; the caller is responsible for
+//!   bytes read through the `unverified` variants;
 //! - no lock is held during reads and writes of data.
 
 use std::cell::RefCell;
@@ -51,24 +51,24 @@ pub struct Store {
     pub(crate) leaves: Leaves,
     pub(crate) done: Bits,
     pub(crate) missing: AtomicU64,
-    /// Files that are served from `home`: what they were when they were checked.
+    /// Files served from `home`: their stamps when they were checked.
     pub(crate) stamps: RwLock<Vec<Option<Stamp>>>,
     /// Held for reading while a file is opened, for writing while it moves elsewhere.
     pub(crate) moving: RwLock<()>,
 }
 
-/// Leaf digests of a piece, and SHA-1 over it where that is what counts.
+/// Leaf digests of a piece, and SHA-1 over it for v1.
 type Hashed = (Vec<Digest>, Option<Sha1>);
 
-/// What the store is for.
+/// The purpose of the store.
 pub(crate) enum Mode {
-    /// Serve what is there.
+    /// Serve existing data.
     Seed(Memory),
     /// Bring it in.
     Download(Box<Download>),
 }
 
-/// What only a download needs.
+/// State of a download.
 pub(crate) struct Download {
     pub(crate) stage: Stage,
     pub(crate) flush: Flush,
@@ -77,7 +77,7 @@ pub(crate) struct Download {
     pub(crate) reserve: bool,
     /// Files whose content is still the user's own, at the final place.
     pub(crate) in_place: Bits,
-    /// Of those: files that may stay if they are the same, but are not known to be ours to replace.
+    /// Of those: files that may stay if they are identical, but are not known to be ours to replace.
     pub(crate) foreign: Bits,
     /// Files that we put at their place, earlier or now: their owner did not.
     pub(crate) ours: Bits,
@@ -85,7 +85,7 @@ pub(crate) struct Download {
     pub(crate) our_dirs: Bits,
     /// The wait for another's writing to the same destination.
     pub(crate) wait: Mutex<Wait>,
-    /// What we have put there, and what else may be replaced.
+    /// Files that this program placed, and rules for others.
     pub(crate) record: RwLock<Record>,
     pub(crate) replace: Replace,
     pub(crate) promoting: Mutex<()>,
@@ -94,7 +94,7 @@ pub(crate) struct Download {
     pub(crate) finished: AtomicBool,
 }
 
-/// What [`Store::finish`] waits for, as other threads see and end it.
+/// The wait of [`Store::finish`], as other threads see and end it.
 #[derive(Default)]
 pub(crate) struct Wait {
     /// The lock that another process holds.
@@ -115,7 +115,7 @@ pub struct SendSpan {
 }
 
 impl Store {
-    /// The manifest whose bytes these are.
+    /// The manifest of the data.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
@@ -135,14 +135,14 @@ impl Store {
         self.missing.load(Ordering::Acquire)
     }
 
-    /// Writes bytes of a piece. Blocks may come in any order and from many threads; bytes of a piece
-    /// that is done already are dropped, so that nothing unverified replaces what was verified.
+    /// Writes bytes of a piece. Blocks may come in any order and from many threads; bytes of a piece that is done
+    /// already are dropped, so that unverified data never replaces verified data.
     ///
-    /// The caller owns a block while it is on its way: two threads must not write the same one at
-    /// once, nor one write to a piece that another is about to call done.
+    /// The caller owns a block while it is written: two threads must not write the same one at once, nor one write
+    /// to a piece that another is about to call done.
     ///
     /// # Errors
-    /// Disk full (with what is missing), not writable, out of range.
+    /// Disk full (with the missing size), not writable, out of range.
     pub fn write(&self, piece: u32, begin: u32, data: &[u8]) -> Result<(), Error> {
         let download = self.download_mode()?;
         self.in_range(piece, begin, data.len())?;
@@ -218,8 +218,8 @@ impl Store {
         Ok(self.fds.put(file, open))
     }
 
-    /// Waits until a file with holes has its length: nothing is written in a hole, so that whoever opened the file
-    /// between its creation and `set_len` would read less than a piece there.
+    /// Waits until a file with holes has its length: nothing is written in a hole, so a process that opened the
+    /// file between its creation and `set_len` would read less than a piece there.
     fn sized(&self, file: u32) -> Option<MutexGuard<'_, ()>> {
         match &self.mode {
             Mode::Download(dl) if self.map.has_holes(file) => Some(dl.sizing.lock()),
@@ -256,16 +256,16 @@ impl Store {
     /// Reads bytes of a verified piece.
     ///
     /// # Errors
-    /// [`Error::NotVerified`], [`Error::Changed`] or [`Error::Missing`] when the source is not what
-    /// it was, or what the system reports.
+    /// [`Error::NotVerified`], [`Error::Changed`] or [`Error::Missing`] when the source has changed, or the
+    /// system's error.
     pub fn read(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<(), Error> {
         self.in_range(piece, begin, buf.len())?;
         self.must_have(piece)?;
         if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
-    /// Reads bytes of a piece that need not be whole: the caller has verified them leaf by leaf, or
-    /// wants to find out what a peer has sent.
+    /// Reads bytes of a piece that need not be complete: the caller has verified them leaf by leaf, or compares a
+    /// peer's data.
     ///
     /// # Errors
     /// As [`Store::read`]; [`Error::NotVerified`] only where a file ends before them.
@@ -305,8 +305,8 @@ impl Store {
         Ok(true)
     }
 
-    /// The file on disk that holds the content of a file, for reading past us; for who knows that all its pieces are here.
-    /// None for a file that is a hole, and on a disk without descriptors.
+    /// The file on disk with the content of a file, for reading without the store; for callers that know that all
+    /// its pieces are verified. None for a file that is a hole, and on a disk without descriptors.
     pub fn backing(&self, file: u32) -> Option<Arc<File>> {
         self.open_any(file).ok()??.os().cloned()
     }
@@ -361,13 +361,13 @@ impl Store {
     /// Records the leaf digests of a piece (verified by the caller), one per 16 KiB.
     ///
     /// # Errors
-    /// A wrong number of them, or what the disk reports.
+    /// A wrong number of them, or the disk's error.
     pub fn set_leaves(&self, piece: u32, leaves: &[Digest]) -> Result<(), Error> {
         let at = self.manifest.leaf_range(piece);
         if at.end - at.start != leaves.len() as u64 {
             return Err(Error::OutOfRange { piece, begin: 0, len: leaves.len() * LEAF });
         }
-        self.leaves.put(at, leaves).map_err(|e| self.fail("write the leaves of", &self.home, e))?;
+        self.leaves.put(at, leaves).map_err(|e| self.fail("write the leaf hashes of", &self.home, e))?;
         if let Mode::Download(dl) = &self.mode {
             dl.flush.leaves_touched();
         }
@@ -377,13 +377,13 @@ impl Store {
     /// The leaf digests of a verified piece; `None` if it is not verified or none were recorded.
     ///
     /// # Errors
-    /// What the disk reports.
+    /// The disk's error.
     pub fn leaves(&self, piece: u32) -> Result<Option<Vec<Digest>>, Error> {
         if !self.done.get(piece) {
             return Ok(None);
         }
         let read = self.leaves.get(self.manifest.leaf_range(piece));
-        let leaves = read.at("read the leaves of", &self.home)?;
+        let leaves = read.at("read the leaf hashes of", &self.home)?;
         Ok(leaves.filter(|l| self.manifest.check_leaves(piece, l) != Some(false)))
     }
 
@@ -408,8 +408,8 @@ impl Store {
     /// Hashes a piece from disk. If it is right its leaves are recorded and it counts as done.
     ///
     /// # Errors
-    /// [`Error::NoHash`] when the manifest cannot tell; missing or changed sources when seeding;
-    /// [`Error::Foreign`] as [`Store::differs`]; what the disk reports. A piece that is simply wrong is `Ok(false)`.
+    /// [`Error::NoHash`] if the manifest has no hash yet; missing or changed sources when seeding;
+    /// [`Error::Foreign`] as [`Store::differs`]; the disk's error. A wrong piece is `Ok(false)`.
     pub fn check(&self, piece: u32) -> Result<bool, Error> {
         if !self.map.wanted(piece) {
             return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
@@ -442,12 +442,12 @@ impl Store {
         }))
     }
 
-    /// The root of what is on disk for a piece, whose leaves are recorded; it does not count as verified. None where a
-    /// file is too short for it.
+    /// The root of a piece's data on disk, whose leaves are recorded; it does not count as verified. None if a file
+    /// is too short for it.
     ///
     /// # Errors
-    /// A piece that the selection or the manifest does not have, or that has no leaves (v1); missing or changed sources
-    /// when seeding; what the disk reports.
+    /// A piece that the selection or the manifest does not have, or that has no leaves (v1); missing or changed
+    /// sources when seeding; the disk's error.
     pub fn hash_piece(&self, piece: u32) -> Result<Option<Digest>, Error> {
         if !self.map.wanted(piece) {
             return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
@@ -462,7 +462,7 @@ impl Store {
         Ok(Some(root))
     }
 
-    /// Leaf digests of what is on disk, and SHA-1 over it as v1 sees it if asked for.
+    /// Leaf digests of the data on disk, and on request SHA-1 over it as in v1.
     fn hash(&self, piece: u32, buffer: &mut [u8], v1: bool) -> Result<Option<Hashed>, Error> {
         let len = self.manifest.piece_len(piece);
         let mut leaves = vec![Digest::default(); (len as usize).div_ceil(LEAF)];
@@ -504,7 +504,7 @@ impl Store {
         }
     }
 
-    /// Whether the file's bytes are in the staging area (so nobody's but ours).
+    /// Whether the file's bytes are in the staging area (so only this program's).
     pub(crate) fn is_staged(&self, file: u32) -> bool {
         matches!(&self.mode, Mode::Download(dl)
             if !dl.in_place.get(file) && !dl.finished.load(Ordering::Acquire))
@@ -518,16 +518,16 @@ impl Store {
         }
     }
 
-    /// A file outside the staging area must still be what was checked.
+    /// A file outside the staging area must be unchanged since it was checked.
     pub(crate) fn unchanged(&self, file: u32, open: &dyn DiskFile) -> Result<(), Error> {
         let Some(known) = self.stamps.read().get(file as usize).copied().flatten() else {
             return Ok(());
         };
         let path = || self.disk.root().join(self.map.file_path(&self.home, file));
-        let now = open.meta().at("look at", &path())?;
+        let now = open.meta().at("stat", &path())?;
         let same = now.stamp == known && now.links > 0;
         if !same && self.download_mode().is_ok() {
-            let why = "it was changed or replaced while the data was on its way; run the same command again";
+            let why = "it was changed or replaced during the transfer; run the same command again";
             return Err(Error::Foreign { path: path(), why });
         }
         if now.links == 0 {
@@ -553,7 +553,7 @@ impl Store {
         }
     }
 
-    /// As [`Error::io`]; if there is no more room, with what is still needed.
+    /// As [`Error::io`]; for lack of space, with the needed size.
     pub(crate) fn fail(&self, op: &'static str, path: &Path, e: io::Error) -> Error {
         match Error::io(op, &self.disk.root().join(path), e) {
             Error::NoSpace { what, .. } => self.shortage(what),

@@ -1,4 +1,4 @@
-//! An older version that lies elsewhere: what it has is not brought again, and nothing of it is believed or changed.
+//! An older version elsewhere: its data is not transferred again, and it is neither trusted nor changed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -474,7 +474,7 @@ fn a_record_that_cannot_be_kept_is_told_once() {
     let opened = Store::download(new.manifest.clone(), place.to.path(), &options).unwrap();
     let warnings = bring(&new, &opened).unwrap().warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].starts_with("cannot record what was delivered to "), "{warnings:?}");
+    assert!(warnings[0].starts_with("cannot record the files delivered to "), "{warnings:?}");
     place.records = tempfile::tempdir().unwrap();
     place.refuses(&single(Version::V2, b"two"), "--force");
 }
@@ -517,7 +517,7 @@ fn versions_that_come_at_the_same_time_replace_one_another() {
                         Err(error) => error.to_string(),
                         Ok(_) => continue,
                     };
-                    assert!(words.contains("on its way"), "{words}");
+                    assert!(words.contains("during the transfer"), "{words}");
                 }
             });
         }

@@ -1,5 +1,5 @@
-//! Downloads on real file systems: the same tree from every format, selections, what stands in the
-//! way, metadata, threads.
+//! Downloads on real file systems: the same tree from every format, selections, obstacles,
+//! metadata, threads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 

@@ -1,5 +1,5 @@
-//! `kill -9` of a real process at random instants: what verified is never fetched again, and the
-//! data is right in the end.
+//! `kill -9` of a real process at random instants: verified data is never fetched again, and the data is right in
+//! the end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 

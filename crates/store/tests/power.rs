@@ -1,6 +1,6 @@
 //! Power cuts and kills at random instants, on a simulated disk.
 //!
-//! What must hold after any of them: a piece that a `sync` acknowledged is there and counts; a
+//! Invariants after any of them: a piece that a `sync` acknowledged exists and counts; a
 //! piece that counts is right; the final name is there only with all of the data; the download
 //! converges.
 
@@ -26,10 +26,10 @@ enum Event {
     Any,
 }
 
-/// What the driver was told, and so may rely on.
+/// The acknowledged state, on which the driver may rely.
 #[derive(Default)]
 struct Told {
-    /// Done, and a later sync said that it lasts.
+    /// Done, and a later sync confirmed it.
     synced: BTreeSet<u32>,
     /// Done.
     done: BTreeSet<u32>,
@@ -96,8 +96,8 @@ fn life(
     Ok(())
 }
 
-/// What stands at the final place before the download begins, by file index: nothing, or an older
-/// version of which some is right.
+/// The files at the final place before the download begins, by file index: none, or an older
+/// version that is right in part.
 type Old = Option<Vec<Option<Vec<u8>>>>;
 
 fn older(fixture: &Fixture, disk: &SimDisk, rng: &mut Rng) -> Old {

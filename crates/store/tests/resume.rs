@@ -1,4 +1,4 @@
-//! Starting again on what an earlier run left, when it is not as that run left it.
+//! Starting again when the files of an earlier run have changed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 
@@ -22,8 +22,8 @@ fn staging(to: &Path) -> std::path::PathBuf {
     all.into_iter().find(|p| p.file_name().unwrap().to_string_lossy().starts_with('.')).unwrap()
 }
 
-/// A finish that was interrupted has moved the data and left the journal. What the journal says of
-/// the data that moved must not be believed of what comes to its old place later.
+/// A finish that was interrupted has moved the data and left the journal. The journal's entries about the moved
+/// data must not apply to later data at its old place.
 #[test]
 fn a_journal_that_outlived_its_data_vouches_for_nothing() {
     for version in VERSIONS {
@@ -75,7 +75,7 @@ fn a_missing_file_of_zeros_is_made() {
     }
 }
 
-/// What is checked at once counts from the start: what is right, and nothing else.
+/// Data that is checked at once counts from the start: the right pieces, and nothing else.
 #[test]
 fn all_that_is_right_counts_once_it_is_checked() {
     for version in VERSIONS {

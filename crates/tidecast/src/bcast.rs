@@ -66,7 +66,7 @@ pub fn broadcast(options: Options) -> Broadcast {
 
 async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done, Error> {
     if options.sources > 1 && !matches!(options.algorithm, Algorithm::Auto | Algorithm::Plan) {
-        return Err(Error::usage("only a plan has several sources"));
+        return Err(Error::usage("several sources need the algorithm auto or plan"));
     }
     let (source, dest) = (options.source.clone(), options.dest.display().to_string());
     work.started(Started { command: "bcast", source, dest, hosts: options.hosts.len() });

@@ -70,7 +70,7 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
             ready = fetch(&client, &name, &options, &why, work) => ready?,
             () = work.stop.wait() => {
                 let why = why.take().map_or(String::new(), |why| format!(": {why}"));
-                let text = format!("interrupted before {name} was here{why}; the same command goes on from here");
+                let text = format!("interrupted before {name} arrived{why}; run the same command again to resume");
                 return Err(Error::cut(text));
             }
         };
@@ -121,7 +121,7 @@ async fn give(
     ready.older.iter().for_each(|why| work.warning(why));
     let unseen = sees(&ready.info).err();
     let (made, copied) = match dir {
-        None => (ready.info.path.clone().context("the daemon names no path")?, None),
+        None => (ready.info.path.clone().context("the daemon reported no path")?, None),
         Some(dir) => {
             let out = hand_out(client, &ready.info, dir, options.link, options.force).await;
             let out = out.map_err(|error| match error {

@@ -61,7 +61,8 @@ pub fn copy(copy: Copy) -> Copying {
 pub fn copy_to_memory(copy: Copy) -> Result<(Copying, Arc<Consumer>), Error> {
     let mut started = Started { to: None, ..started(&copy) };
     let copying = copy.start().map_err(failed)?;
-    let consumer = copying.consumer().ok_or_else(|| Error::usage("this copy is not one into memory"))?;
+    let consumer =
+        copying.consumer().ok_or_else(|| Error::usage("the destination of this copy is not memory"))?;
     (started.memory, started.budget) = (Some(consumer.place().to_owned()), Some(consumer.budget()));
     let operation = start(1, async move |work| {
         work.started(started);
@@ -113,7 +114,7 @@ fn follow(
 
 fn failed(error: tidecast_mover::Error) -> Error {
     match error {
-        tidecast_mover::Error::Cancelled => Error::cut("cut off; give the command again to go on"),
+        tidecast_mover::Error::Cancelled => Error::cut("interrupted; run the same command again to resume"),
         other => Error::new(other.kind(), other),
     }
 }

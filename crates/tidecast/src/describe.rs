@@ -97,7 +97,9 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
 fn built_for(path: &Path) -> Result<PathBuf, Error> {
     let climbs = path.components().any(|part| part == Component::ParentDir);
     let whole = std::path::absolute(path).ok().filter(|_| !climbs);
-    whole.ok_or_else(|| Error::usage(format!("--built-for {}: an absolute path is needed", path.display())))
+    whole.ok_or_else(|| {
+        Error::usage(format!("--built-for {} must be an absolute path without `..`", path.display()))
+    })
 }
 
 /// Runs work of the crate `publish` on another thread, saying how far it is; to be stopped ends it.
@@ -128,9 +130,9 @@ pub(crate) async fn watch<T: Send + 'static, S: Clone, D: Clone>(
 
 fn failed(error: Failed) -> Error {
     match error {
-        Failed::Cancelled => Error::cut("interrupted; the same command goes on from here"),
+        Failed::Cancelled => Error::cut("interrupted; run the same command again to resume"),
         error if error.is_exhausted() => Error::fault(format!(
-            "{error}; this process may open no more (ulimit -n), or the host is short of memory: that says nothing about the data"
+            "{error}; the limit of open files (ulimit -n) is reached, or the host is short of memory; the data is not known to be damaged"
         )),
         Failed::Glob { .. } | Failed::PieceLength(_) | Failed::NoName(_) => Error::usage(error),
         other => Error::fault(other),
@@ -144,7 +146,7 @@ fn state_file(path: &Path, state_dir: &Path) -> Result<PathBuf, Error> {
     make.recursive(true)
         .mode(0o700)
         .create(&dir)
-        .with_context(|| format!("cannot make {}", dir.display()))?;
+        .with_context(|| format!("cannot create {}", dir.display()))?;
     let whole = std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))?;
     let id = tidecast_hash::sha256(whole.as_os_str().as_bytes());
     Ok(dir.join(HEXLOWER.encode(id.get(..16).unwrap_or(&id))))

@@ -120,7 +120,7 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     let compared = tokio::select! {
         compared = comparing => compared,
         () = deadline.wait() => Compared { bases, received: 0 },
-        () = work.stop.wait() => return Err(Error::cut("interrupted; the same command goes on from here")),
+        () = work.stop.wait() => return Err(Error::cut("interrupted; run the same command again to resume")),
     };
     let (bases, beforehand) = (compared.bases, compared.received);
     let replace = Replace {
@@ -202,7 +202,7 @@ async fn fetch(
     loop {
         tokio::select! {
             complete = progress.wait_for(|p| p.complete) => {
-                let now = complete.context("the swarm ended by itself")?.clone();
+                let now = complete.context("the swarm ended unexpectedly")?.clone();
                 work.progress(tidecast_node::progress(Stage::Get, &now));
                 return Ok(());
             }
@@ -213,11 +213,11 @@ async fn fetch(
             }
             () = work.stop.wait() => {
                 let hint = hint(running, teller);
-                return Err(Error::cut(format!("interrupted; the same command goes on from here{hint}")));
+                return Err(Error::cut(format!("interrupted; run the same command again to resume{hint}")));
             }
             () = &mut late => {
                 let (seconds, hint) = (Span(deadline.after), hint(running, teller));
-                let text = format!("not all is there after {seconds}; the same command goes on from here{hint}");
+                let text = format!("not complete within {seconds}; run the same command again to resume{hint}");
                 return Err(Error::cut(text));
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {

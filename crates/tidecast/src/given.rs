@@ -38,7 +38,7 @@ pub fn given_source(word: Option<&str>) -> Result<Source, Error> {
         };
     }
     let text = TICKET.given(word).map_err(Error::usage)?;
-    let none = || format!("no ticket, manifest or magnet link given; name one, or set {}", TICKET.variable);
+    let none = || format!("no ticket, manifest or magnet link given; give one, or set {}", TICKET.variable);
     text.ok_or_else(|| Error::usage(none()))?.parse()
 }
 

@@ -46,7 +46,7 @@ pub fn revoke(ticket: &str, options: RevokeOptions) -> Result<Done, Error> {
     let authority = Authority::open(&state_dir, &key).fault()?;
     let list = authority.revoke(token, now()).with_context(|| {
         format!(
-            "cannot revoke (tickets are revoked where they were issued; state directory: {})",
+            "cannot revoke the ticket (revoke it where it was issued; state directory: {})",
             state_dir.display()
         )
     })?;
@@ -58,6 +58,6 @@ fn token_of(text: &str) -> Result<TokenId, Error> {
         return Ok(token);
     }
     read_ticket(text)?.token_id().ok_or_else(|| {
-        Error::usage("this ticket is for an open swarm, which anyone may join: nothing to revoke")
+        Error::usage("nothing to revoke: the ticket is for an open swarm, which anyone may join")
     })
 }

@@ -39,12 +39,12 @@ impl TicketOptions {
     /// Usage errors: it would end at once, or there will be no ticket that lets anybody in.
     pub(crate) fn terms(self, makes_ticket: bool) -> Result<Terms, Error> {
         if self.expires.is_some_and(|time| time.as_secs() == 0) {
-            return Err(Error::usage("--expires: a ticket lasts at least 1 s"));
+            return Err(Error::usage("--expires must be at least 1 s"));
         }
         let expires = self.expires.map(|time| now().saturating_add(time.as_secs()));
         let terms = Terms { expires, uses: self.uses };
         if !makes_ticket && terms != Terms::default() {
-            let why = "--expires and --uses are for tickets of private swarms; anybody may join this one";
+            let why = "--expires and --uses need a private swarm; anyone may join this one";
             return Err(Error::usage(why));
         }
         Ok(terms)

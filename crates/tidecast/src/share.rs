@@ -65,7 +65,7 @@ async fn run(path: &Path, options: &ShareOptions, work: &Doing) -> Result<Done, 
     let state_dir = state::own(options.state_dir.as_deref())?;
     let teller = Teller::new(work);
     let leaves = tempfile::NamedTempFile::new_in(&state_dir).or_else(|_| tempfile::NamedTempFile::new());
-    let leaves = leaves.context("cannot make a temporary file")?;
+    let leaves = leaves.context("cannot create a temporary file")?;
     let means = Means {
         trackers: &choices.trackers,
         private: !choices.plain,

@@ -20,7 +20,7 @@ pub(crate) fn below_home(variable: &str, usual: &str) -> Option<PathBuf> {
 /// The directory that is named, else the default.
 pub(crate) fn named(dir: Option<&Path>) -> Result<PathBuf, Error> {
     let dir = dir.map(Path::to_owned).or_else(default_state_dir);
-    dir.context("no place to keep this node's key: set HOME, or name one by --state-dir")
+    dir.context("no directory for this node's key: set HOME, or choose one with --state-dir")
 }
 
 /// The directory, made if need be: this user's, and closed to others.

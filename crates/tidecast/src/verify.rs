@@ -73,8 +73,8 @@ async fn run(
     // What cannot be read may be all right.
     let unknown = |p: &Problem| matches!(p.what.word(), "unreadable" | "unchecked");
     let error = match report.problems.iter().all(unknown) {
-        true => format!("{shown} cannot be compared with the manifest as a whole: {problems}"),
-        false => format!("{shown} is not what the manifest says: {problems}"),
+        true => format!("cannot compare all of {shown} with the manifest: {problems}"),
+        false => format!("{shown} does not match the manifest: {problems}"),
     };
     Err(Error::fault(error).with(Reached::Verify(Box::new(done))))
 }

@@ -16,18 +16,18 @@ use scope::{Found, ScopeId, Scopes};
 pub(crate) use ops::{binary, compare, promote};
 pub(crate) use val::{List, Val};
 
-/// What is the result of an evaluation.
+/// The result of an evaluation.
 pub(crate) type Result<T> = std::result::Result<T, EvalError>;
 
-/// What bounds an evaluation. The default is generous for any policy that a person writes.
+/// Limits of an evaluation. The default is generous for any hand-written policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How deep expressions and references to others may nest, 400 unless told.
+    /// Maximum depth of nested expressions and references; default: 400.
     pub depth: u32,
-    /// How many nodes of expressions may be evaluated, 1,000,000 unless told. Long strings count more.
+    /// Maximum of evaluated nodes; default: 1,000,000. Long strings count more.
     pub steps: u32,
-    /// How many bytes a string may have, 1 MiB unless told.
+    /// Maximum length of a string in bytes; default: 1 MiB.
     pub size: usize,
 }
 
@@ -37,17 +37,17 @@ impl Default for Limits {
     }
 }
 
-/// What an evaluation knows of the world: the time and where random numbers come from. It asks nobody else,
-/// so that equal contexts give equal results.
+/// The environment of an evaluation: the time and the source of random numbers. There is no other input, so that
+/// equal contexts give equal results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Seconds since 1970, for `time()` and its kin.
+    /// Seconds since 1970, for `time()` and similar functions.
     pub now: i64,
     /// Local time, in seconds east of Greenwich. There is no table of time zones: it is the same all year.
     pub utc_offset: i32,
     /// Where `random()` begins.
     pub seed: u64,
-    /// What an evaluation may cost.
+    /// Limits of an evaluation.
     pub limits: Limits,
 }
 
@@ -60,7 +60,7 @@ impl Context {
     /// Evaluates an expression as if it were an attribute of `my`: names without a scope and `MY.x` are
     /// looked up there; `TARGET.x`, and names that `my` does not have, in `target`.
     ///
-    /// Errors: [`EvalError`] if it takes too much. References in a circle are `UNDEFINED`.
+    /// Errors: [`EvalError`] if it exceeds a limit. Circular references are `UNDEFINED`.
     pub fn evaluate(&self, expr: &Expr, my: &Ad, target: Option<&Ad>) -> Result<Value> {
         let mut evaluator = Evaluator::new(self, my, target);
         let value = evaluator.eval(expr)?;
@@ -82,8 +82,8 @@ pub(crate) struct Evaluator<'a> {
     scopes: Scopes<'a>,
     /// Where names are looked up.
     here: ScopeId,
-    /// The ad that the expression stands in: the parent of nested ads. Mostly the same, but functions
-    /// evaluate the elements of lists where they are called, as HTCondor's do.
+    /// The ad that contains the expression: the parent of nested ads. Mostly the same, but functions evaluate the
+    /// elements of lists where they are called, as in HTCondor.
     around: ScopeId,
     depth: u32,
     steps: u32,
@@ -107,13 +107,13 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Goes over to the other ad of the two: then it is `MY`.
+    /// Switches to the other ad of the match, which becomes `MY`.
     pub(crate) fn turn(&mut self) {
         self.here = self.scopes.other(self.here);
         self.around = self.here;
     }
 
-    /// Takes steps from those that are left.
+    /// Takes steps from the remaining ones.
     pub(crate) fn spend(&mut self, steps: usize) -> Result<()> {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.steps = self.steps.checked_sub(steps).ok_or(EvalError::TooManySteps)?;
@@ -292,7 +292,7 @@ impl<'a> Evaluator<'a> {
         done
     }
 
-    /// An element of a list where it is used: names in it mean what they mean here.
+    /// An element of a list where it is used: its names are resolved here.
     pub(crate) fn element(&mut self, list: &List, item: &Expr) -> Result<Val> {
         self.within(self.here, list.scope, |e| e.eval(item))
     }
@@ -355,7 +355,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What a reference refers to, evaluated by nobody yet; none if it is no reference or refers to nothing.
+    /// The unevaluated target of a reference; none if it is not a reference or has no target.
     pub(crate) fn referred(&mut self, expr: &Expr) -> Result<Option<Expr>> {
         Ok(match self.target_of(expr)? {
             Found::Attr { ad, index, .. } => ad.get().at(index).cloned(),
@@ -405,13 +405,13 @@ impl<'a> Evaluator<'a> {
         self.scopes.ad(scope)
     }
 
-    /// Evaluates an attribute of an ad that stands alone.
+    /// Evaluates an attribute of a single ad.
     pub(crate) fn field(&mut self, scope: ScopeId, name: &str) -> Result<Val> {
         let found = self.scopes.own(scope, &Name::new(name));
         self.deref(found)
     }
 
-    /// A value for those who have asked.
+    /// The value for callers.
     pub(crate) fn value(&self, value: Val) -> Value {
         match value {
             Val::Undefined => Value::Undefined,

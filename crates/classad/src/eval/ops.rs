@@ -56,7 +56,7 @@ pub(crate) fn binary(operator: Binary, left: Val, right: Val) -> Val {
     }
 }
 
-/// `||` if `decides` is true, else `&&`: an operand of that value decides, whatever the other is.
+/// `||` if `decides` is true, else `&&`: an operand of that value decides the result.
 fn logical(decides: bool, left: &Val, right: &Val) -> Val {
     let known = |v: &Val| v.truth().is_some() || matches!(v, Val::Undefined | Val::Error);
     if !known(left) || !known(right) {
@@ -88,8 +88,8 @@ fn same(left: &Val, right: &Val) -> Val {
     })
 }
 
-/// The comparisons, of what is neither `ERROR` nor `UNDEFINED`. Bools count as 0 and 1, the case of letters
-/// not.
+/// The comparisons of values other than `ERROR` and `UNDEFINED`. Bools count as 0 and 1; the case of letters is
+/// ignored.
 pub(crate) fn compare(operator: Binary, left: &Val, right: &Val) -> Val {
     let order = match (left, right) {
         (Val::Str(a), Val::Str(b)) => Some(order_ignoring_case(a, b)),
@@ -204,7 +204,7 @@ fn bitwise(operator: Binary, a: i64, b: i64) -> i64 {
         Binary::BitXor => a ^ b,
         Binary::BitAnd => a & b,
         Binary::ShiftLeft => a.wrapping_shl(shift),
-        // HTCondor shifts negative numbers bit by bit: not at all if it is told to by less than nothing.
+        // HTCondor shifts negative numbers bit by bit: a negative count shifts nothing.
         Binary::ShiftRight if a < 0 => a >> b.clamp(0, 63),
         _ if a >= 0 => a.wrapping_shr(shift),
         // And these by one first, then by the rest.

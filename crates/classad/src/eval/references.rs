@@ -7,9 +7,8 @@ use crate::error::EvalError;
 use crate::{Expr, Name};
 
 impl Evaluator<'_> {
-    /// The names that the expression of an attribute needs and nobody has, through all that it refers to,
-    /// in the order of the alphabet: none of them if some part of it does not make sense. `None` if there
-    /// is no attribute.
+    /// The names that the expression of an attribute needs and neither ad has, through all its references, in
+    /// alphabetical order: empty if a part of it is meaningless. `None` if there is no attribute.
     pub(crate) fn unresolved(&mut self, reference: &Expr) -> Result<Option<Vec<Name>>> {
         let mut names = BTreeMap::new();
         let sensible = match self.target_of(reference)? {
@@ -86,7 +85,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// The parts of an expression, but not of what opens a scope of its own.
+/// The parts of an expression, except those with a scope of their own.
 fn parts(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Literal(_) | Expr::Attr { .. } | Expr::Ad(_) => Vec::new(),

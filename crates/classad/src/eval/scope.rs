@@ -10,13 +10,13 @@ pub(crate) struct ScopeId(u32);
 impl ScopeId {
     /// No scope: no name is found there.
     pub(super) const NOWHERE: Self = Self(u32::MAX);
-    /// What lies around a match: `LEFT`, `RIGHT`.
+    /// The scope around a match: `LEFT`, `RIGHT`.
     const MATCH: Self = Self(0);
     const LEFT: Self = Self(3);
     const RIGHT: Self = Self(4);
 }
 
-/// An ad that somebody else owns, or one that came up on the way.
+/// A borrowed ad, or one created during evaluation.
 #[derive(Debug, Clone)]
 pub(super) enum Handle<'a> {
     Borrowed(&'a Ad),
@@ -42,7 +42,7 @@ pub(super) enum Scope<'a> {
     Match,
 }
 
-/// What a name refers to.
+/// The target of a name.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     /// The attribute of an ad.
@@ -51,7 +51,7 @@ pub(super) enum Found<'a> {
         index: usize,
         scope: ScopeId,
     },
-    /// An ad as such.
+    /// A whole ad.
     Ad(ScopeId),
     /// The time.
     Time,
@@ -103,7 +103,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// A scope for an ad that stands in another.
+    /// A scope for an ad inside another.
     pub(super) fn nest(&mut self, ad: Ad, parent: ScopeId) -> ScopeId {
         self.push(Scope::Ad { ad: Handle::Shared(ad), parent, other: None })
     }
@@ -127,7 +127,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Looks a name up in a scope and those around it.
+    /// Looks a name up in a scope and the enclosing ones.
     pub(super) fn lookup(&self, start: ScopeId, name: &Name) -> Found<'a> {
         let mut id = start;
         while let Some(scope) = self.get(id) {
@@ -176,7 +176,7 @@ impl<'a> Scopes<'a> {
         Found::Ad(ad)
     }
 
-    /// The ad of a scope; what lies around a match is shown as one.
+    /// The ad of a scope; the scope around a match as an ad.
     pub(super) fn ad(&self, id: ScopeId) -> Ad {
         let reference = |name: &str| Expr::Attr { base: None, name: Name::new(name), absolute: true };
         let side = |id: ScopeId| reference(if id == ScopeId::LEFT { "LEFT" } else { "RIGHT" });

@@ -22,12 +22,12 @@ pub(crate) enum Val {
     Ad(ScopeId),
 }
 
-/// A list: its expressions, and where they stand.
+/// A list: its expressions, and their scope.
 #[derive(Debug, Clone)]
 pub(crate) struct List {
     pub(crate) items: Arc<[Expr]>,
     pub(super) scope: ScopeId,
-    /// True if a function has made it. For `=?=` such a list is of another type, as in HTCondor.
+    /// True if a function has created it. For `=?=` such a list has another type, as in HTCondor.
     pub(super) made: bool,
 }
 
@@ -53,7 +53,7 @@ impl Val {
         self.truth().is_some()
     }
 
-    /// As `real()` converts; none for what is no number.
+    /// Converts as `real()`; none if it is not a number.
     pub(crate) fn to_real(&self) -> Option<f64> {
         match self {
             Self::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -78,7 +78,7 @@ impl Val {
     /// An integer that HTCondor keeps in 32 bits.
     pub(crate) fn int32(&self) -> Option<i32> {
         match self {
-            // The lower half, whatever the upper says.
+            // The lower half, whatever the upper is.
             Self::Int(i) => Some(*i as i32),
             _ => None,
         }

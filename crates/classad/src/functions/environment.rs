@@ -1,8 +1,8 @@
-//! Environments and argument lists as job ads have them.
+//! Environments and argument lists in the syntax of job ads.
 //!
-//! In the second syntax of both, blanks separate; single quotes hold together what has blanks, and two of
-//! them between quotes are one. In the first, an environment has semicolons between its entries and
-//! arguments have blanks, and neither can be quoted.
+//! In the second syntax of both, blanks separate; single quotes enclose items with blanks, and two of them within
+//! quotes are one. In the first, an environment has semicolons between its entries and arguments have blanks, and
+//! neither can be quoted.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) const ALL: &[Named] = &[
     ("listToArgs", list_to_args),
 ];
 
-/// Names and values; `$$(name)` stands for itself and has none.
+/// Names and values; `$$(name)` is literal and has none.
 type Environment = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 const BLANKS: &[u8] = b" \t\r\n";
@@ -100,7 +100,7 @@ fn env_v1_to_v2(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
         _ => return Ok(Val::Error),
     };
     e.spend(string.len())?;
-    // A separator in front says which one it is.
+    // A leading separator selects the syntax.
     let (separator, rest) = match string.split_first() {
         Some((b @ (b';' | b'|'), rest)) => (*b, rest),
         _ => (b';', &string[..]),
@@ -115,7 +115,7 @@ fn env_v1_to_v2(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     written(e, environment)
 }
 
-/// Later ones win; what is `UNDEFINED` is left out.
+/// Later ones win; `UNDEFINED` ones are skipped.
 fn merge_environment(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     let mut environment = Environment::new();
     for arg in args {
@@ -133,7 +133,7 @@ fn merge_environment(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     written(e, environment)
 }
 
-/// The first argument, and which of the two syntaxes the second says; none if they are wrong.
+/// The first argument, and the syntax that the second selects; none if they are wrong.
 fn versioned(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Option<(Val, bool)>> {
     let args = values(e, args)?;
     Ok(match &args[..] {

@@ -88,7 +88,7 @@ fn compare_all(e: &mut Evaluator<'_>, args: &[Expr], all: bool) -> Result<Val> {
     Ok(Val::Bool(all))
 }
 
-/// The numbers of a list, `UNDEFINED` ones left out; `Err` holds what the function answers instead.
+/// The numbers of a list without `UNDEFINED` ones; `Err` holds the function's result instead.
 fn numbers(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<std::result::Result<Vec<Val>, Val>> {
     let [list] = args else { return Ok(Err(Val::Error)) };
     let list = match e.eval(list)? {
@@ -125,7 +125,7 @@ fn bound(e: &mut Evaluator<'_>, args: &[Expr], better: Binary) -> Result<Val> {
         Ok(numbers) => numbers,
         Err(value) => return Ok(value),
     };
-    // A comparison makes reals of both, if one is, and integers of bools: so it does to what it answers.
+    // A comparison converts both to reals, if one is, and bools to integers: so is its result.
     let best = numbers.into_iter().reduce(|best, next| {
         let (next, best) = promote(next, best);
         if matches!(compare(better, &next, &best), Val::Bool(true)) { next } else { best }
@@ -133,10 +133,10 @@ fn bound(e: &mut Evaluator<'_>, args: &[Expr], better: Binary) -> Result<Val> {
     Ok(best.unwrap_or(Val::Undefined))
 }
 
-/// The expression and the list of ads to evaluate it in; `Err` holds what the list is instead.
+/// The expression and the list of ads to evaluate it in; `Err` holds the function's result instead.
 fn contexts(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<std::result::Result<(Expr, List), Val>> {
     let [expr, list] = args else { return Ok(Err(Val::Error)) };
-    // A name stands for the expression that it names here, unless it names nothing.
+    // A name is replaced by the expression of that name here, if it has one.
     let expr = e.referred(expr)?.unwrap_or_else(|| expr.clone());
     Ok(match e.eval(list)? {
         Val::List(list) => Ok((expr, list)),

@@ -23,7 +23,7 @@ pub(crate) struct Function {
     pub(crate) run: Run,
 }
 
-/// A name and what it does.
+/// A name and its function.
 type Named = (&'static str, Run);
 
 /// Finds a function by its name, whatever its case.
@@ -42,7 +42,7 @@ pub(crate) fn find(name: &str) -> Option<Function> {
     found.map(|(_, run)| Function { run: *run })
 }
 
-/// A value as `string()` converts it; `Err` holds what the function answers instead.
+/// A value as `string()` converts it; `Err` holds the function's result instead.
 fn text(e: &mut Evaluator<'_>, value: Val) -> Result<std::result::Result<Arc<[u8]>, Val>> {
     let text = match value {
         Val::Undefined | Val::Error => return Ok(Err(value)),
@@ -62,7 +62,7 @@ fn values(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Vec<Val>> {
     args.iter().map(|arg| e.eval(arg)).collect()
 }
 
-/// What a strict function answers to its arguments at once, if one of them is no value.
+/// The result of a strict function if one of its arguments is not a value.
 fn exceptional(args: &[Val]) -> Option<Val> {
     if args.iter().any(|v| matches!(v, Val::Error)) {
         return Some(Val::Error);

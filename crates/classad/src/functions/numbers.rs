@@ -9,7 +9,7 @@ pub(super) const ALL: &[Named] = &[
     ("floor", |e, args| round(e, args, f64::floor)),
     ("ceil", |e, args| round(e, args, f64::ceil)),
     ("ceiling", |e, args| round(e, args, f64::ceil)),
-    // Halves to the even neighbour.
+    // Halves to the even number.
     ("round", |e, args| round(e, args, f64::round_ties_even)),
     ("pow", pow),
     ("quantize", quantize),
@@ -28,7 +28,7 @@ fn pow(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     let [base, exponent] = args else { return Ok(Val::Error) };
     let (base, exponent) = (e.eval(base)?, e.eval(exponent)?);
     if let (Val::Int(b), Val::Int(x @ 0..)) = (&base, &exponent) {
-        // Through a double, as HTCondor has it: a negative power is one too large, large ones are rounded.
+        // Through a double, as in HTCondor: a negative power is one too large, large ones are rounded.
         return Ok(Val::Int(to_i64((*b as f64).powf(*x as f64) + 0.5)));
     }
     Ok(match base.to_real().zip(exponent.to_real()) {

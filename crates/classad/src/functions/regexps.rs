@@ -1,9 +1,8 @@
 //! Regular expressions.
 //!
-//! HTCondor has PCRE, here is an engine that always ends in time linear in the text. What it does not have
-//! is an error in the pattern, thus `ERROR`: look-ahead and look-behind, back-references, atomic groups,
-//! calls of groups, conditions, `\K`, `\Q...\E`. And `$` is the very end, not also before a last line
-//! break.
+//! HTCondor has PCRE; this engine always ends in time linear in the text. Unsupported features are an error in the
+//! pattern, thus `ERROR`: look-ahead and look-behind, back-references, atomic groups, calls of groups, conditions,
+//! `\K`, `\Q...\E`. And `$` is the very end, not also before a last line break.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -20,10 +19,10 @@ pub(super) const ALL: &[Named] = &[
     ("replaceAll", |e, args| substitute(e, args, b"fg")),
 ];
 
-/// A compiled pattern, none if it is wrong. Options: `i` case does not matter, `m` `^` and `$` at lines,
-/// `s` a point is a line break too, `x` blanks mean nothing; others are passed over.
+/// A compiled pattern, none if it is wrong. Options: `i` ignores case, `m` `^` and `$` match at lines, `s` a dot
+/// matches a line break too, `x` ignores blanks; others are ignored.
 pub(super) fn compile(e: &mut Evaluator<'_>, pattern: &[u8], options: &[u8]) -> Result<Option<Regex>> {
-    // Compiling is a thousand times what a step is.
+    // Compiling costs a thousand times a step.
     e.spend(500 + 10 * pattern.len())?;
     let Ok(pattern) = std::str::from_utf8(pattern) else { return Ok(None) };
     let has = |option| options.contains(&option);
@@ -39,8 +38,8 @@ pub(super) fn compile(e: &mut Evaluator<'_>, pattern: &[u8], options: &[u8]) -> 
     Ok(regex.ok())
 }
 
-/// The arguments, their number checked; `Err` holds what the function answers instead. The last of the full
-/// number is options, which must be a string.
+/// The arguments, their number checked; `Err` holds the function's result instead. The last of the full number is
+/// options, which must be a string.
 fn arguments(
     e: &mut Evaluator<'_>,
     args: &[Expr],
@@ -93,9 +92,8 @@ fn regexp_member(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     Ok(if undefined { Val::Undefined } else { Val::Bool(false) })
 }
 
-/// Puts a text in the place of what fits the pattern; `\0` to `\9` in it are the groups. Options beside
-/// those of the pattern: `f` the whole string with the change, not the changed part alone; `g` all that
-/// fits, not the first.
+/// Replaces matches of the pattern by a text; `\0` to `\9` in it are the groups. Options besides those of the
+/// pattern: `f` the whole string with the change, not the changed part alone; `g` all matches, not the first.
 fn substitute(e: &mut Evaluator<'_>, args: &[Expr], more: &[u8]) -> Result<Val> {
     let args = match arguments(e, args, 4)? {
         Ok(args) => args,

@@ -45,7 +45,7 @@ fn summary(e: &mut Evaluator<'_>, args: &[Expr], of: fn(&[&[u8]]) -> Val) -> Res
     Ok(of(&items(string, separators)))
 }
 
-/// The numbers of a list and whether one is written as a real; none if an item is no number.
+/// The numbers of a list and whether one is written as a real; none if an item is not a number.
 fn numbers(items: &[&[u8]]) -> Option<(Vec<f64>, bool)> {
     let numbers = items.iter().map(|item| real_prefix(item)).collect::<Option<Vec<_>>>()?;
     let real = items.iter().any(|item| item.iter().any(|b| !b"+-0123456789".contains(b)));
@@ -83,7 +83,7 @@ fn extreme(items: &[&[u8]], start: f32, with: fn(f64, f64) -> f64) -> Val {
 
 type Equal = fn(&[u8], &[u8]) -> bool;
 
-/// Item, list and separators; `Err` holds what the function answers instead. What is `UNDEFINED` is empty.
+/// Item, list and separators; `Err` holds the function's result instead. `UNDEFINED` counts as empty.
 fn member_args(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<std::result::Result<[Vec<u8>; 3], Val>> {
     if !(2..=3).contains(&args.len()) {
         return Ok(Err(Val::Error));
@@ -111,8 +111,8 @@ fn member(e: &mut Evaluator<'_>, args: &[Expr], equal: Equal) -> Result<Val> {
     })
 }
 
-/// True if each item of the first list is in the second; not of a list that has none, though the empty
-/// string is.
+/// True if each item of the first list is in the second; false for an empty list, though the empty string is a
+/// subset.
 fn subset(e: &mut Evaluator<'_>, args: &[Expr], equal: Equal) -> Result<Val> {
     let [part, list, separators] = match member_args(e, args)? {
         Ok(args) => args,

@@ -50,7 +50,7 @@ fn strcat(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     e.string(out)
 }
 
-/// The first argument between the others, or between the elements of a list; what is `UNDEFINED` is left out.
+/// The first argument between the others, or between the elements of a list; `UNDEFINED` ones are skipped.
 fn join(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     let mut joined = Joined { separator: Vec::new(), out: Vec::new(), defined: false, undefined: false };
     let last = match args {
@@ -163,7 +163,7 @@ fn substr(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     e.string(bytes.get(from..to).unwrap_or_default().to_vec())
 }
 
-/// Compares two strings, or what becomes strings.
+/// Compares two arguments as strings.
 fn compare(e: &mut Evaluator<'_>, args: &[Expr], with: fn(&[u8], &[u8]) -> Val) -> Result<Val> {
     let [left, right] = args else { return Ok(Val::Error) };
     let (left, right) = (e.eval(left)?, e.eval(right)?);
@@ -192,8 +192,8 @@ fn version_in_range(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     })
 }
 
-/// The order of version numbers, as glibc's `strverscmp` has it: runs of digits count as numbers, and those
-/// with more zeros in front come first.
+/// The order of version numbers, as in glibc's `strverscmp`: runs of digits count as numbers, and those with more
+/// leading zeros come first.
 fn versions(a: &[u8], b: &[u8]) -> i64 {
     let Some(at) = (0..a.len().max(b.len())).find(|i| a.get(*i) != b.get(*i)) else { return 0 };
     // Bytes are signed where HTCondor runs.
@@ -226,8 +226,8 @@ fn string_list(items: Vec<&[u8]>) -> Val {
     List::made(items.into_iter().map(|item| Expr::Literal(Value::Str(item.into()))).collect())
 }
 
-/// Splits at each of the given characters, commas and blanks unless told. Blanks at a separator belong to
-/// it, and two of the same separator have an empty string between them.
+/// Splits at each of the given characters, by default commas and blanks. Blanks at a separator belong to it, and
+/// two of the same separator have an empty string between them.
 fn split(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     if !(1..=2).contains(&args.len()) {
         return Ok(Val::Error);
@@ -271,7 +271,7 @@ fn split_at(e: &mut Evaluator<'_>, args: &[Expr], first: bool) -> Result<Val> {
     Ok(string_list(vec![left, right]))
 }
 
-/// There are no maps here: it is `UNDEFINED`, or the default that it is given.
+/// There are no maps here: the result is `UNDEFINED`, or the given default.
 fn user_map(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     if !(2..=4).contains(&args.len()) {
         return Ok(Val::Error);
@@ -283,7 +283,7 @@ fn user_map(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     Ok(if args.len() == 4 { args.swap_remove(3) } else { Val::Undefined })
 }
 
-/// Nobody's home is known here, as in HTCondor unless a setting says otherwise: the default, or `UNDEFINED`.
+/// Home directories are unknown here, as in HTCondor unless a setting allows them: the default, or `UNDEFINED`.
 fn user_home(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     if !(1..=2).contains(&args.len()) {
         return Ok(Val::Error);

@@ -32,7 +32,7 @@ fn now(args: &[Expr], value: Val) -> Result<Val> {
     Ok(if args.is_empty() { value } else { Val::Error })
 }
 
-/// An instant, told in local time.
+/// An instant, in local time.
 fn local(e: &Evaluator<'_>, secs: i64) -> Val {
     Val::AbsTime(AbsTime { secs, offset: e.context.utc_offset })
 }
@@ -42,7 +42,7 @@ fn local_secs(e: &Evaluator<'_>, secs: i64) -> i64 {
     secs.saturating_add(e.context.utc_offset.into())
 }
 
-/// The date at so many seconds, kept to what the arithmetic of dates can bear.
+/// The date at this time in seconds, limited to the range of date arithmetic.
 fn civil(secs: i64) -> Civil {
     Civil::at(secs.clamp(-(1 << 55), 1 << 55))
 }

@@ -1,4 +1,5 @@
-//! Builds the parts of a daemon in order, hands each what it needs, runs them, and ends them. Nothing else knows all of them.
+//! Builds the parts of a daemon in order, connects them, runs them, and ends them. Only this module knows all
+//! of them.
 
 mod parts;
 mod run;

@@ -79,7 +79,7 @@ pub struct Daemon {
     _answers: Arc<Answers>,
 }
 
-/// What a daemon is built on.
+/// The base of a daemon.
 pub(super) struct Ground {
     pub(super) config: Arc<Config>,
     pub(super) key: NodeKey,
@@ -96,7 +96,7 @@ pub(super) struct Ground {
     pub(super) clock: Clock,
 }
 
-/// What most parts have in common.
+/// Shared by most parts.
 #[derive(Clone)]
 struct Shared {
     config: Arc<Config>,
@@ -112,7 +112,7 @@ struct Shared {
     signer: Arc<Signer>,
 }
 
-/// What brings caches.
+/// The parts that fetch caches.
 struct Transfer {
     admission: Arc<Admission>,
     arrivals: Arc<Arrivals>,
@@ -124,7 +124,8 @@ struct Transfer {
 }
 
 impl Daemon {
-    /// All parts, and what is to be run besides. `mover`: what moves bytes; the engine unless a test has another.
+    /// All parts, and the tasks to run besides. `mover`: moves the bytes; the engine unless a test passes
+    /// another.
     pub(super) fn build(ground: Ground, mover: impl FnOnce(SwarmMover) -> Arc<dyn Mover>) -> (Self, Driver) {
         let (key, certificate) = (ground.key.clone(), ground.certificate);
         let store = Arc::new(Store::new(ground.depot, ground.config.name.clone()));

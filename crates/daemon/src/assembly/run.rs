@@ -88,7 +88,7 @@ impl Daemon {
         let app = self.app.clone();
         tasks.spawn(async move {
             if let Err(error) = serve(app, socket, ApiDoor::Users).await {
-                tracing::error!(%error, "the socket serves no more");
+                tracing::error!(%error, "the API socket no longer accepts requests");
             }
         });
         match self.election.listen() {
@@ -96,11 +96,11 @@ impl Daemon {
                 let app = self.app.clone();
                 tasks.spawn(async move { drop(serve(app, socket, ApiDoor::Daemons).await) });
             }
-            Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
+            Err(error) => tracing::warn!(%error, "cannot listen for other daemons of this machine"),
         }
     }
 
-    /// What goes on as long as the daemon runs, besides answering.
+    /// Periodic tasks while the daemon runs, besides answering requests.
     pub(super) fn keep_up(&self, driver: Driver, tasks: &mut JoinSet<()>) {
         tasks.spawn(driver.run(self.links.clone()));
         tasks.spawn(holdings::keep(
@@ -172,7 +172,7 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
     Ok((Arc::new(daemon), door, driver, renewal))
 }
 
-/// A capacity that is too small for what was made here and is still wanted is not taken at its word.
+/// Raises a capacity that is too small for leased caches created on this host.
 fn allow_what_is_kept(depot: &Depot) {
     if let (Some(capacity), Some(meanwhile)) =
         (depot.config().max_bytes, depot.allow_excess(crate::clock::now()))
@@ -180,7 +180,7 @@ fn allow_what_is_kept(depot: &Depot) {
         tracing::warn!(
             capacity,
             meanwhile,
-            "the store keeps more than its capacity until leases of caches that were made here end, or others need the room"
+            "the store exceeds its capacity until leases of caches created here expire, or other caches need the space"
         );
     }
 }

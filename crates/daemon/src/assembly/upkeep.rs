@@ -1,4 +1,4 @@
-//! What has to be done again and again.
+//! Periodic tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,13 +44,13 @@ pub(super) async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>)
                     daemon.audit.note("tidecast", "evict", &cache.to_string(), "ok");
                 }
             }
-            Err(error) => tracing::error!(why = error.why, "the store cannot be swept"),
+            Err(error) => tracing::error!(why = error.why, "cannot evict expired caches"),
         }
     }
 }
 
 impl Daemon {
-    /// Ends the daemon if nobody has needed it for as long as it was told to wait.
+    /// Ends the daemon if it has been idle for the configured time.
     fn rest_if_idle(&self) {
         let Some(patience) = self.config.idle else { return };
         let at_work = self.store.depot.in_use(crate::clock::now())

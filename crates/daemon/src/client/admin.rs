@@ -1,4 +1,4 @@
-//! What an administrator has a daemon do, and those of the whole site.
+//! Administration of a daemon, and of all daemons of a site.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::model::types::{Checked, Limit, Ruled, Status};
 /// Every byte of a large store takes long to read.
 const CHECK: Duration = Duration::from_secs(7 * 86_400);
 
-/// What a daemon is to do.
+/// A command to a daemon.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
-    /// Say how it is.
+    /// Report the status.
     Status,
     /// Take nothing new, and have others wait, until it is resumed.
     Pause,
-    /// Take nothing new, until it is resumed; what is here is still given to others.
+    /// Accept no new caches until it is resumed; existing caches are still served to other hosts.
     Drain,
     /// Take new caches again.
     Resume,
@@ -62,10 +62,10 @@ impl Client {
         }
     }
 
-    /// Has every daemon of the site do it that is alive, or that of one `host`; answers what became of it at each.
+    /// Sends a command to every running daemon of the site, or to that of one `host`; the result of each.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Client::post`].
     pub async fn order_site(&self, order: &Order, host: Option<&str>) -> Result<Vec<Ruled>, ClientError> {
         let host = host.map_or(String::new(), |host| {
             format!("?host={}", tidecast_text::percent_encode(host.as_bytes(), ""))
@@ -73,10 +73,10 @@ impl Client {
         self.post(&format!("/v1/site/{}{host}", order.word()), &order.limit(), Duration::ZERO).await
     }
 
-    /// Has this host's daemon verify every byte of its store, and repair from other hosts what is damaged.
+    /// Lets this host's daemon verify every byte of its store, and repair damaged content from other hosts.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Client::post`].
     pub async fn check(&self) -> Result<Checked, ClientError> {
         self.post("/v1/fsck", &serde_json::json!({}), CHECK).await
     }

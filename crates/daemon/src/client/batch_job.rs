@@ -1,4 +1,4 @@
-//! The batch job in which this process runs, as its environment says.
+//! The batch job of this process, by its environment.
 
 use std::env::var;
 use std::io::Read as _;
@@ -14,11 +14,12 @@ const SYSTEMS: [(&str, &str, &str); 6] = [
     ("LSF", "LSB_JOBID", "LSB_JOBINDEX"),
     ("Flux", "FLUX_JOB_ID", ""),
     ("OAR", "OAR_JOB_ID", "OAR_ARRAY_INDEX"),
-    // Its variable may be anybody's: it is looked at last, and only beside another of the same system.
+    // Other programs may use this variable too: it is checked last, and only beside another one of the same
+    // system.
     ("Grid Engine", "JOB_ID", "SGE_TASK_ID"),
 ];
 
-/// What the job is called, for people: its batch system and number. None outside of a job.
+/// The job's name for people: its batch system and number. None outside of a job.
 pub(super) fn job() -> Option<String> {
     let condor = condor_ad().and_then(|ad| {
         let number = |name| literal(&ad, name).and_then(Value::as_int);
@@ -47,7 +48,7 @@ pub(super) fn condor_ad() -> Option<Ad> {
     Ad::parse_all(&text).ok()?.into_iter().next()
 }
 
-/// Whether a job runs in a container, which sees its scratch directory and not what links there lead to.
+/// Whether a job runs in a container, which sees its scratch directory but not the targets of links there.
 pub(super) fn is_contained(ad: &Ad) -> bool {
     let value = |name| tidecast_classad::Context::at(0).attribute(name, ad, None).ok();
     let wanted =

@@ -1,4 +1,4 @@
-//! What users do with the caches of this host, beside making and getting them.
+//! Operations on the caches of this host, besides creating and getting them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn query(name: Option<&CacheName>) -> String {
 }
 
 impl Client {
-    /// The caches of this host that the caller may read; those of a name, if one is given.
+    /// The caches of this host that the caller may read; only those of `name`, if given.
     ///
     /// # Errors
     /// As [`Client::post`].
@@ -25,10 +25,10 @@ impl Client {
         self.get(&format!("/v1/caches{}", query(name))).await
     }
 
-    /// The cache that a name means, among those that the caller may read.
+    /// The cache of this name, among those that the caller may read.
     ///
     /// # Errors
-    /// As [`Client::post`]; there is none.
+    /// As [`Client::post`]; no such cache.
     pub async fn find(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
         let mut found = self.list(Some(name)).await?;
         // The newest version, of this host before others: that is how the daemon sorts.
@@ -36,7 +36,7 @@ impl Client {
         found.pop().ok_or_else(|| ClientError::Absent(name.to_string()))
     }
 
-    /// The same with its ad and what uses it.
+    /// The same with its ad and its users.
     ///
     /// # Errors
     /// As [`Client::find`].
@@ -61,7 +61,7 @@ impl Client {
         self.change(name, "pin", &json!({})).await
     }
 
-    /// Lets it be evicted again when its lease is over.
+    /// Unpins the cache: it may be evicted when its lease has expired.
     ///
     /// # Errors
     /// As [`Client::find`].
@@ -69,7 +69,7 @@ impl Client {
         self.change(name, "unpin", &json!({})).await
     }
 
-    /// Removes it from this host; other hosts keep theirs.
+    /// Removes the cache from this host; other hosts keep theirs.
     ///
     /// # Errors
     /// As [`Client::find`].
@@ -95,7 +95,7 @@ impl Client {
         self.get(&format!("/v1/where{}", query(Some(name)))).await
     }
 
-    /// What happened to it, or to all that concerns the caller.
+    /// The audit log of a cache, or of all caches that concern the caller.
     ///
     /// # Errors
     /// As [`Client::post`].

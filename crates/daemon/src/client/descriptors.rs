@@ -1,9 +1,9 @@
-//! Open files over a unix socket (SCM_RIGHTS), in batches: what `GET /v1/caches/{id}/files` becomes after its upgrade.
+//! Open files over a unix socket (SCM_RIGHTS), in batches: the protocol of `GET /v1/caches/{id}/files` after its upgrade.
 //!
-//! The daemon sends frames of eight bytes: a kind and a number, both `u32` in little-endian order. [`FILES`]: so many
-//! descriptors come with the frame. Before each of its frames the client sends one byte: the first when it has left HTTP, which
-//! would lose descriptors, the next when it has used what came.
-//! [`END`]: these were all. [`FAILED`]: so many bytes follow, which say why there are no more.
+//! The daemon sends frames of eight bytes: a kind and a number, both `u32` in little-endian order. [`FILES`]: this number of
+//! descriptors comes with the frame. Before each of its frames the client sends one byte: the first when it has left HTTP, which
+//! would lose descriptors, the next when it has used the received files.
+//! [`END`]: there are no more. [`FAILED`]: this number of bytes follows, with the reason why there are no more.
 //!
 //! Only regular files, opened for reading, are sent. A descriptor of a directory would lead a process out of its container.
 
@@ -42,10 +42,10 @@ fn head(kind: u32, number: usize) -> [u8; 8] {
     head
 }
 
-/// Sends files until `next` has no more. `is_asked`: the client's first byte was read already.
+/// Sends files until `next` returns none. `is_asked`: the client's first byte was read already.
 ///
 /// # Errors
-/// The other end is gone, or too slow.
+/// The other end has closed the connection, or is too slow.
 pub(crate) fn send<E: std::fmt::Display>(
     stream: &UnixStream,
     mut is_asked: bool,
@@ -86,7 +86,7 @@ pub(crate) fn send<E: std::fmt::Display>(
     }
 }
 
-/// Files that come, one after the other.
+/// Files that are received, one after the other.
 pub struct Descriptors {
     stream: UnixStream,
     queue: VecDeque<OwnedFd>,
@@ -103,7 +103,7 @@ impl Descriptors {
     /// The next file; `None` after the last.
     ///
     /// # Errors
-    /// The daemon has failed, does not answer, or sends what is no regular file.
+    /// The daemon failed, did not answer, or sent something other than a regular file.
     pub fn next(&mut self) -> io::Result<Option<File>> {
         if self.queue.is_empty() && !self.receive()? {
             return Ok(None);
@@ -113,13 +113,13 @@ impl Descriptors {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the daemon sent what is no regular file",
+                "the daemon sent a descriptor that is not a regular file",
             ));
         }
         Ok(Some(file))
     }
 
-    /// Takes a batch; false: there is none.
+    /// Receives a batch; false at the end.
     fn receive(&mut self) -> io::Result<bool> {
         self.stream.write_all(&[1])?;
         let mut head = [0; 8];
@@ -145,7 +145,7 @@ impl Descriptors {
         match u32::from_le_bytes([k0, k1, k2, k3]) {
             FILES if number == self.queue.len() && number > 0 => Ok(true),
             FILES => Err(io::Error::other(format!(
-                "{number} open files were sent and {} came: the limit of open files (ulimit -n) is too low",
+                "the daemon sent {number} open files and {} arrived: the limit of open files (ulimit -n) is too low",
                 self.queue.len()
             ))),
             END => Ok(false),
@@ -154,7 +154,7 @@ impl Descriptors {
                 self.stream.read_exact(&mut why)?;
                 Err(io::Error::other(String::from_utf8_lossy(&why).into_owned()))
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon's answer is malformed")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "malformed reply from the daemon")),
         }
     }
 }

@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_millis(300);
 /// A daemon that is being started again is waited for so long, if the caller sets no limit.
 const STARTS_AGAIN: Duration = Duration::from_secs(60);
 
-/// What is asked for.
+/// A request for a cache.
 #[derive(Clone, Debug, Default)]
 pub struct Fetch {
     /// The cache, as [`crate::name::CacheName`] writes it.
@@ -32,7 +32,7 @@ pub struct Fetch {
 /// A cache that is here.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// What it is.
+    /// The cache.
     pub info: CacheInfo,
     /// Seconds that it took to come.
     pub seconds: f64,
@@ -49,7 +49,7 @@ pub enum Waiting {
     Away(String),
     /// It comes.
     Coming {
-        /// What it waits for; may be empty.
+        /// The reason for waiting; may be empty.
         why: String,
         /// Bytes that have come.
         bytes: u64,
@@ -61,26 +61,26 @@ pub enum Waiting {
 /// Why it is not here.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The daemon said no, or does not answer.
+    /// The daemon rejected the request, or does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// It took longer than the caller waits.
-    #[error("{name} is not here after {}: {why}", Span(*.after))]
+    #[error("{name} did not arrive within {}: {why}", Span(*.after))]
     Late {
         /// The cache.
         name: String,
         /// How long was waited.
         after: Duration,
-        /// What it waits for, or why the daemon does not answer.
+        /// The reason for waiting, or why the daemon does not answer.
         why: String,
     },
 }
 
 impl Client {
-    /// Asks until it is here.
+    /// Repeats the request until the cache is on this host.
     ///
     /// # Errors
-    /// The daemon refuses, or the time is over.
+    /// The daemon rejects the request, or the time is over.
     pub async fn fetch(&self, what: &Fetch, mut tell: impl FnMut(Waiting)) -> Result<Ready, FetchError> {
         let (began, job) = (Instant::now(), super::batch_job::job());
         let late = |why| FetchError::Late { name: what.name.clone(), after: began.elapsed(), why };
@@ -137,7 +137,7 @@ impl Away {
         (self.heard, self.answered) = (Instant::now(), true);
     }
 
-    /// Whether it is to be waited for. Where none has ever answered, there is none.
+    /// Whether to wait for the daemon. If no daemon has ever answered, there is none.
     fn waits(&self, error: &ClientError) -> bool {
         let away = match error {
             ClientError::NoDaemon { .. } => self.answered,

@@ -23,7 +23,7 @@ pub enum Link {
     Copy,
 }
 
-/// What was made.
+/// What was created.
 #[derive(Clone, Debug, Default)]
 pub struct HandedOut {
     /// Where.
@@ -34,7 +34,7 @@ pub struct HandedOut {
     pub copy_since: Option<String>,
 }
 
-/// Makes it in `dir`, under its own name. `force`: it replaces what has that name.
+/// Creates the cache in `dir`, under its own name. `force`: replace an existing file of that name.
 ///
 /// # Errors
 /// As [`place`]; it cannot be mounted.
@@ -45,7 +45,7 @@ pub async fn hand_out(
     link: Link,
     force: bool,
 ) -> Result<HandedOut, Error> {
-    let nameless = || Error::Malformed("it names no file".into());
+    let nameless = || Error::Malformed("file name missing".into());
     let path = info.path.as_deref().ok_or_else(nameless)?;
     let name = path.file_name().ok_or_else(nameless)?;
     let mut copy_since = None;

@@ -1,8 +1,10 @@
-//! A cache, or a part of it, in a directory of the caller's: made by the caller's own process, with its rights, its umask and
-//! its view of the file system. The daemon gives the manifest and open files, and writes nothing there.
+//! Creates a cache, or a part of it, in a directory of the caller: by the caller's own process, with its
+//! rights, its umask and its view of the file system. The daemon sends the manifest and open files, and
+//! writes nothing there.
 //!
-//! What is made has a name of its own, closed to others, until it is whole; then it takes its name in one step. The directory
-//! may be written by others meanwhile: every name is resolved beneath it and through no link.
+//! The new files have a temporary name, closed to others, until they are complete; then they take their name
+//! in one step. Others may write to the directory meanwhile: every name is resolved beneath it and through no
+//! link.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -25,8 +27,8 @@ use crate::model::types::CacheInfo;
 /// How files come into a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
-    /// Hard links to the store's files; where no link can be made, as `Reflink`. A file whose mode is narrower than the
-    /// store's is not linked, as its link would be open to others.
+    /// Hard links to the store's files; where a link is not possible, as `Reflink`. A file whose mode is
+    /// narrower than the store's is not linked, as its link would be open to others.
     Hardlink,
     /// Files of the caller's own that share blocks with the store's; where that cannot be, as `Copy`.
     #[default]
@@ -35,22 +37,22 @@ pub enum How {
     Copy,
 }
 
-/// What is wanted.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The directory.
     pub dir: PathBuf,
-    /// What it is called there.
+    /// Its name there.
     pub name: OsString,
     /// A path below the published directory; empty for all of it.
     pub subpath: PathBuf,
     /// How.
     pub how: How,
-    /// Replace what has the name already.
+    /// Replace an existing file of this name.
     pub force: bool,
 }
 
-/// What was made.
+/// What was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Where.
@@ -76,33 +78,33 @@ pub enum Error {
     /// Another thing has the name.
     #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
     Exists(PathBuf),
-    /// The path is no path of the cache.
-    #[error("there is no {} in the cache", .0.display())]
+    /// The cache has no such path.
+    #[error("no {} in the cache", .0.display())]
     Absent(PathBuf),
     /// The name is not one component of a path.
     #[error("{0:?} is not a file name")]
     Name(OsString),
     /// A bind mount cannot be made.
-    #[error("cannot bind {} to {} (it takes root, or a mount namespace of your own): {source}", path.display(), to.display())]
+    #[error("cannot bind-mount {} at {} (needs root, or your own mount namespace): {source}", path.display(), to.display())]
     Bind {
-        /// What was to be mounted.
+        /// The directory or file to mount.
         path: PathBuf,
         /// Where.
         to: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What the daemon gives is not what its manifest says.
-    #[error("the daemon's answer is malformed: {0}")]
+    /// The daemon's data does not match its manifest.
+    #[error("malformed reply from the daemon: {0}")]
     Malformed(String),
     /// The system refused.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -111,18 +113,18 @@ fn at(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { op, path: path.to_owned(), source }
 }
 
-/// Whether this process sees at [`CacheInfo::path`] what the daemon keeps there, and may read it; else why not.
+/// Whether this process sees the daemon's file at [`CacheInfo::path`], and may read it; else why not.
 ///
 /// # Errors
-/// In words: what it finds instead.
+/// For people: what it finds instead.
 pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
-    let path = info.path.as_deref().ok_or("the daemon names no path")?;
+    let path = info.path.as_deref().ok_or("the daemon reported no path")?;
     let shown = path.display();
-    let meta =
-        std::fs::symlink_metadata(path).map_err(|e| format!("{shown} cannot be reached here ({e})"))?;
+    let meta = std::fs::symlink_metadata(path)
+        .map_err(|e| format!("cannot access {shown} from this process ({e})"))?;
     if info.inode.is_some_and(|told| told != (meta.dev(), meta.ino())) {
         return Err(format!(
-            "{shown} is another file here than at the daemon (a container or a mount namespace)"
+            "{shown} is a different file for this process than for the daemon (container or mount namespace)"
         ));
     }
     let read = match meta.file_type() {
@@ -130,15 +132,16 @@ pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
         kind if kind.is_file() => File::open(path).map(drop),
         _ => Ok(()),
     };
-    read.map_err(|e| format!("{shown} cannot be read ({e})"))?;
+    read.map_err(|e| format!("cannot read {shown} ({e})"))?;
     Ok(path)
 }
 
-/// A symbolic link to the store; one that leads there already will do. One that leads to another cache in a store is
-/// replaced: it was made by a job that ran before, maybe on another host that shares the directory, or for an older version.
+/// Creates a symbolic link to the store; an existing one to the same target stays. One to another cache in a
+/// store is replaced: it was made by an earlier job, maybe on another host that shares the directory, or for
+/// an older version.
 ///
 /// # Errors
-/// [`Error::Exists`]; what the system reports.
+/// [`Error::Exists`]; the system's error.
 pub fn symlink(target: &Path, dir: &Path, name: &OsStr, force: bool) -> Result<PathBuf, Error> {
     let (root, path) = (open(dir)?, dir.join(name));
     match root.symlink(target, name) {
@@ -159,7 +162,7 @@ pub fn symlink(target: &Path, dir: &Path, name: &OsStr, force: bool) -> Result<P
     Ok(path)
 }
 
-/// Whether a link is one of those that are made here: to what a store calls `caches/NUMBER/tree/..`, on whatever host.
+/// Whether a link is of the kind that is made here: to `caches/NUMBER/tree/..` of a store, on any host.
 fn leads_to_a_store(target: &Path) -> bool {
     let parts: Vec<&[u8]> = target.components().map(|part| part.as_os_str().as_bytes()).collect();
     let is_number = |part: &[u8]| part.len() == 16 && part.iter().all(u8::is_ascii_hexdigit);
@@ -167,10 +170,10 @@ fn leads_to_a_store(target: &Path) -> bool {
         && parts.windows(3).any(|w| matches!(w, [b"caches", number, b"tree"] if is_number(number)))
 }
 
-/// Makes files of a cache. Waits, and blocks a thread of its own with the disk.
+/// Creates files of a cache. Waits, and blocks a thread of its own with the disk.
 ///
 /// # Errors
-/// The daemon gives no files, the name is taken, the system refuses. What was begun is removed then.
+/// The daemon sends no files, the name exists, or a system's error. Incomplete files are removed then.
 pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<Made, Error> {
     let (_, manifest) = client.manifest(&info.cache).await?;
     let manifest = Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))?;
@@ -200,7 +203,7 @@ struct Making<'a> {
     root: Root,
     /// The published file or directory in the store, if this process sees it, and its device and inode.
     view: Option<(Root, OsString)>,
-    /// Paths below what is made, with the index of their file; `""` is the thing itself.
+    /// Paths below the target, with the index of their file; `""` is the target itself.
     files: BTreeMap<PathBuf, u32>,
     dirs: BTreeMap<PathBuf, u32>,
     made: Made,
@@ -228,10 +231,11 @@ impl<'a> Making<'a> {
         Ok(Self { manifest, wanted, root: open(&wanted.dir)?, view, files, dirs, made })
     }
 
-    /// Whether what has the name is what would be made. What else has it is an error, unless it is to be replaced.
+    /// Whether the target exists with the same content. Other content is an error, unless it is to be
+    /// replaced.
     fn stands(&self) -> Result<bool, Error> {
         let path = &self.made.path;
-        if self.root.look(&self.wanted.name).map_err(at("look at", path))?.is_none() {
+        if self.root.look(&self.wanted.name).map_err(at("stat", path))?.is_none() {
             return Ok(false);
         }
         match self.is_same().map_err(at("compare", path)) {
@@ -289,7 +293,7 @@ impl<'a> Making<'a> {
         Ok(Some(root) == file.pieces_root())
     }
 
-    /// Where the store has it, if this process sees it.
+    /// Its place in the store, if this process sees it.
     fn in_view(&self, below: &Path) -> Option<(&Root, PathBuf)> {
         let (view, top) = self.view.as_ref()?;
         Some((view, join(&join(Path::new(top), &self.wanted.subpath), below)))
@@ -321,7 +325,7 @@ impl<'a> Making<'a> {
         let shown = self.made.path.clone();
         for below in self.dirs.keys() {
             let path = join(top, below);
-            // Closed until all is in it, whatever the umask says.
+            // Closed until it is complete, whatever the umask.
             let made = self.root.make_dir(&path, 0o700).and_then(|()| self.chmod_dir(&path, 0o700));
             made.map_err(cannot(below, &shown))?;
         }
@@ -338,8 +342,8 @@ impl<'a> Making<'a> {
             if twins.is_empty() {
                 break;
             }
-            let given = files.next().map_err(at("take files from the daemon for", &shown))?;
-            let given = given.ok_or_else(|| Error::Malformed("it gave too few files".into()))?;
+            let given = files.next().map_err(at("receive files from the daemon for", &shown))?;
+            let given = given.ok_or_else(|| Error::Malformed("too few files".into()))?;
             for below in twins.remove(&index).unwrap_or_default() {
                 let file = self.files.get(&below).and_then(|index| self.manifest.file(*index));
                 let Some(file) = file else { continue };
@@ -364,7 +368,7 @@ impl<'a> Making<'a> {
         self.chmod_dir(path, dir.mode().map_or_else(|| 0o777 & !umask(), |mode| mode & 0o777))
     }
 
-    /// In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+    /// Keeps the set-group-ID bit where the parent directory has it (a project's directory).
     fn chmod_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.root.chmod(path, mode | self.root.stat(path)?.mode & SETGID)
     }
@@ -379,7 +383,7 @@ impl<'a> Making<'a> {
     }
 
     fn create(&self, file: FileRef<'_>, path: &Path) -> io::Result<File> {
-        // Where the manifest says no mode, the umask does.
+        // Without a mode in the manifest the umask decides.
         let usual = if file.is_executable() { 0o777 } else { 0o666 };
         self.root.create(path, if file.mode().is_some() { 0o600 } else { usual })
     }
@@ -399,7 +403,7 @@ impl<'a> Making<'a> {
         if meta.len() != file.len() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the daemon gave a file of another length",
+                "the daemon sent a file of the wrong length",
             ));
         }
         let copy = self.create(file, &path)?;
@@ -420,7 +424,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Gives a file what the manifest says of it, but never the right to run as another user.
+/// Sets a file's metadata from the manifest, but never set-user-ID or set-group-ID.
 fn adorn(made: &File, file: FileRef<'_>) -> io::Result<()> {
     for (name, value) in file.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
         kept(rustix::fs::fsetxattr(made, name, value, XattrFlags::empty()).map_err(Into::into))?;

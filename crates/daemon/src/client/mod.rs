@@ -39,7 +39,7 @@ use crate::socket::Short;
 const MAX_ANSWER: usize = 256 << 20;
 /// The daemon takes a connection within this time.
 const CONNECT: Duration = Duration::from_secs(10);
-/// ... and answers within this time, beyond what it was told to wait.
+/// ... and answers within this time, besides the requested waiting time.
 const ANSWER: Duration = Duration::from_secs(120);
 
 /// Of a content something comes within this time.
@@ -53,16 +53,16 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 /// Why the daemon did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No process listens.
     #[error("no daemon answers at {}: {source}; start one: tidecast daemon", path.display())]
     NoDaemon {
         /// Its socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The connection broke, or what came was no answer.
-    #[error("the daemon at {} does not answer: {why}", path.display())]
+    /// The connection failed, or the reply was malformed.
+    #[error("no reply from the daemon at {}: {why}", path.display())]
     Broken {
         /// Its socket.
         path: PathBuf,
@@ -70,9 +70,9 @@ pub enum ClientError {
         why: String,
     },
     /// The caller may read none of this name.
-    #[error("there is no cache {0} on this host, or it is not yours to read")]
+    #[error("no cache {0} on this host that you may read")]
     Absent(String),
-    /// It said no.
+    /// The daemon rejected the request.
     #[error("{why}")]
     Refused {
         /// HTTP's code.
@@ -87,7 +87,7 @@ pub enum ClientError {
 /// The daemon of this host.
 pub struct Client {
     path: PathBuf,
-    /// The user and the process that have to be at the other end; None: whoever has the socket.
+    /// The user and the process that must be at the other end; None: any.
     expected: Option<(u32, u32)>,
 }
 
@@ -103,7 +103,7 @@ impl Client {
         Self { path: PathBuf::from(format!("\0{name}")), expected: Some((uid, pid)) }
     }
 
-    /// A connection, to whom it has to be.
+    /// Connects, and checks the process at the other end.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
         let connect = async { UnixStream::connect(Short::of(&self.path)?.path()).await };
         let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -112,7 +112,7 @@ impl Client {
             let there = stream.peer_cred().map_err(|e| self.broken(e))?;
             let pid = i32::try_from(pid).ok();
             if there.uid() != uid || there.pid() != pid {
-                return Err(self.broken("somebody else is there"));
+                return Err(self.broken("another process listens there"));
             }
         }
         Ok(stream)
@@ -163,10 +163,10 @@ impl Client {
         self.send(Method::POST, "/v1/caches", &headers, whole(manifest), wait).await
     }
 
-    /// Hands the files over that [`Created::files`] names.
+    /// Uploads the files that [`Created::files`] lists.
     ///
     /// # Errors
-    /// As [`Client::post`]; what `chunks` ends with.
+    /// As [`Client::post`]; the error that ends `chunks`.
     pub async fn upload(
         &self,
         cache: &str,
@@ -193,11 +193,11 @@ impl Client {
         };
         let talked = timeout(ANSWER + wait, talk).await;
         let (status, body) =
-            talked.map_err(|_| self.broken(format!("nothing for {} s", (ANSWER + wait).as_secs())))??;
+            talked.map_err(|_| self.broken(format!("timeout after {} s", (ANSWER + wait).as_secs())))??;
         self.understand(status, &body)
     }
 
-    /// What a committed cache is, as JSON, and its manifest.
+    /// The description of a committed cache as JSON, and its manifest.
     pub(crate) async fn manifest(&self, cache: &str) -> Result<(Bytes, Bytes), ClientError> {
         let path = format!("/v1/caches/{cache}/manifest");
         let talk = async {
@@ -209,7 +209,7 @@ impl Client {
             let record = answer.headers().get("tidecast-record").map(|head| head.as_bytes().to_vec());
             Ok((record.unwrap_or_default().into(), self.whole(answer).await?))
         };
-        timeout(ANSWER, talk).await.map_err(|_| self.broken("it gives no manifest"))?
+        timeout(ANSWER, talk).await.map_err(|_| self.broken("timeout while waiting for the manifest"))?
     }
 
     /// The files of a committed cache that have content, one after the other, each content once: in the order of
@@ -217,7 +217,7 @@ impl Client {
     pub(crate) async fn content(&self, cache: &str) -> Result<Content, ClientError> {
         let path = format!("/v1/caches/{cache}/content");
         let asked = timeout(ANSWER, self.ask(Method::GET, &path, &[], whole(Vec::new()))).await;
-        let (answer, running) = asked.map_err(|_| self.broken("it gives nothing"))??;
+        let (answer, running) = asked.map_err(|_| self.broken("timeout while waiting for the content"))??;
         if !answer.status().is_success() {
             let status = answer.status();
             return Err(self.refusal(status, &self.whole(answer).await?));
@@ -235,10 +235,10 @@ impl Client {
         let began = Instant::now();
         loop {
             let asked = timeout(ANSWER, self.ask(Method::GET, &path, &upgrade, whole(Vec::new()))).await;
-            let (answer, _running) = asked.map_err(|_| self.broken("it gives no files"))??;
+            let (answer, _running) = asked.map_err(|_| self.broken("timeout while waiting for files"))??;
             if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                 let upgraded = timeout(ANSWER, hyper::upgrade::on(answer)).await;
-                let upgraded = upgraded.map_err(|_| self.broken("it gives no files"))?;
+                let upgraded = upgraded.map_err(|_| self.broken("timeout while waiting for files"))?;
                 return self.descriptors(upgraded.map_err(|e| self.broken(e))?);
             }
             let status = answer.status();
@@ -248,7 +248,7 @@ impl Client {
                 }
                 ClientError::Refused { status: 404, kind, why } if why.contains("no such request") => {
                     let why =
-                        "this daemon is older than this program and gives no open files: restart it".into();
+                        "the daemon is older than this program and cannot pass open files: restart it".into();
                     return Err(ClientError::Refused { status: 404, kind, why });
                 }
                 refused => return Err(refused),
@@ -257,9 +257,11 @@ impl Client {
     }
 
     fn descriptors(&self, upgraded: hyper::upgrade::Upgraded) -> Result<Descriptors, ClientError> {
-        let parts = upgraded.downcast::<TokioIo<UnixStream>>().map_err(|_| self.broken("it is no socket"))?;
+        let parts = upgraded
+            .downcast::<TokioIo<UnixStream>>()
+            .map_err(|_| self.broken("the connection is not a unix socket"))?;
         if !parts.read_buf.is_empty() {
-            return Err(self.broken("files came before they were asked for"));
+            return Err(self.broken("files arrived before they were requested"));
         }
         let stream = parts.io.into_inner().into_std().and_then(|stream| {
             stream.set_nonblocking(false)?;
@@ -335,7 +337,9 @@ impl Content {
         let broken = |why: String| ClientError::Broken { path: self.from.clone(), why };
         loop {
             let next = timeout(SILENT, self.body.frame()).await;
-            let Some(frame) = next.map_err(|_| broken("nothing comes".into()))? else { return Ok(None) };
+            let Some(frame) = next.map_err(|_| broken("timeout while waiting for data".into()))? else {
+                return Ok(None);
+            };
             if let Ok(data) = frame.map_err(|e| broken(e.to_string()))?.into_data() {
                 return Ok(Some(data));
             }

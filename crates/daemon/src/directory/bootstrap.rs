@@ -1,6 +1,6 @@
-//! Whom to call so that this daemon belongs to the circle: those of the configuration and of a catalogue, those it knew before it was
-//! started anew, and whoever announces itself on the local network (BEP 14) or in the site's own DHT (BEP 5). Once one is
-//! reached, gossip does the rest.
+//! Finds first members to connect to: those of the configuration and of a catalogue, those known before the
+//! restart, and daemons that announce themselves on the local network (BEP 14) or in the site's own DHT (BEP
+//! 5). Once one is reached, gossip finds the others.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +20,15 @@ use crate::links::peers::Links;
 
 /// Alone, it calls all seeds this often at first; then less and less often.
 const ALONE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// In company, seeds that are not there are called this often: two parts of a circle find together by them.
+/// When members are connected, unreachable bootstrap addresses are retried this often: by them a split
+/// membership merges again.
 const IN_COMPANY: Duration = Duration::from_secs(60);
 /// Addresses remembered, and taken from discovery.
 const MOST: usize = 256;
 /// Seeds called at once.
 const CALLS: usize = 16;
 
-/// What it needs to know and to call.
+/// Configuration of the search.
 pub(crate) struct Bootstrap {
     pub(crate) config: Arc<Config>,
     pub(crate) links: Arc<Links>,
@@ -73,7 +74,7 @@ pub(crate) async fn keep(boot: Bootstrap) {
     }
 }
 
-/// Calls whoever is not there.
+/// Connects to addresses that are not members yet.
 async fn call(boot: &Bootstrap, before: &BTreeSet<SocketAddr>) {
     let alive: BTreeSet<SocketAddr> = boot.membership.alive().into_values().flatten().collect();
     let mut places = Vec::new();
@@ -101,7 +102,7 @@ async fn dial_all(links: &Arc<Links>, places: Vec<SocketAddr>) {
         let links = links.clone();
         calls.spawn(async move {
             if let Err(error) = links.at(&[place]).await {
-                tracing::debug!(%place, %error, "a seed is not reached");
+                tracing::debug!(%place, %error, "cannot reach a bootstrap address");
             }
         });
     }
@@ -113,7 +114,7 @@ fn read(path: &Path) -> BTreeSet<SocketAddr> {
     text.lines().filter_map(|line| line.parse().ok()).take(MOST).collect()
 }
 
-/// Writes down those who are alive, and as many of the earlier ones as there is room for.
+/// Saves the addresses of the running members, and of earlier ones up to the limit.
 fn remember(path: &Path, alive: BTreeSet<SocketAddr>, before: &BTreeSet<SocketAddr>) -> BTreeSet<SocketAddr> {
     let mut all: BTreeSet<SocketAddr> = alive.into_iter().take(MOST).collect();
     let room = MOST - all.len();
@@ -121,21 +122,21 @@ fn remember(path: &Path, alive: BTreeSet<SocketAddr>, before: &BTreeSet<SocketAd
     if all != *before {
         let text: String = all.iter().map(|addr| format!("{addr}\n")).collect();
         let new: PathBuf = path.with_extension("new");
-        // Nothing is lost without it but a little time at the next start.
+        // Without the file only the next start takes a little longer.
         if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)) {
-            tracing::warn!(%error, "the members cannot be remembered");
+            tracing::warn!(%error, "cannot save the list of members");
         }
     }
     all
 }
 
-/// What finds others; ends when it is dropped.
+/// Running discovery; it ends when this is dropped.
 struct Discovery {
     _local: Option<lsd::Lsd>,
     _dht: Option<dht::Dht>,
 }
 
-/// Announces this daemon under a name that only those of its site look for.
+/// Announces this daemon under a name that only daemons of its site search for.
 async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
     let addresses = boot.links.hello().addresses;
     let reachable = addresses.iter().find(|addr| !addr.ip().is_loopback());
@@ -144,7 +145,7 @@ async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
     let local = (reachable.is_some() && boot.config.local_discovery && !site.is_empty())
         .then(|| lsd::Lsd::start(&lsd::Options::default(), found.clone()));
     let local = local.and_then(|started| {
-        started.inspect_err(|error| tracing::info!(%error, "no discovery on the local network")).ok()
+        started.inspect_err(|error| tracing::info!(%error, "local discovery is unavailable")).ok()
     });
     let dht = match &boot.config.dht {
         Some(nodes) if !site.is_empty() => {
@@ -154,7 +155,7 @@ async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
             });
             let options = dht::Options { bind, port, bootstrap: Some(nodes.clone()), server: true };
             let started = dht::Dht::start(options, found).await;
-            started.inspect_err(|error| tracing::error!(%error, "no DHT")).ok()
+            started.inspect_err(|error| tracing::error!(%error, "the DHT is unavailable")).ok()
         }
         _ => None,
     };

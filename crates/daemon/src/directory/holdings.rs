@@ -1,5 +1,5 @@
-//! Tells the circle what this host holds, and takes back what it holds no more: by looking at the store, whatever it was
-//! that changed it.
+//! Announces to the other members what this host holds, and withdraws what it no longer holds, by scanning
+//! the store, whatever changed it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::model::attributes::Attributes;
 use crate::model::signed_name::held;
 use crate::storage::store::Store;
 
-/// The store is looked at this often, and when it is known to have changed.
+/// The store is scanned this often, and when it has changed.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What is said of one cache.
+/// The announcements of one cache.
 struct Said {
     held: [u8; 32],
     name: Option<Slot>,
-    /// What everybody may know of it.
+    /// The claim about its name, if everybody may read it.
     open: Option<Claim>,
 }
 
-/// Until the task is ended. `copies` hears of what is new here.
+/// Runs until the task is ended. `copies` is notified of new caches.
 pub(crate) async fn keep(store: Arc<Store>, membership: Arc<Membership>, host: String, copies: Arc<Notify>) {
     let mut said: HashMap<CacheId, Said> = HashMap::new();
     loop {
         let here = store.depot.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
-        // First what is gone: it may have come again under another number.
+        // Removed caches first: a cache may have come again under another number.
         let ids: HashSet<CacheId> = here.iter().map(|record| record.id).collect();
         for (_, old) in said.extract_if(|id, _| !ids.contains(id)) {
             membership.holds_not(&old.held).await;
@@ -50,7 +50,7 @@ pub(crate) async fn keep(store: Arc<Store>, membership: Arc<Membership>, host: S
             let held = held(&record.full_name(), &content);
             membership.holds(held, true).await;
             let name = say_name(&membership, &host, &record).await;
-            // Its owner has said something else of it since.
+            // Its owner has changed it since.
             if let Some(slot) = old.and_then(|old| old.name).filter(|slot| name != Some(*slot)) {
                 membership.withdraw(slot).await;
             }
@@ -64,13 +64,13 @@ pub(crate) async fn keep(store: Arc<Store>, membership: Arc<Membership>, host: S
     }
 }
 
-/// What its name means, if everybody may read it.
+/// The claim about its name, if everybody may read it.
 fn open(record: &CacheRecord) -> Option<Claim> {
     if record.private || record.mode & 0o004 == 0 { None } else { names::claim(record) }
 }
 
-/// Says what the name of a cache means, or carries what its origin says. Only of what everybody may read: of other caches
-/// a daemon of some user could learn the names by keeping records.
+/// Announces the meaning of a cache's name, or passes on its origin's signed record. Only for caches that
+/// everybody may read: by storing records, the daemon of any user could learn the names of other caches.
 async fn say_name(circle: &Membership, host: &str, record: &CacheRecord) -> Option<Slot> {
     let claim = open(record)?;
     if record.origin == host {

@@ -1,5 +1,5 @@
-//! The circle of daemons that know of each other: drives [`tidecast_members`] over the control channels. What is
-//! found here only says whom to ask; whether what they answer is believed is judged where it is used.
+//! The membership of daemons: drives [`tidecast_members`] over the control channels. Its results are only
+//! hints where to ask; answers are verified where they are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,13 +18,14 @@ use crate::clock::Clock;
 use crate::links::peers::Links;
 use crate::model::message::Ask;
 
-/// Words that may wait for the circle; further frames are dropped (gossip is repeated), further requests wait.
+/// Messages queued for the membership; further frames are dropped (gossip is repeated), further requests
+/// wait.
 const QUEUE: usize = 4096;
 /// Members dialled at once to tell them something.
 const DIALS: usize = 128;
-/// Daemons whose addresses are known, alive or not.
+/// Daemons whose addresses are kept, running or not.
 const PLACES: usize = 16_384;
-/// That this host holds something is said for so long, milliseconds, and again at half time.
+/// Lifetime of the announcement that this host holds a cache, milliseconds; it is renewed at half time.
 const LIFE: u64 = 30 * 60 * 1000;
 /// A lookup answers within this time; its own bound is shorter.
 const FOUND: Duration = Duration::from_secs(10);
@@ -32,11 +33,11 @@ const FOUND: Duration = Duration::from_secs(10);
 /// Where the members are that are alive.
 pub(crate) type Alive = BTreeMap<NodeId, Vec<SocketAddr>>;
 
-/// What the circle is told.
+/// Commands to the membership.
 enum Word {
     /// A frame of a daemon that has shown a good card.
     Heard(NodeId, Bytes),
-    /// A daemon is reached: whoever it knows is to be known here.
+    /// A daemon was reached: its members become known here.
     Met(NodeId, Vec<SocketAddr>),
     /// The last channel to it has ended.
     Lost(NodeId),
@@ -48,7 +49,7 @@ enum Word {
     Leave(oneshot::Sender<()>),
 }
 
-/// A handle to the circle.
+/// A handle to the membership.
 pub(crate) struct Membership {
     me: NodeId,
     words: mpsc::Sender<Word>,
@@ -56,7 +57,7 @@ pub(crate) struct Membership {
     changes: watch::Receiver<u64>,
 }
 
-/// What runs it, over the links.
+/// Runs the membership over the links.
 pub(crate) struct Driver {
     members: Members<NodeKey>,
     queue: mpsc::Receiver<Word>,
@@ -70,7 +71,7 @@ pub(crate) struct Driver {
 }
 
 impl Membership {
-    /// A circle of one.
+    /// A membership of one.
     pub(crate) fn new(key: &NodeKey, card: &str, addresses: Vec<SocketAddr>, clock: Clock) -> (Self, Driver) {
         let now = clock.millis();
         let describe = Describe { incarnation: now, card: sha256(card.as_bytes()), addresses };
@@ -102,7 +103,7 @@ impl Membership {
         self.alive.read().clone()
     }
 
-    /// Wakes whenever somebody came or went.
+    /// Changes whenever a member joins or leaves.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
@@ -127,39 +128,39 @@ impl Membership {
         self.tell(Word::Say(Claim::Holder { cache: held, complete }, LIFE)).await;
     }
 
-    /// It holds it no more.
+    /// This host no longer holds it.
     pub(crate) async fn holds_not(&self, held: &[u8; 32]) {
         self.withdraw(Slot { key: Key::holders(held), signer: self.me, version: 0 }).await;
     }
 
-    /// What a name of this origin means.
+    /// Announces the meaning of a name of this origin.
     pub(crate) async fn name(&self, claim: Claim) {
         self.tell(Word::Say(claim, crate::directory::names::LIFE)).await;
     }
 
-    /// What a name means outlives its origin by those who hold the cache.
+    /// Passes on a signed record: holders of a cache keep it when its origin has left.
     pub(crate) async fn carry(&self, record: Record) {
         self.tell(Word::Carry(record)).await;
     }
 
-    /// What was said by this host holds no more.
+    /// Withdraws an announcement of this host.
     pub(crate) async fn withdraw(&self, slot: Slot) {
         self.tell(Word::Withdraw(slot)).await;
     }
 
-    /// It is seen to no more by this host: it ends by itself.
+    /// This host no longer renews it: it expires.
     pub(crate) async fn forget(&self, slot: Slot) {
         self.tell(Word::Drop(slot)).await;
     }
 
-    /// What is said of a name, newest version first.
+    /// Records about a name, newest version first.
     pub(crate) async fn named(&self, origin: &str, name: &str) -> Vec<Record> {
         let mut found = self.look(Key::name(origin, name)).await;
         found.sort_by_key(|record| std::cmp::Reverse((version(record), record.seq)));
         found
     }
 
-    /// The members that hold a cache, and whether all of it, as they say themselves.
+    /// The members that hold a cache, and whether they hold all of it, by their own announcements.
     pub(crate) async fn holders(&self, held: &[u8; 32]) -> Vec<(NodeId, bool)> {
         let found = self.look(Key::holders(held)).await;
         let alive = self.alive.read();
@@ -170,7 +171,7 @@ impl Membership {
         said.filter(|(node, _)| *node == self.me || alive.contains_key(node)).collect()
     }
 
-    /// Says goodbye to the others.
+    /// Tells the other members that this one leaves.
     pub(crate) async fn leave(&self) {
         let (tell, left) = oneshot::channel();
         self.tell(Word::Leave(tell)).await;
@@ -235,7 +236,7 @@ impl Driver {
             Word::Lost(node) => self.members.lost(node, now),
             Word::Say(claim, life) => {
                 if self.members.say(claim, life, now).is_none() {
-                    tracing::warn!("a cache has a name that is too long to be told to others");
+                    tracing::warn!("a cache name is too long to be announced to other daemons");
                 }
             }
             Word::Withdraw(slot) => self.members.withdraw(&slot, now),
@@ -264,7 +265,7 @@ impl Driver {
         for event in self.members.take_events() {
             match event {
                 Event::Member(change) => {
-                    tracing::debug!(?change, "the circle has changed");
+                    tracing::debug!(?change, "membership changed");
                     changed = true;
                     match change {
                         Change::Up(peer) | Change::Renamed(peer) => {
@@ -280,7 +281,7 @@ impl Driver {
                         let _ = tell.send(found.records);
                     }
                 }
-                Event::Misbehaved(node) => tracing::warn!(%node, "it sends what no member sends"),
+                Event::Misbehaved(node) => tracing::warn!(%node, "a member sent an invalid message"),
             }
         }
         if changed {
@@ -308,7 +309,7 @@ impl Driver {
             tokio::spawn(async move {
                 match links.reach(node, &addresses).await {
                     Ok(link) => link.tell(&Ask::Circle, frame),
-                    Err(error) => tracing::debug!(%node, %error, "a member is not reached"),
+                    Err(error) => tracing::debug!(%node, %error, "cannot reach a member"),
                 }
                 dialling.lock().remove(&node);
             });

@@ -1,4 +1,4 @@
-//! Which daemons there are, which of them hold what, and what a name means.
+//! The running daemons, the caches that they hold, and the meaning of names.
 
 pub(crate) mod bootstrap;
 pub(crate) mod catalogue;

@@ -1,5 +1,5 @@
-//! What a name means, signed by the origin's key: so that a holder can show it when the origin is gone, and nobody can
-//! give a name to other content, or other content to an owner.
+//! The meaning of a name, signed with the origin's key: a holder can show it when the origin is not
+//! reachable, and nobody can give a name to other content, or content to another owner.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::model::signed_name::SignedName;
 /// A signed name is good for so long, milliseconds: as long as records are kept at most.
 pub(crate) const LIFE: u64 = 30 * 24 * 3600 * 1000;
 
-/// What the origin says of a cache; None if it is not committed, or has a version beyond all bounds.
+/// The origin's claim about a cache; None if it is not committed, or its version is out of bounds.
 pub(crate) fn claim(about: &CacheRecord) -> Option<Claim> {
     Some(Claim::Name {
         origin: about.origin.clone(),
@@ -28,7 +28,7 @@ pub(crate) fn claim(about: &CacheRecord) -> Option<Claim> {
     })
 }
 
-/// Of what the origin has decided and no holder may change: whose it is, who may read it, and how it travels.
+/// Digest of the properties that only the origin may change: owner, readers, and transfer methods.
 fn digest(about: &CacheRecord) -> [u8; 32] {
     let a = Attributes::of(about);
     let decided = serde_json::json!([
@@ -45,7 +45,7 @@ fn digest(about: &CacheRecord) -> [u8; 32] {
     sha256(decided.to_string().as_bytes())
 }
 
-/// What this host says of the caches that it has made.
+/// Signs this host's claims about the caches that it created.
 pub(crate) struct Signer {
     name: String,
     key: NodeKey,
@@ -76,23 +76,23 @@ fn sign(about: &CacheRecord, key: &NodeKey, card: &str, now: u64) -> Option<Sign
     Some(SignedName::new(&record, card))
 }
 
-/// Whether the origin of `about` has said just this of it, as far as `trust` knows the origin's key.
+/// Whether the origin of `about` has signed exactly this record, with a key that `trust` accepts.
 pub(crate) fn proves(
     said: &SignedName,
     about: &CacheRecord,
     trust: &Trust,
     key: &NodeKey,
 ) -> Result<(), &'static str> {
-    let record = said.record().ok_or("the origin's word cannot be read")?;
+    let record = said.record().ok_or("the origin's signed record is malformed")?;
     if claim(about).as_ref() != Some(&record.claim) || record.withdrawn {
-        return Err("the origin has said something else of it");
+        return Err("the origin's signed record is about another cache or was withdrawn");
     }
     if record.expires / 1000 <= crate::clock::now() || !record.is_signed(key) {
-        return Err("the origin's word is out of date, or not its own");
+        return Err("the origin's signed record has expired, or its signature is wrong");
     }
     let identity = trust.identity(&said.card, record.signer, true);
-    let identity = identity.map_err(|_| "who says what the name means is not believed")?;
-    if speaks_for(&identity, about) { Ok(()) } else { Err("the name is another origin's to give") }
+    let identity = identity.map_err(|_| "the certificate of the signed record was rejected")?;
+    if speaks_for(&identity, about) { Ok(()) } else { Err("the signer may not name caches of this origin") }
 }
 
 /// Whether a daemon of this identity may make caches of this origin and owner.

@@ -1,6 +1,6 @@
-//! Whether the origin of a cache has a newer version than the one that is here. Who asks for a name without a version wants the
-//! newest; the origin says which that is, for it alone gives versions their numbers. One that does not answer in time keeps
-//! nobody waiting, and is not asked again for a while.
+//! Checks whether the origin of a cache has a newer version than this host. A request for a name without a
+//! version wants the newest; only the origin knows it, for it alone assigns versions. An origin that does not
+//! answer in time delays nobody, and is not asked again for a while.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::model::name::CacheName;
 use crate::model::types::Holder;
 use crate::storage::host_ad::HostAd;
 
-/// The origin answers within this time; else what is here is given.
+/// The origin must answer within this time; else the version on this host is used.
 const ANSWER: Duration = Duration::from_secs(2);
 /// An origin that has not answered is not asked again for so long.
 const SILENT: Duration = Duration::from_secs(10);
 /// Silent origins remembered.
 const REMEMBERED: usize = 1000;
 
-/// What the origin says of a cache that is here.
+/// The origin's answer about a cache on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Newest {
     /// The newest is here.
     Here,
     /// This version is newer.
     Is(u64),
-    /// The origin has not said: why.
+    /// The origin did not answer: why.
     Unknown(String),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct NewestVersion {
 }
 
 impl NewestVersion {
-    /// `name`: this host's, the origin of what is made here.
+    /// `name`: this host's, the origin of caches created here.
     pub(crate) fn new(name: String, directory: Arc<Directory>, ad: Arc<HostAd>) -> Self {
         Self { name, directory, ad, silent: Silent::default() }
     }
@@ -77,10 +77,11 @@ impl NewestVersion {
             return Newest::Here;
         }
         if self.silent.has(origin) {
-            return Newest::Unknown(format!("{origin} did not answer a moment ago"));
+            return Newest::Unknown(format!("{origin} did not answer recently"));
         }
         let asked = timeout(ANSWER, self.version_at_origin(record, reader)).await;
-        match asked.unwrap_or_else(|_| Err(format!("{origin} does not answer"))) {
+        match asked.unwrap_or_else(|_| Err(format!("{origin} did not answer within {} s", ANSWER.as_secs())))
+        {
             Ok(version) if Some(version) > record.version => Newest::Is(version),
             Ok(_) => Newest::Here,
             Err(why) => {
@@ -96,10 +97,9 @@ impl NewestVersion {
             return Ok(version);
         }
         if self.directory.links.trust().is_nobody() {
-            return Err("this daemon trusts no other host, so the origin cannot be asked".into());
+            return Err("this daemon trusts no other host, so it cannot ask the origin".into());
         }
-        let link =
-            self.directory.link_to(origin).await.ok_or_else(|| format!("{origin} cannot be reached"))?;
+        let link = self.directory.link_to(origin).await.ok_or_else(|| format!("cannot reach {origin}"))?;
         let want = Want {
             name: name.clone(),
             cache: None,
@@ -114,13 +114,13 @@ impl NewestVersion {
                 let same = says("origin") == Some(origin) && says("name") == Some(&record.name);
                 version.filter(|_| same).ok_or_else(|| format!("malformed reply from {origin}"))
             }
-            Ok((Answer::Absent, _)) => Err(format!("{origin} does not give {} any more", record.name)),
-            Ok(_) => Err(format!("{origin} does not understand the question")),
+            Ok((Answer::Absent, _)) => Err(format!("{origin} no longer provides {}", record.name)),
+            Ok(_) => Err(format!("{origin} does not support this request")),
             Err(error) => Err(format!("{origin}: {error}")),
         }
     }
 
-    /// As the host's daemon says it, or another of this user's.
+    /// The version known to the host's daemon, or to another daemon of this user.
     async fn version_by_parent(&self, name: &str) -> Option<u64> {
         let parent = self.directory.election.parent().await.filter(|parent| parent.is_believed)?;
         let path = format!("/v1/where?name={}", percent_encode(name.as_bytes(), ""));
@@ -128,7 +128,7 @@ impl NewestVersion {
         holders.iter().find(|holder| holder.origin)?.version
     }
 
-    /// What is to be had for this name: a version that is newer than the one that is here, or why that is not known.
+    /// The version to fetch for this name if it is newer than the one on this host, or why it is unknown.
     pub(crate) async fn renewed(
         &self,
         record: &CacheRecord,

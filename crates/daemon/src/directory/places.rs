@@ -1,4 +1,4 @@
-//! Where the settings and catalogues say that daemons are: NAME, HOST:PORT or NAME=HOST:PORT.
+//! Addresses of daemons in settings and catalogues: NAME, HOST:PORT or NAME=HOST:PORT.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) fn is_of(peer: &str, host: Option<&str>) -> bool {
     peer.split_once('=').is_some_and(|(name, _)| Some(name) == host)
 }
 
-/// Where the settings say that a host is.
+/// The address of a host by the settings.
 pub(crate) fn place_of(peers: &[String], host: &str) -> String {
     let listed = peers.iter().filter_map(|peer| peer.split_once('='));
     listed.into_iter().find(|(name, _)| *name == host).map_or(host, |(_, place)| place).to_owned()

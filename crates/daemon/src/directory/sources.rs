@@ -1,4 +1,4 @@
-//! Whom to ask for a cache: connects to those who may have it.
+//! Finds the daemons to ask for a cache, and connects to them.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::model::name::CacheName;
 use crate::model::signed_name::held;
 use crate::policy::sources;
 
-/// Things that a name may mean, as several say, that are looked after.
+/// Meanings of a name that are followed up, if members announce several.
 const MEANINGS: usize = 4;
 /// A daemon that has just started finds others within this time, seconds.
 const LOOKING: u64 = 10;
 /// Holders of a cache that are connected to at once.
 const AT_ONCE: usize = 4;
 
-/// Who knows other daemons, and finds those that have a cache.
+/// Finds daemons, and those that have a cache.
 pub(crate) struct Directory {
     pub(crate) config: Arc<Config>,
     pub(crate) links: Arc<Links>,
@@ -38,8 +38,9 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Those to ask for a cache, best first: its origin, if it is reached, those who say that they hold it, then everybody else who
-    /// is known. Daemons of other users than the reader are not told what he wants, unless they are the origin.
+    /// Daemons to ask for a cache, best first: its origin, if connected, members that announce it, then all
+    /// others. Daemons of users other than the reader are not asked, unless they are the origin, so that they
+    /// do not learn of the request.
     pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName, reader: &str) -> Vec<Arc<Link>> {
         let ((), holders) = tokio::join!(self.acquaint(name.origin.as_deref()), self.said_to_hold(name));
         let mut all = self.links.all();
@@ -51,7 +52,7 @@ impl Directory {
         all
     }
 
-    /// Those that hold a cache as far as the circle says, some of them, connected.
+    /// Members that announce the cache, some of them, connected.
     async fn said_to_hold(self: &Arc<Self>, name: &CacheName) -> Vec<NodeId> {
         let Some(origin) = &name.origin else { return Vec::new() };
         let mut said = self.membership.named(origin, &name.name).await;
@@ -75,7 +76,7 @@ impl Directory {
         all
     }
 
-    /// Channels to some of those who hold a cache, or are getting it, but not to `known`.
+    /// Channels to some of the daemons that hold a cache, or are fetching it, without `known`.
     pub(crate) async fn reach_holders(
         self: &Arc<Self>,
         held: &[u8; 32],
@@ -84,7 +85,7 @@ impl Directory {
     ) -> Vec<Arc<Link>> {
         let mut holders = self.membership.holders(held).await;
         holders.retain(|(node, _)| *node != self.membership.me() && !known.contains(node));
-        // Any of them: not all who want it go to the same.
+        // In random order, so that not all readers go to the same holder.
         holders.sort_by_cached_key(|(_, complete)| (!complete, rand::random::<u32>()));
         let alive = self.membership.alive();
         let mut reaching = JoinSet::new();
@@ -102,7 +103,7 @@ impl Directory {
     /// Sees to it that the daemons of the configuration are connected, and `host` if it can be found by its name.
     pub(crate) async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
         let known = |name: &str| self.links.find(|peer| peer.hello.name == name).is_some();
-        // Whoever belongs to the circle is called from there.
+        // Members are connected by the membership itself.
         let alone = self.membership.alive().is_empty();
         let found = self.found.some(host, &self.config.name);
         let mut wanted: Vec<&str> = self.config.peers.iter().chain(&found).map(String::as_str).collect();
@@ -124,22 +125,23 @@ impl Directory {
                 let mut addresses = resolve(&place).await;
                 addresses.retain(|addr| !directory.shunned.has(*addr));
                 if let (Err(error), Some(first)) = (directory.links.at(&addresses).await, addresses.first()) {
-                    tracing::debug!(place, %error, "not reached");
+                    tracing::debug!(place, %error, "cannot reach a peer");
                     directory.shunned.unreached(*first);
                 }
             });
         }
-        // Each of them ends by itself: all bounds are theirs.
+        // Each attempt has its own time limit.
         while dialling.join_next().await.is_some() {}
     }
 
-    /// Why no other host can be asked for what `origin` made, now or soon. None: there are others, or may be.
+    /// Why no other host can be asked for caches of `origin`, now or soon. None: there are other hosts, or
+    /// may be.
     pub(crate) async fn nobody_to_ask(&self, origin: Option<&str>) -> Option<String> {
         if self.election.last_parent().is_some() {
             return None;
         }
         if self.links.trust().is_nobody() {
-            return Some("this daemon trusts no other: name the site's CA in its configuration".into());
+            return Some("this daemon trusts no other daemon: set the site's CA in its configuration".into());
         }
         let is_new = crate::clock::now().saturating_sub(self.links.hello().started) < LOOKING;
         let known = !self.config.peers.is_empty()
@@ -149,10 +151,10 @@ impl Directory {
         if is_new || known {
             return None;
         }
-        let what = "this daemon knows no other to ask";
+        let what = "this daemon knows no other daemon to ask";
         match origin {
             Some(host) if !resolve(host).await.is_empty() => None,
-            Some(host) => Some(format!("no host {host} is known, its name has no address, and {what}")),
+            Some(host) => Some(format!("host {host} is unknown, its name does not resolve, and {what}")),
             None => Some(what.into()),
         }
     }

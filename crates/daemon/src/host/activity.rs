@@ -1,4 +1,4 @@
-//! Whether anybody still needs this daemon: one that was started for a while ends by itself.
+//! Idle detection: a daemon that was started on demand ends when it is no longer needed.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// When somebody asked for something last.
+/// Time of the last request.
 pub(crate) struct Activity {
     asked: Mutex<Instant>,
     idle: Notify,
@@ -22,14 +22,14 @@ impl Activity {
         *self.asked.lock() = Instant::now();
     }
 
-    /// Nothing is under way: wakes [`Activity::ended`] if nobody has asked for so long.
+    /// No transfer is running: wakes [`Activity::ended`] if there was no request for this long.
     pub(crate) fn rest(&self, patience: Duration) {
         if self.asked.lock().elapsed() > patience {
             self.idle.notify_one();
         }
     }
 
-    /// Waits until nobody needs the daemon any more.
+    /// Waits until the daemon is idle for long enough.
     pub(crate) async fn ended(&self) {
         self.idle.notified().await;
     }

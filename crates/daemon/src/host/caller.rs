@@ -1,4 +1,5 @@
-//! Who asks over the unix socket. The kernel says (SO_PEERCRED), so nothing has to be proven and nobody can pretend.
+//! The caller at the unix socket. The kernel identifies it (SO_PEERCRED), so it needs no proof and cannot be
+//! forged.
 
 use std::io;
 
@@ -20,7 +21,7 @@ pub(crate) struct Caller {
     pub(crate) uid: u32,
     /// The group.
     pub(crate) gid: u32,
-    /// The name, by which owners are known at a site; `uid1234` for a user that has none.
+    /// The name that identifies an owner at the site; `uid1234` for a user without a name.
     pub(crate) name: String,
     /// The names of the groups.
     pub(crate) groups: Vec<String>,
@@ -29,7 +30,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Looks up what the kernel said. May ask a directory service: for a thread that may block.
+    /// Looks up the user of these credentials. May ask a directory service: for a thread that may block.
     ///
     /// # Errors
     /// The user database cannot be read.
@@ -49,16 +50,19 @@ impl Caller {
         Reader { owner: self.name.clone(), groups: self.groups.clone(), all: self.rules() }
     }
 
-    /// On whose behalf a daemon of this machine asks: its own user's; an administrator's daemon may ask for anybody.
+    /// The user for whom a daemon of this machine asks: its own user; an administrator's daemon may ask for
+    /// any user.
     ///
     /// # Errors
-    /// It is not the caller's to ask for him.
+    /// The caller may not ask for this user.
     pub(crate) fn acts_for(&self, user: &str) -> Result<Reader, ApiError> {
         if user == self.name {
             return Ok(Reader { all: false, ..self.reader() });
         }
         if !self.rules() {
-            return Err(ApiError::forbidden(format!("you are not {user}")));
+            return Err(ApiError::forbidden(format!(
+                "only {user} or the administrator of this daemon may do that"
+            )));
         }
         let found = User::from_name(user).map_err(|e| ApiError::internal(io::Error::from(e)))?;
         let gid = found.map_or(Gid::from_raw(u32::MAX), |user| user.gid);
@@ -66,8 +70,8 @@ impl Caller {
         Ok(Reader { owner: user.into(), groups, all: false })
     }
 
-    /// The process that a cache is kept for: `pid`, if it is the caller's own, else what leads the job of the process that asks.
-    /// `job`: what the caller says that its job is called. Reads what the kernel tells of processes.
+    /// The process that a cache is kept for: `pid`, if it is the caller's own, else the leader of the
+    /// caller's job. `job`: the job's name as given by the caller. Reads the kernel's process table.
     ///
     /// # Errors
     /// There is no such process, or it is another user's.
@@ -77,7 +81,7 @@ impl Caller {
             Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => {
                 positive(pid).and_then(Process::running)
             }
-            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} is not yours"))),
+            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} belongs to another user"))),
             None => self.pid.and_then(positive).and_then(crate::host::job_process::of),
         };
         // A process of another container, or that of init, is not seen: then for an hour.
@@ -97,7 +101,7 @@ impl Caller {
         self.rules() || owner == self.name || user == Some(&self.name)
     }
 
-    /// The administrator of this daemon: root, or the user whose daemon it is.
+    /// The administrator of this daemon: root, or the user who runs it.
     #[must_use]
     pub(crate) fn rules(&self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
@@ -109,7 +113,7 @@ pub(crate) fn is_stranger(uid: u32, serves: Serves) -> bool {
     serves == Serves::Owner && uid != 0 && uid != rustix::process::geteuid().as_raw()
 }
 
-/// The groups of a user who came with this one.
+/// The groups of a user, with this primary group.
 fn groups_of(user: &str, gid: Gid) -> io::Result<Vec<String>> {
     match std::ffi::CString::new(user) {
         Ok(name) => Ok(names(getgrouplist(&name, gid).map_err(io::Error::from)?)),

@@ -1,9 +1,10 @@
-//! Several daemons on one machine (one a user, one a glide-in): who is whose parent.
+//! Several daemons on one machine (one per user or glide-in): finds the parent of each.
 //!
-//! Each binds a name in the system's abstract namespace of sockets, which no file stands for: nobody can squat it, plant a link
-//! there, or leave it behind. `/proc/net/unix` lists the names. A name says whose daemon it is and its process; the kernel
-//! says at the connection whether that is so, and when that process began. The host's daemon comes before users', older
-//! before younger; so parents never go in a ring. Nothing is kept: who dies is gone from the list when it is looked at next.
+//! Each binds a name in the abstract namespace of sockets, which has no file: nobody can squat it, plant a
+//! link there, or leave it behind. `/proc/net/unix` lists the names. A name contains the user and the
+//! process; at the connection the kernel confirms both, and the start time of the process. The host's daemon
+//! comes before users' daemons, older before younger; so parents never form a cycle. No state is kept: a
+//! daemon that ends disappears from the list.
 
 use std::collections::HashMap;
 use std::os::linux::net::SocketAddrExt;
@@ -19,14 +20,14 @@ use crate::client::Client;
 use crate::config::{Config, Serves};
 use crate::model::types::Status;
 
-/// An elder that does not say how it is within this time is passed over.
+/// An elder that does not answer within this time is skipped.
 const ANSWER: Duration = Duration::from_secs(2);
 /// ... and left alone for so long.
 const SHUNNED: Duration = Duration::from_secs(10);
 /// Elders asked in one election.
 const ASKED: usize = 8;
 
-/// A daemon's place among those of its machine: the smaller comes first.
+/// A daemon's rank on its machine: the smaller comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// It is a user's, not the host's.
@@ -41,7 +42,7 @@ struct Rank {
 pub(crate) struct Election {
     prefix: String,
     me: Rank,
-    /// Who runs the host's daemon, besides root.
+    /// The user of the host's daemon, besides root.
     host: Option<u32>,
     shunned: Mutex<HashMap<u32, Instant>>,
     /// The parent at the last look.
@@ -54,7 +55,7 @@ pub(crate) struct Parent {
     /// Its name.
     pub(crate) name: String,
     pid: u32,
-    /// It is the host's or of our own user: what it says is believed, and what we ask for no secret.
+    /// It is the host's or of our own user: its answers are trusted, and our requests are no secret to it.
     pub(crate) is_believed: bool,
     /// It may put links into our directories, and sees the same ones.
     pub(crate) links: bool,
@@ -87,14 +88,15 @@ impl Election {
         UnixListener::from_std(listener)
     }
 
-    /// Whether an older daemon of the same user is here, from which this one may take links. Asks nobody and starts no thread.
+    /// Whether this user has an older daemon here, from which this one may take links. Asks no other process
+    /// and starts no thread.
     pub(crate) fn has_elder_with_links(&self) -> bool {
         let names = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         let elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
         elders.iter().any(|rank| rank.uid == self.me.uid && sees_the_same(rank.pid))
     }
 
-    /// Looks who the parent is, for [`Election::last_parent`].
+    /// Finds the parent, for [`Election::last_parent`].
     pub(crate) async fn look(&self) {
         *self.last.lock() = self.parent().await.map(|parent| parent.name);
     }
@@ -104,7 +106,7 @@ impl Election {
         self.last.lock().clone()
     }
 
-    /// The first of the elders that answers, one that is believed before others; None: this is the eldest.
+    /// The first of the elders that answers, trusted ones before others; None: this is the eldest.
     pub(crate) async fn parent(&self) -> Option<Parent> {
         let names = std::fs::read_to_string("/proc/net/unix").ok()?;
         let mut elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
@@ -117,7 +119,7 @@ impl Election {
         let mut left = ASKED;
         for rank in elders {
             let client = self.client(rank);
-            // A name that lies about whose it is costs next to nothing, however many there are.
+            // A name with a false user costs next to nothing, however many there are.
             if timeout(ANSWER, client.connect()).await.is_ok_and(|connected| connected.is_err()) {
                 continue;
             }
@@ -168,8 +170,8 @@ impl Election {
 }
 
 impl Config {
-    /// Whether an older daemon of the same user is on this machine now, which may give links into its own store. Asks nobody
-    /// and starts no thread.
+    /// Whether this user has an older daemon on this machine now, which may give links into its own store.
+    /// Asks no other process and starts no thread.
     #[must_use]
     pub fn has_elder_with_links(&self) -> bool {
         Election::new(&self.machine, self.serves, self.host_uid).has_elder_with_links()
@@ -203,7 +205,7 @@ fn start_of(pid: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether paths mean to that process what they mean here.
+/// Whether paths of that process mean the same as here.
 fn sees_the_same(pid: u32) -> bool {
     let of =
         |who: &str| ["mnt", "user"].map(|kind| std::fs::read_link(format!("/proc/{who}/ns/{kind}")).ok());

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What changes when a file is written, replaced, or goes. A file that is not there has one too.
+/// Metadata that changes when a file is written, replaced or removed. A missing file has a stamp too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(Option<(u64, u64, u64, (i64, i64))>);
 

@@ -1,14 +1,14 @@
-//! Which process a cache is kept for: the one that lasts as long as the job of who asks.
+//! Finds the process that a cache is kept for: one that lasts as long as the caller's job.
 //!
-//! The kernel says who asks (its number) and who started whom. The names of processes are their own choice, and so are those
-//! of their jobs: by them a caller chooses among its own ancestors, and all that it gains is room for a cache that it may
-//! read anyway. It has one use a cache and process.
+//! The kernel tells the caller's process and its ancestors. Names of processes, and of jobs, are chosen by
+//! the user: with them a caller can only choose among its own ancestors, and gains no more than space for a
+//! cache that it may read anyway. It has one use per cache and process.
 
 use tidecast_depot::{Process, Stat, command_line};
 
 /// Programs of batch systems that last as long as one job, or one step of it.
 const JOBS: [&str; 4] = ["condor_starter", "slurmstepd", "sge_shepherd", "flux-shell"];
-/// Services that start jobs: what they start leads one.
+/// Services that start jobs: their child leads a job.
 const SERVICES: [&str; 2] = ["pbs_mom", "sbatchd"];
 /// Programs that wait for the one that they run, and do nothing else.
 const WRAPPERS: [&str; 11] =
@@ -17,9 +17,9 @@ const SHELLS: [&str; 14] = [
     "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish", "xonsh", "nu",
     "elvish",
 ];
-/// Options of shells whose next word is no script.
+/// Options of shells whose next word is not a script.
 const WITH_WORD: [&[u8]; 2] = [b"--rcfile", b"--init-file"];
-/// Ancestors that are looked at.
+/// Ancestors that are checked, at most.
 const DEPTH: usize = 64;
 /// Forks of one program that are remembered.
 const FORKS: usize = 16;
@@ -34,8 +34,8 @@ pub(crate) fn of(pid: u32) -> Option<Process> {
     Some(process)
 }
 
-/// A process, its parent and so on, without the first of all. Each was there, and the child of the one before, while all were
-/// looked at.
+/// A process, its parent and so on, without the first of all. Each existed, as the parent of the one before,
+/// while all were read.
 fn ancestors(pid: u32) -> Vec<Stat> {
     let mut family: Vec<Stat> = Vec::new();
     let mut next = pid;
@@ -92,7 +92,7 @@ fn choose(family: &[Stat], words: impl Fn(u32) -> Vec<Vec<u8>>) -> Option<(&Stat
     }
 }
 
-/// Whether this is a shell at which somebody types: it outlasts what it is told to do.
+/// Whether this is an interactive shell: it outlasts the commands that it runs.
 fn is_at_terminal(shell: &Stat, below: &Stat, words: &[Vec<u8>]) -> bool {
     let mut options = words.iter().skip(1);
     let mut interactive = false;
@@ -108,7 +108,7 @@ fn is_at_terminal(shell: &Stat, below: &Stat, words: &[Vec<u8>]) -> bool {
             _ => script = true,
         }
     }
-    // A script's children are in its group; `timeout` makes one of its own, behind what has the terminal.
+    // A script's children are in its group; `timeout` makes its own group, which is not in the foreground.
     let job = shell.terminal != 0
         && below.session == shell.session
         && below.group != shell.group

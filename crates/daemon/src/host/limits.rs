@@ -1,4 +1,4 @@
-//! A good neighbour of the jobs on its host: what it may take, less while one of them uses a cache.
+//! Limits of the daemon on its host, lower while a job uses a cache.
 
 mod cgroup;
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::model::types::{Limit, Limits};
 use cgroup::Cgroup;
 
-/// Caps, and who holds the daemon to them.
+/// Limits, and their enforcement.
 pub(crate) struct HostLimits {
     pub(crate) throttle: Arc<Throttle>,
     cgroup: Cgroup,
@@ -49,7 +49,7 @@ impl HostLimits {
         }
     }
 
-    /// As an administrator says; 0 lifts a cap.
+    /// Sets limits of the administrator; 0 lifts a limit.
     pub(crate) fn limit(&self, limit: &Limit) {
         let mut now = self.now.lock();
         let rate = |cap: &mut Option<u64>, new: Option<u64>| {
@@ -97,7 +97,7 @@ impl HostLimits {
         self.cgroup.limit(caps.cores, self.memory);
     }
 
-    /// What holds now.
+    /// The current limits.
     pub(crate) fn limits(&self) -> Limits {
         let caps = self.throttle.caps();
         Limits {

@@ -1,4 +1,4 @@
-//! This machine: the processes that ask, other daemons on it, what the daemon may take from it, its service manager.
+//! This machine: calling processes, other daemons on it, limits of the daemon, its service manager.
 
 pub(crate) mod activity;
 pub(crate) mod caller;

@@ -1,4 +1,4 @@
-//! What a service manager gives and hears (systemd's protocols, without its library).
+//! Sockets from and notifications to the service manager (systemd's protocols, without its library).
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -15,7 +15,7 @@ pub(crate) fn listener() -> io::Result<Option<UnixListener>> {
     if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS").is_none_or(|n| n == 0) {
         return Ok(None);
     }
-    // A descriptor of ours for what a number stands for, by way of the kernel.
+    // Duplicates the descriptor with this number, by way of the kernel.
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let listener = UnixListener::from(pidfd_getfd(&this, FIRST, PidfdGetfdFlags::empty())?);
     listener.local_addr()?;
@@ -23,7 +23,7 @@ pub(crate) fn listener() -> io::Result<Option<UnixListener>> {
     Ok(Some(listener))
 }
 
-/// Says how we are, if there is anybody who wants to know.
+/// Sends a status to the service manager, if there is one.
 pub(crate) fn notify(state: &str) {
     let Some(place) = std::env::var("NOTIFY_SOCKET").ok().filter(|place| !place.is_empty()) else { return };
     let said = || -> io::Result<usize> {
@@ -34,6 +34,6 @@ pub(crate) fn notify(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &addr)
     };
     if let Err(error) = said() {
-        tracing::warn!(%error, "the service manager does not hear");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }

@@ -7,12 +7,14 @@ use tidecast_paths::Root;
 
 use crate::model::error::Error;
 
-/// Makes the directory if there is none, and sees to it that nobody but this program's user and root decides what is in it.
+/// Creates the directory if it does not exist, and ensures that only this program's user and root can change
+/// it.
 ///
-/// Who may write a directory can put a link there, by which the daemon would make its store elsewhere, or a file of his own.
+/// Whoever may write to the directory could put a link there, and so move the daemon's store or its files
+/// elsewhere.
 ///
 /// # Errors
-/// [`Error::Foreign`]: it, or an entry of it, belongs to another user. What the system reports.
+/// [`Error::Foreign`]: it, or an entry of it, belongs to another user. The system's error.
 pub(crate) fn secure(dir: &Path) -> Result<(), Error> {
     let failed = |source: io::Error| Error::Dir { path: dir.to_owned(), source };
     let root = Root::make(dir).map_err(failed)?;
@@ -26,7 +28,7 @@ pub(crate) fn secure(dir: &Path) -> Result<(), Error> {
     };
     let there = check(Path::new(""))?;
     if let Some(there) = there.filter(|there| there.uid == own && there.mode & 0o022 != 0) {
-        // First, so that what is found below it stays.
+        // First, so that entries below it cannot change any more.
         root.chmod("", there.mode & !0o022).map_err(failed)?;
     }
     for name in root.list("").map_err(failed)? {

@@ -1,10 +1,10 @@
-//! The audit of what users ask for: one line for each act, also for those that are refused.
+//! Audit of users' requests: one line for each, also for rejected ones.
 
 use crate::host::caller::Caller;
 use crate::model::api_error::ApiError;
 use crate::storage::audit::Audit;
 
-/// Letters of a name that are written down: one that is no name can be of any length.
+/// Letters of a name that are logged: a malformed name can be of any length.
 const LETTERS: usize = 256;
 
 /// Somebody wants something.

@@ -1,4 +1,4 @@
-//! What requests of users reach.
+//! The parts that users' requests reach.
 
 use std::sync::Arc;
 

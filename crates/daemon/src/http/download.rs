@@ -1,4 +1,4 @@
-//! A committed cache for programs that keep caches themselves: what it is, and its bytes.
+//! A committed cache for programs that keep caches themselves: its description, and its bytes.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::model::api_error::ApiError;
 
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Chunks that may wait for who reads.
+/// Chunks that may wait for the reader.
 const AHEAD: usize = 8;
 
-/// Its manifest, and in a header what else is known of it.
+/// Its manifest, with the description in a header.
 pub(super) async fn manifest(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -36,7 +36,7 @@ pub(super) async fn manifest(
     Ok((headers, manifest.to_bytes()).into_response())
 }
 
-/// JSON in which nothing but ASCII stands, as a header has to be.
+/// JSON of ASCII characters only, as headers require.
 fn ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for unit in json.chars() {

@@ -1,4 +1,4 @@
-//! Bodies and queries, refused in this API's own words; and how a refusal is told.
+//! Bodies and queries; errors and rejections as responses of this API.
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -12,7 +12,7 @@ use crate::model::api_error::ApiError;
 
 /// The cache that a path names.
 pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
-    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
+    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is not a cache id")))
 }
 
 /// A body of JSON.
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if self.status.is_server_error() {
-            tracing::error!(why = self.why, "a request failed");
+            tracing::error!(why = self.why, "request failed");
         }
         (self.status, Json(json!({ "kind": self.kind.word(), "error": self.why }))).into_response()
     }

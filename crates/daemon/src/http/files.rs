@@ -1,5 +1,5 @@
-//! A committed cache as open files, for a caller that makes copies or links of its own: the daemon writes nowhere but in its
-//! store. `client/descriptors.rs` says what goes over the connection.
+//! A committed cache as open files, for a client that makes its own copies or links: the daemon writes only
+//! in its store. `client/descriptors.rs` describes the protocol.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::client::descriptors::{PROTOCOL, send};
 use crate::host::caller::Caller;
 use crate::model::api_error::{ApiError, ErrorKind};
 
-/// What is given.
+/// The files that are sent.
 struct Given {
     manifest: Arc<Manifest>,
     view: View,
@@ -38,7 +38,7 @@ pub(super) async fn files(
 ) -> Result<Response, ApiError> {
     let asked = request.headers().get(header::UPGRADE).is_some_and(|to| to.as_bytes() == PROTOCOL.as_bytes());
     if !asked {
-        let why = format!("files are given by their descriptors: ask with the header Upgrade: {PROTOCOL}");
+        let why = format!("files are passed as open descriptors; send the header Upgrade: {PROTOCOL}");
         return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorKind::Malformed, why));
     }
     let act = Act::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
@@ -55,7 +55,7 @@ pub(super) async fn files(
         let (connection, is_asked) = (parts.io.into_inner(), !parts.read_buf.is_empty());
         let sent = tokio::task::spawn_blocking(move || give(&connection, is_asked, given)).await;
         if let Ok(Err(error)) = sent {
-            tracing::debug!(%error, "a caller was not given all files");
+            tracing::debug!(%error, "cannot send all files to a client");
         }
     });
     let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];

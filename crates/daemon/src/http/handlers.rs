@@ -1,4 +1,4 @@
-//! One function a request: who asks, what it means, and what the daemon says.
+//! One function for each request: the caller, the meaning, and the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const WAIT: u64 = 60;
 type Answer<T> = Result<Json<T>, ApiError>;
 type Daemon = State<Arc<App>>;
 
-/// What a list is asked for.
+/// Parameters of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Which {
@@ -42,12 +42,13 @@ pub(super) struct Host {
 }
 
 fn named(which: &Which) -> Result<CacheName, ApiError> {
-    let text = which.name.as_deref().ok_or_else(|| ApiError::malformed("say which: ?name=NAME"))?;
+    let text =
+        which.name.as_deref().ok_or_else(|| ApiError::malformed("query parameter missing: ?name=NAME"))?;
     text.parse().map_err(ApiError::malformed)
 }
 
 pub(super) async fn status(State(app): Daemon, caller: Caller) -> Answer<Status> {
-    // What is on its way for whom is nobody else's to know.
+    // A transfer in progress is shown to its owner and the administrator only.
     let coming = app.requests.under_way(|owner| caller.rules() || owner == caller.name);
     let mut status = app.admin.status()?.with_coming(coming);
     status.uses = app.uses.all_uses(|owner, user| caller.may_know(owner, user));
@@ -73,8 +74,9 @@ pub(super) async fn create(
     headers: HeaderMap,
     manifest: Bytes,
 ) -> Answer<Created> {
-    let head =
-        headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
+    let head = headers
+        .get("tidecast-create")
+        .ok_or_else(|| ApiError::malformed("header missing: tidecast-create"))?;
     let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
     let act = Act::on(&app.audit, &caller, "create", format!("{}/{}", app.config.name, create.name));
     Ok(Json(act.ended(app.caches.create(&caller, create, manifest).await)?))
@@ -197,7 +199,7 @@ pub(super) async fn site(
     }
     let words = |all: &Vec<Ruled>| match all.iter().filter(|one| one.status.is_none()).count() {
         0 => "ok".into(),
-        n => format!("{n} of {} have not done it", all.len()),
+        n => format!("{n} of {} hosts failed", all.len()),
     };
     Ok(Json(act.ended_with(ruled, words)?))
 }

@@ -1,8 +1,8 @@
-//! The unix socket's listener: no user takes the place of others.
+//! The unix socket's listener: no user can take the connections of others.
 //!
-//! The kernel says who calls, so what a connection has to prove is that it asks something. Until the head of its first
-//! request has come it is one of at most [`PER_SOURCE`](tidecast_admission::PER_SOURCE) of its user, of which the oldest is
-//! closed first; after that it is one of at most [`MOST`].
+//! The kernel identifies the user of a connection, so it only has to prove that it makes a request. Until the
+//! head of its first request has come it is one of at most [`PER_SOURCE`](tidecast_admission::PER_SOURCE) of
+//! its user, of which the oldest is closed first; after that it is one of at most [`MOST`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -81,7 +81,7 @@ impl Listener for Shared {
             let (stream, cred, admitted) = accept_local(&self.listener, &self.gate).await;
             let user = cred.as_ref().map_or(u32::MAX, UCred::uid);
             let Some(seat) = Seat::take(&self.users, user, self.most) else {
-                tracing::debug!(user, most = self.most, "a user has too many connections; one was closed");
+                tracing::debug!(user, most = self.most, "closed a connection: its user has too many");
                 continue;
             };
             let Ok(address) = stream.peer_addr() else { continue };
@@ -94,7 +94,7 @@ impl Listener for Shared {
     }
 }
 
-/// What the kernel says of the other end, and whether it has asked something.
+/// The credentials of the client, and whether it has made a request.
 #[derive(Clone)]
 pub(super) struct Cred(pub(super) Option<UCred>, pub(super) Unproven);
 
@@ -105,7 +105,8 @@ impl Connected<IncomingStream<'_, Shared>> for Cred {
     }
 }
 
-/// A caller's stream. It ends with an error when its place is needed, or its time is over, before it has asked something.
+/// A client's stream. It ends with an error when its place is needed, or its time has expired, before it has
+/// made a request.
 pub(super) struct Connection {
     stream: UntilProven<UnixStream>,
     cred: Option<UCred>,
@@ -113,7 +114,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The socket once more, for one who goes on without HTTP.
+    /// A duplicate of the socket, for a connection that continues without HTTP.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.stream.get_ref().as_fd().try_clone_to_owned()
     }

@@ -42,7 +42,7 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, state: &Arc<App>) -> Result<Self, ApiError> {
         let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
         let Ok(ConnectInfo(Cred(Some(cred), _))) = cred else {
-            return Err(ApiError::internal("the kernel does not say who asks"));
+            return Err(ApiError::internal("the kernel reported no credentials of the client"));
         };
         state.activity.asked();
         let asked =
@@ -82,16 +82,17 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Who may ask at a socket.
+/// The clients that a socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// Its user, or all users of the host: whom the daemon serves.
+    /// The users that the daemon serves: its own user, or all users of the host.
     Users,
-    /// Daemons of this machine too, whose ever they are.
+    /// Also other daemons of this machine, of any user.
     Daemons,
 }
 
-/// Turns away who has no business with a user's daemon. Daemons of other users may ask how it is, and take what all may read.
+/// Rejects requests of users that the daemon does not serve. Daemons of other users may ask for its status
+/// and for caches that everybody may read.
 async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
     let cred =
         request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
@@ -110,11 +111,12 @@ async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Resp
     ApiError::forbidden("this daemon serves its own user only").into_response()
 }
 
-/// Opens the socket for those whom the daemon serves: everybody may connect, as the kernel tells who asks; or its user. What an
-/// ended daemon has left there is replaced, and nothing else. A socket that a service manager has handed over stays its own.
+/// Opens the socket for the users that the daemon serves: if it serves everyone, everybody may connect, as
+/// the kernel identifies the caller; else only its user. A dead socket at the path is replaced, and nothing
+/// else. A socket from a service manager is left unchanged.
 ///
 /// # Errors
-/// It cannot be made, or another daemon listens there.
+/// It cannot be created, or another daemon listens there.
 pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Option<Bound>), BindError> {
     if let Some(listener) = crate::host::service::listener()? {
         return Ok((UnixListener::from_std(listener)?, None));

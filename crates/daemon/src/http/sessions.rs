@@ -12,7 +12,7 @@ use crate::model::api_error::{ApiError, ErrorKind};
 const SESSIONS: usize = 64;
 const OF_ONE_USER: usize = 16;
 
-/// Who is being given files, by user.
+/// Running file transfers, by user.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<BTreeMap<u32, usize>>>);
 
@@ -26,7 +26,7 @@ impl Sessions {
     pub(super) fn begin(&self, user: u32) -> Result<Session, ApiError> {
         let mut all = self.0.lock();
         if all.values().sum::<usize>() >= SESSIONS || all.get(&user).is_some_and(|n| *n >= OF_ONE_USER) {
-            let why = "too many callers take files now: try again";
+            let why = "too many clients are receiving files; try again later";
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why));
         }
         *all.entry(user).or_default() += 1;

@@ -13,13 +13,14 @@ use crate::links::trust::{Distrust, Trust};
 use crate::model::error::Error;
 use crate::model::message::Hello;
 
-/// How long a card is good for, seconds: it outlives a revoked certificate nowhere, as lists are looked at anyway.
+/// Lifetime of a card, seconds. It does not prolong a revoked certificate: revocation lists are checked in
+/// any case.
 const LIFETIME: u64 = 24 * 3600;
 /// Made again this often, seconds.
 const RENEW: u64 = LIFETIME / 4;
 
-/// It is said that a certificate ends when it has so long left, seconds; while the daemon runs, also a third of its time at
-/// most, so that those of an hour's life do not warn at every renewal.
+/// The expiry of a certificate is logged when it has this long left, seconds; while the daemon runs, also a
+/// third of its lifetime at most, so that certificates of one hour do not warn at every renewal.
 const SOON: u64 = 7 * 24 * 3600;
 
 /// The site's certificate for this daemon.
@@ -31,17 +32,17 @@ pub(crate) struct Certificate {
 
 struct Now {
     holder: Option<Holder>,
-    /// Of the file that was taken, and of one that was not, which is said once.
+    /// Stamps of the file that was loaded, and of one that was rejected, which is logged once.
     taken: Stamp,
     refused: Option<Stamp>,
     made: u64,
 }
 
 impl Certificate {
-    /// With its first card, in base64; empty without a certificate.
+    /// Opens the certificate; with its first card in base64, empty without a certificate.
     ///
     /// # Errors
-    /// The file cannot be read, or nobody would believe what it holds at this time.
+    /// The file cannot be read, or its certificate cannot authenticate anyone at this time.
     pub(crate) fn open(path: Option<PathBuf>, key: NodeKey) -> Result<(Self, String), Error> {
         let taken = path.as_deref().map_or_else(Stamp::default, Stamp::of);
         let (holder, card) = match path.as_deref() {
@@ -68,7 +69,7 @@ impl Certificate {
                 Ok((holder, card)) => {
                     warn_before_end(path, &holder, 3);
                     let until = holder.validity().map_or(0, |(_, until)| until);
-                    tracing::info!(path = %path.display(), "read the certificate again: valid until {}", utc(until));
+                    tracing::info!(path = %path.display(), "reloaded the certificate, valid until {}", utc(until));
                     *state =
                         Now { holder: Some(holder), taken: stamp, refused: None, made: crate::clock::now() };
                     return Some(card);
@@ -77,7 +78,7 @@ impl Certificate {
                     if asked || state.refused.as_ref() != Some(&stamp) {
                         let until = state.holder.as_ref().and_then(|holder| holder.validity().ok());
                         let until = utc(until.map_or(0, |(_, until)| until));
-                        tracing::error!(%error, "cannot use the new certificate: the old one stays until {until}");
+                        tracing::error!(%error, "cannot use the new certificate; the old one stays in use until {until}");
                     }
                     state.refused = Some(stamp);
                 }
@@ -89,7 +90,7 @@ impl Certificate {
         state.made = crate::clock::now();
         warn_before_end(path, state.holder.as_ref()?, 3);
         let card = card(path, state.holder.as_ref()?, &self.key);
-        card.inspect_err(|error| tracing::error!(%error, "this daemon's card cannot be renewed")).ok()
+        card.inspect_err(|error| tracing::error!(%error, "cannot renew this daemon's card")).ok()
     }
 }
 
@@ -108,7 +109,7 @@ fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
     let Ok((from, until)) = holder.validity() else { return };
     let left = until.saturating_sub(crate::clock::now());
     if left < SOON.min((until - from) / part) {
-        tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(left));
+        tracing::warn!(path = %path.display(), "this daemon's certificate expires in {}", span(left));
     }
 }
 
@@ -119,14 +120,14 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
     if now >= until {
         let ago = span(now - until);
         return Err(unfit(format!(
-            "it, or one of its chain, has expired: it ended at {}, {ago} before the clock of this host, which shows {clock}; have a new one issued",
+            "it, or a certificate of its chain, has expired: valid until {}, {ago} before the clock of this host ({clock}); have a new one issued",
             utc(until)
         )));
     }
     if now < from {
         let behind = span(from - now);
         return Err(unfit(format!(
-            "it is not yet valid: it begins at {}, and the clock of this host shows {clock}; that clock is probably {behind} behind: set it",
+            "not valid before {}; the clock of this host shows {clock} and is probably {behind} behind: set it",
             utc(from)
         )));
     }
@@ -134,28 +135,29 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
     Ok(BASE64.encode(&card.encode()))
 }
 
-/// Looks at this daemon as another one of its site will.
+/// Checks this daemon's certificate as another daemon of its site will check it.
 ///
 /// # Errors
-/// Nobody will ever believe it by this certificate, under this name.
+/// No daemon can accept this certificate for this name.
 pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> Result<(), Error> {
     match trust.judge(hello, node) {
         Ok(_) | Err(Distrust::Nobody) => Ok(()),
         Err(Distrust::Pretender { said, proven }) => {
             let fits = match &proven {
-                Identity::Host(host) => format!("{host}, and run by root"),
+                Identity::Host(host) => format!("{host} and run by root"),
                 Identity::User(user) => {
-                    format!("{}.HOST, and run by {user}", crate::model::name::of_user(user))
+                    format!("{}.HOST and run by {user}", crate::model::name::of_user(user))
                 }
             };
-            let why =
-                format!("it is for {proven}, whose daemon is called {fits} (--name), but this one is {said}");
+            let why = format!(
+                "it is for {proven}, whose daemon must be named {fits} (--name); this daemon is {said}"
+            );
             let by = hello.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
             Err(Error::Certificate { path: path.to_owned(), why: why + &by })
         }
-        // Others may believe other roots.
+        // Other daemons may trust other roots.
         Err(why) => {
-            tracing::warn!(path = %path.display(), %why, "this daemon would not believe another one with its certificate");
+            tracing::warn!(path = %path.display(), %why, "this daemon would reject its own certificate if another daemon presented it");
             Ok(())
         }
     }

@@ -1,7 +1,7 @@
 //! Frames of the control channel between daemons: those of `tidecast-control`, with a head in JSON as message.
 //!
-//! JSON, because it describes itself: a daemon of the next version adds fields that this one passes over, and asks what
-//! this one answers with "not understood". Nothing large is in it: manifests are payload.
+//! JSON is extensible: a newer daemon adds fields that this one ignores, and sends requests that this one answers with
+//! "not understood". Large data, such as manifests, is payload.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,16 +21,16 @@ const WHOLE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The stream.
-    #[error("the connection broke: {0}")]
+    #[error("connection failed: {0}")]
     Io(#[from] std::io::Error),
     /// A length beyond the bounds.
-    #[error("a message of {0} bytes is too long")]
+    #[error("message too long ({0} bytes)")]
     TooLong(usize),
     /// Not JSON, or not of this shape.
-    #[error("a message is malformed: {0}")]
+    #[error("malformed message: {0}")]
     Malformed(String),
-    /// It stopped in the midst of one.
-    #[error("a message took longer than {} s", WHOLE.as_secs())]
+    /// The stream ended within a message.
+    #[error("message not complete after {} s", WHOLE.as_secs())]
     Late,
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn read<T: DeserializeOwned>(
     read_within(from, BOUNDS).await
 }
 
-/// The same within other bounds: of one who has not proven itself yet, little is taken.
+/// The same with other bounds: of a peer that has not authenticated yet, little is read.
 pub(crate) async fn read_within<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     bounds: Bounds,

@@ -23,33 +23,34 @@ use crate::model::message::{Answer, Ask, Enrolled, Enrolment, Head, Hello};
 
 /// An answer is waited for so long.
 const ANSWER: Duration = Duration::from_secs(20);
-/// Both ends have said hello within this time.
+/// Both ends send their hello within this time.
 const HELLO: Duration = DEADLINE;
 /// A channel on which nothing came for so long is closed; there are pings before.
 const SILENT: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
-/// One who is turned away takes the reason within this time.
+/// A rejected peer must read the reason within this time.
 const LAST_WORD: Duration = Duration::from_secs(2);
-/// Of what such a one still sends, so much is read: a connection that is closed with bytes unread loses the reason too.
+/// Bytes that are still read from a rejected peer: closing a connection with unread bytes would discard the
+/// reason too.
 const UNHEARD: u64 = 1 << 20;
 /// The number of requests that are never answered.
 const UNANSWERED: u64 = u64::MAX;
 /// Frames that may wait to be sent.
 const QUEUE: usize = 64;
-/// Requests of the other end in work at once; it is read no further until one is done.
+/// Requests of the peer that are processed at once; no more are read until one is done.
 const WORKING: usize = 16;
-/// Requests that the other end may make at once, and in the long run each second.
+/// Requests that the peer may make at once, and in the long run per second.
 const BURST: u32 = 400;
 const PER_SECOND: u32 = 100;
 
-/// Who is at the other end.
+/// The daemon at the other end.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// Its key, proven by TLS.
     pub(crate) node: NodeId,
-    /// For whom it speaks, proven by its card.
+    /// The host or user that its card proves.
     pub(crate) identity: Identity,
-    /// What it said of itself.
+    /// Its hello.
     pub(crate) hello: Hello,
     /// Where the connection came from or went to.
     pub(crate) addr: SocketAddr,
@@ -57,20 +58,20 @@ pub(crate) struct Peer {
     pub(crate) called: bool,
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("the connection to {0} has ended")]
     Ended(String),
     #[error("{}", refusals::turned_away(.name, .why))]
     Refused { name: String, why: String },
-    #[error("{0} does not answer within 20 s")]
+    #[error("{0} did not answer within 20 s")]
     Late(String),
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
     Cut(#[from] Cut),
-    #[error("it did not say hello within {} s", HELLO.as_secs())]
+    #[error("no hello message within {} s", HELLO.as_secs())]
     NoHello,
 }
 
@@ -83,16 +84,17 @@ pub(crate) struct Link {
     asked: Asked,
     out: mpsc::Sender<(Head, Bytes)>,
     closing: Notify,
-    /// The other end is believed no more.
+    /// The peer is no longer trusted.
     turned_away: AtomicBool,
-    /// The other end does not believe this daemon.
+    /// The peer rejected this daemon.
     refused: OnceLock<String>,
 }
 
 /// An answer that is being made.
 pub(crate) type Serving<'a> = Pin<Box<dyn Future<Output = (Answer, Bytes)> + Send + 'a>>;
 
-/// Answers the other end's requests, and hears what becomes of links: given to [`super::peers::Links`] by who builds the daemon.
+/// Answers requests of peers, and is notified about links; set in [`super::peers::Links`] by the builder of
+/// the daemon.
 pub(crate) trait Serve: Send + Sync + 'static {
     fn serve<'a>(self: Arc<Self>, peer: &'a Peer, ask: Ask, payload: Bytes) -> Serving<'a>;
 
@@ -102,10 +104,10 @@ pub(crate) trait Serve: Send + Sync + 'static {
     /// A channel has ended.
     fn ended(&self, _node: NodeId) {}
 
-    /// A node is not believed, or no more.
+    /// A node is not trusted, or no longer.
     fn distrusted(&self, _node: NodeId) {}
 
-    /// Somebody was turned away. Not more often than may be written down.
+    /// A peer was rejected. Rate-limited, so that the audit log cannot be flooded.
     fn turned_away(&self, _who: &str, _why: &str) {}
 
     /// The other end turns this daemon away.
@@ -121,7 +123,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
 /// An answer to a node that wants a certificate.
 pub(crate) type Enrolling = Pin<Box<dyn Future<Output = (Enrolled, Bytes)> + Send>>;
 
-/// Says hello and hears it.
+/// Sends the hello and receives the peer's first message.
 pub(crate) async fn greet<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ours: &Hello,
@@ -137,7 +139,7 @@ pub(crate) async fn greet<T: DeserializeOwned>(
 }
 
 impl Link {
-    /// The channel, and what runs it to its end.
+    /// The channel, and the future that runs it to its end.
     pub(crate) fn new(
         peer: Peer,
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -171,7 +173,7 @@ impl Link {
         let conversation = async {
             self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| ended())?;
             let (answer, payload) = answered.await.map_err(|_| ended())?;
-            // One of a kind that only a newer daemon gives is none.
+            // An answer of a kind that only a newer daemon knows counts as not understood.
             Ok((serde_json::from_value(answer).unwrap_or(Answer::NotUnderstood), payload))
         };
         let answered = timeout(ANSWER, conversation).await.unwrap_or_else(|_| Err(LinkError::Late(name())));
@@ -179,7 +181,7 @@ impl Link {
         answered
     }
 
-    /// Says what wants no answer. It is dropped when too much waits to be sent.
+    /// Sends a request that needs no answer. It is dropped when the queue is full.
     pub(crate) fn tell(&self, ask: &Ask, payload: Bytes) {
         if let Ok(ask) = serde_json::to_value(ask) {
             let _ = self.out.try_send((Head::Ask { id: UNANSWERED, ask }, payload));
@@ -191,7 +193,7 @@ impl Link {
         self.closing.notify_one();
     }
 
-    /// Ends it, with a reason that the other end hears.
+    /// Ends the channel, and sends the peer the reason.
     pub(crate) fn turn_away(&self, why: &str) {
         self.turned_away.store(true, Ordering::Relaxed);
         let _ = self.out.try_send((Head::Refused { why: why.into() }, Bytes::new()));
@@ -235,9 +237,9 @@ async fn run(
         () = link.closing.notified() => Ok(()),
     };
     if let Err(error) = ended {
-        tracing::debug!(peer = link.peer.hello.name, %error, "a control channel ended");
+        tracing::debug!(peer = link.peer.hello.name, %error, "control channel ended");
     }
-    // Nothing that it asks is answered any more, but what was to be said last is said.
+    // Its requests are no longer answered, but the reason is still sent.
     if link.turned_away.load(Ordering::Relaxed) {
         if !said {
             let _ = timeout(LAST_WORD, &mut writing).await;
@@ -252,7 +254,7 @@ async fn run(
     link.asked.lock().clear();
 }
 
-/// Tells one who has only said hello that he is not believed.
+/// Tells a peer that has sent only its hello that it was rejected.
 pub(crate) async fn refuse(stream: impl AsyncRead + AsyncWrite, why: String) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let head = Head::Refused { why };
@@ -270,7 +272,7 @@ pub(crate) async fn answer_enrolment(stream: impl AsyncRead + AsyncWrite, answer
     }
 }
 
-/// Ends a connection so that what was said last is heard.
+/// Ends a connection so that the last message is received.
 async fn part(reader: &mut (impl AsyncRead + Unpin), writer: &mut (impl AsyncWrite + Unpin)) {
     let heard = async {
         writer.shutdown().await?;
@@ -294,7 +296,7 @@ async fn hear(
         let read = timeout(SILENT, frame::read(reader)).await.map_err(|_| FrameError::Late)?;
         let Some((head, payload)): Option<(serde_json::Value, _)> = read? else { return Ok(()) };
         match serde_json::from_value(head) {
-            // Neither: a newer daemon's way to say something that needs no answer.
+            // Neither: a newer daemon's message that needs no answer.
             Err(_) => allowance.take().await,
             Ok(Head::Refused { why }) => {
                 let why = refusals::plain(&why);
@@ -327,7 +329,7 @@ async fn hear(
     }
 }
 
-/// A token bucket: who asks more is read more slowly.
+/// A token bucket: a peer that asks more often is read more slowly.
 struct Allowance {
     left: f64,
     at: Instant,
@@ -367,7 +369,7 @@ mod tests {
         }
     }
 
-    /// What is not answered.
+    /// A request that gets no answer.
     fn silence() -> Ask {
         Ask::Offer { name: String::new(), owner: String::new(), ad: String::new() }
     }
@@ -396,7 +398,7 @@ mod tests {
         let asked = (left.ask(&Ask::Ad, payload.clone()), right.ask(&Ask::Ping, Bytes::new()));
         let (to_right, to_left) = tokio::join!(asked.0, asked.1);
         assert_eq!(to_right.unwrap(), (Answer::Ok, payload));
-        // The left end serves its peer, whom it knows as "right".
+        // The left end serves its peer, which it knows as "right".
         assert_eq!(to_left.unwrap().0, Answer::Rejected { why: "right".into() });
 
         let waiting = tokio::spawn({
@@ -462,7 +464,7 @@ mod tests {
         right.turn_away("it was revoked");
         assert!(!right.is_up());
         let error = waiting.await.unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "right turns this daemon away, saying: it was revoked");
+        assert_eq!(error.to_string(), "right rejected this daemon: it was revoked");
         assert!(matches!(left.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
 
         let (a, b) = tokio::io::duplex(1 << 16);

@@ -1,4 +1,5 @@
-//! Other daemons: one control channel to each, by which both ends ask, and whom this daemon trusts.
+//! Other daemons: one control channel to each, over which both ends send requests; and which of them this
+//! daemon trusts.
 
 pub(crate) mod addresses;
 pub(crate) mod certificate;

@@ -1,4 +1,4 @@
-//! Other daemons: a control channel to each that is spoken with, and who they are.
+//! Other daemons: a control channel to each connected one, and its identity.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::trust::Trust;
 use super::wire::{Handshake, PeerError, Taking, Wire, Wired, unreachable};
 use crate::model::message::{Answer, Ask, First, Hello};
 
-/// Channels remembered at most; further ones serve who made them, and nobody else.
+/// Channels kept at most; further ones serve only the peer that opened them.
 const MOST: usize = 4096;
 
 /// The channels that are up.
@@ -27,7 +27,8 @@ pub(crate) struct Links {
     hello: RwLock<Hello>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
     refusals: Refusals,
-    /// What answers requests is made after the links, and has them: a weak one, so that both can end.
+    /// Answers requests. It is built after the links and owns them; the reference is weak, so that both can
+    /// end.
     serve: OnceLock<Weak<dyn Serve>>,
 }
 
@@ -56,7 +57,7 @@ impl Links {
     /// From now on this answers the requests of other daemons.
     pub(crate) fn answer_with<S: Serve>(&self, serve: &Arc<S>) {
         let weak: Weak<S> = Arc::downgrade(serve);
-        // Said once, by who builds the daemon.
+        // Set once, by the builder of the daemon.
         let _ = self.serve.set(weak);
     }
 
@@ -64,7 +65,7 @@ impl Links {
         self.serve.get().and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Nothing))
     }
 
-    /// What this daemon says of itself.
+    /// This daemon's hello.
     pub(crate) fn hello(&self) -> Hello {
         Hello { clock: crate::clock::now(), ..self.hello.read().clone() }
     }
@@ -106,7 +107,7 @@ impl Links {
         self.links.lock().get(&node).filter(|link| link.is_up()).cloned()
     }
 
-    /// A channel to this very node, which is said to be at one of these addresses.
+    /// A channel to this node, which should be at one of these addresses.
     pub(crate) async fn reach(&self, node: NodeId, addresses: &[SocketAddr]) -> Result<Arc<Link>, PeerError> {
         let mut dialling = self.dial(addresses);
         let mut last = PeerError::NoAddress;
@@ -117,21 +118,21 @@ impl Links {
             let dialled = async { self.greet(addr, connected?).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
-                Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
+                Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon listens there".into() },
                 Err(error) => last = error,
             }
         }
         self.to(node).ok_or(last)
     }
 
-    /// Ends the channel to a node that answers no more.
+    /// Closes the channel to a node that no longer answers.
     pub(crate) fn part(&self, node: NodeId) {
         if let Some(link) = self.links.lock().remove(&node) {
             link.close();
         }
     }
 
-    /// Whom this daemon believes.
+    /// The trust settings of this daemon.
     pub(crate) fn trust(&self) -> &Trust {
         &self.trust
     }
@@ -141,7 +142,8 @@ impl Links {
         self.links.lock().values().filter(|link| link.is_up()).cloned().collect()
     }
 
-    /// Those who are not believed any more (a certificate was revoked, a card has ended): their channels are closed.
+    /// Closes the channels to peers that are no longer trusted (a certificate was revoked, a card has
+    /// expired).
     pub(crate) fn judge_again(&self) -> Vec<NodeId> {
         let mut distrusted = Vec::new();
         for link in self.all() {
@@ -162,24 +164,25 @@ impl Links {
         distrusted
     }
 
-    /// Logs that somebody is not believed.
+    /// Logs that a peer was rejected.
     fn turned_away(&self, hello: &Hello, node: NodeId, addr: SocketAddr, why: &str) {
         let who = who(&hello.name, addr);
         if self.refusals.note(Whose::Ours, node, &who, why) {
-            tracing::warn!(peer = who, %node, why, "a daemon is not believed, and turned away");
+            tracing::warn!(peer = who, %node, why, "rejected a daemon: its certificate is not trusted");
             self.serve().turned_away(&who, why);
         }
     }
 
-    /// Another daemon does not believe this one: it is logged.
+    /// Logs that another daemon rejected this one.
     pub(crate) fn refused(&self, peer: &Peer, why: &str) {
         if self.refusals.note(Whose::Theirs, peer.node, &peer.hello.name, why) {
             let (peer, addr) = (peer.hello.name.as_str(), peer.addr);
-            tracing::warn!(peer, %addr, why, "another daemon does not believe this one");
+            tracing::warn!(peer, %addr, why, "another daemon rejected this one");
         }
     }
 
-    /// `why` nobody has something, and who does not believe whom among those who might have it: a few.
+    /// Adds recent rejections (a few) to `why`, the reason why no host has something: a rejected peer may
+    /// have it.
     pub(crate) fn with_refusals(&self, mut why: String) -> String {
         for refusal in self.refusals.lately(|node| self.to(node).is_none()).into_iter().take(3) {
             if !why.contains(&refusal) {
@@ -189,7 +192,7 @@ impl Links {
         why
     }
 
-    /// One who has come: greets, judges, and serves until the channel ends.
+    /// Serves an incoming connection: hello, check of the certificate, requests until the channel ends.
     pub(crate) async fn welcome(&self, visitor: Visitor) {
         let Visitor { mut stream, node, addr, mut admitted } = visitor;
         let ours = self.hello();
@@ -202,18 +205,18 @@ impl Links {
                 let _ = admitted.run(answer_enrolment(stream, &answer, &crl)).await;
                 return;
             }
-            Err(error) => return tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
+            Err(error) => return tracing::debug!(%addr, %error, "cannot accept a connection from a daemon"),
         };
         match met {
             Ok(peer) => {
                 admitted.prove();
                 self.link(peer, stream).1.await;
             }
-            // It still counts as unproven while it is told why.
+            // The connection still counts as unauthenticated while the reason is sent.
             Err(PeerError::Untrusted { why, .. }) => {
                 let _ = admitted.run(refuse(stream, why)).await;
             }
-            Err(error) => tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
+            Err(error) => tracing::debug!(%addr, %error, "cannot accept a connection from a daemon"),
         }
     }
 
@@ -229,14 +232,15 @@ impl Links {
     async fn greet(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {
         let (stream, node) = handshake.await?;
         if node == self.node {
-            return Err(unreachable(addr, "it is this daemon itself"));
+            return Err(unreachable(addr, "this daemon itself listens there"));
         }
         let (link, run) = self.meet(stream, node, (addr, true)).await?;
         tokio::spawn(run);
         Ok(link)
     }
 
-    /// Says hello over a stream whose other end has proven that it is `node`; the channel, and what runs it to its end.
+    /// Exchanges the hello over a stream whose other end has proven to be `node`; the channel, and the future
+    /// that runs it.
     pub(crate) async fn meet(
         &self,
         mut stream: Wired,
@@ -255,7 +259,7 @@ impl Links {
         }
     }
 
-    /// Whether one who has said hello is believed.
+    /// Checks whether the sender of a hello is trusted.
     fn judge(
         &self,
         hello: Hello,
@@ -273,7 +277,7 @@ impl Links {
         }
     }
 
-    /// The channel to one who is believed, and what runs it to its end.
+    /// The channel to a trusted peer, and the future that runs it.
     fn link(&self, peer: Peer, stream: Wired) -> (Arc<Link>, impl Future<Output = ()> + Send + use<>) {
         let (node, serve) = (peer.node, self.serve());
         let (link, run) = Link::new(peer, stream, serve.clone());
@@ -293,8 +297,8 @@ impl Links {
     }
 }
 
-/// Whether whoever has `all` addresses is the one that is said to have `some`: hosts may have one address alike that leads
-/// nowhere from outside, such as that of a bridge for containers.
+/// Whether the node with `all` addresses is the one announced with `some`: hosts may share an address that is
+/// not reachable from outside, such as that of a container bridge.
 fn covers(all: &[SocketAddr], some: &[SocketAddr]) -> bool {
     !some.is_empty() && some.iter().all(|addr| all.contains(addr))
 }

@@ -1,5 +1,5 @@
-//! Who was not believed lately, by us or of us, and why: for the log, once a minute of each, and for users whose cache does
-//! not come because of it.
+//! Recent rejections of certificates, by this daemon or of this daemon, with the reason: for the log (once a
+//! minute per node), and for users whose cache cannot be fetched because of it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,20 +9,20 @@ use parking_lot::Mutex;
 use tidecast_identity::NodeId;
 use tokio::time::Instant;
 
-/// Of one and the same node it is said again after so long.
+/// A rejection of the same node is logged again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Users are told of it for so long: by then it has been tried again.
+/// Users are told of a rejection for this long; by then the connection has been tried again.
 const TOLD: Duration = Duration::from_secs(150);
 /// Remembered at most. Keys cost nothing: without a bound a stranger could fill memory, log and audit log with them.
 const MOST: usize = 64;
-/// Of what another says or calls itself, so many letters are repeated.
+/// At most this many letters of a peer's name or reason are repeated.
 const LETTERS: usize = 400;
 
 /// Those of the last minutes.
 #[derive(Default)]
 pub(crate) struct Refusals(Mutex<HashMap<(NodeId, Whose), Refusal>>);
 
-/// Who does not believe the other.
+/// Which side rejected the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Whose {
     Ours,
@@ -39,7 +39,7 @@ impl Refusals {
     /// Notes one; true if it is to be logged: the first of this node, or the first for a minute.
     pub(crate) fn note(&self, whose: Whose, node: NodeId, who: &str, why: &str) -> bool {
         let text = match whose {
-            Whose::Ours => format!("{who} is not believed here: {why}"),
+            Whose::Ours => format!("certificate of {who} was rejected: {why}"),
             Whose::Theirs => turned_away(who, why),
         };
         let now = Instant::now();
@@ -71,14 +71,14 @@ impl Refusals {
     }
 }
 
-/// One who is not believed, as people know him: by what he says of himself, and from where.
+/// A rejected peer for people: the name that it claims, and its address.
 pub(crate) fn who(name: &str, addr: SocketAddr) -> String {
     format!("{} at {addr}", plain(name))
 }
 
-/// What one hears who is not believed.
+/// The text for a daemon that was rejected by `name`.
 pub(crate) fn turned_away(name: &str, why: &str) -> String {
-    format!("{} turns this daemon away, saying: {}", plain(name), plain(why))
+    format!("{} rejected this daemon: {}", plain(name), plain(why))
 }
 
 /// A stranger's words as a part of a line.
@@ -101,7 +101,7 @@ mod tests {
         assert!(note(1) && !note(1));
         assert_eq!(
             refusals.lately(|n| n == node(2)),
-            ["x at 127.0.0.1:1 is not believed here: a card has expired"]
+            ["certificate of x at 127.0.0.1:1 was rejected: a card has expired"]
         );
         for n in 0..=255 {
             note(n);
@@ -110,9 +110,6 @@ mod tests {
         tokio::time::advance(TOLD).await;
         assert!(refusals.lately(|_| true).is_empty());
         assert!(note(200));
-        assert_eq!(
-            turned_away("a\nb", &"y".repeat(999)).len(),
-            "ab turns this daemon away, saying: ".len() + LETTERS
-        );
+        assert_eq!(turned_away("a\nb", &"y".repeat(999)).len(), "ab rejected this daemon: ".len() + LETTERS);
     }
 }

@@ -1,4 +1,4 @@
-//! For whom another daemon speaks.
+//! Verifies the identity of other daemons.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,24 +12,26 @@ use crate::links::refusals::plain;
 use crate::model::message::Hello;
 use crate::model::name::is_of_user;
 
-/// The files of trust are looked at again after so long: a revocation takes effect within it.
+/// The trust files are checked for changes this often: a revocation takes effect within this time.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Clocks that differ by so much, seconds, are named.
 const APART: u64 = 60;
 
-/// Why another daemon is not believed.
+/// Why another daemon is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Distrust {
-    #[error("this host trusts no other: name the site's CA in its configuration (tidecast ca --help)")]
+    #[error(
+        "this host trusts no other host: set the site's CA in its configuration (see: tidecast ca --help)"
+    )]
     Nobody,
-    #[error("its node {0} is not listed, and it shows no card")]
+    #[error("node {0} is not listed, and it presented no card")]
     Unlisted(NodeId),
-    #[error("its card is not base64")]
+    #[error("the card is not base64")]
     Garbled,
     #[error(transparent)]
     Card(#[from] tidecast_identity::CardError),
-    #[error("it calls itself {}, but speaks for {proven}", plain(.said))]
+    #[error("it is named {}, but its certificate is for {proven}", plain(.said))]
     Pretender { said: String, proven: Identity },
 }
 
@@ -53,11 +55,11 @@ impl Distrust {
         let (behind, ahead) =
             if theirs > now { (ours, plain(&hello.name)) } else { (&*plain(&hello.name), ours.into()) };
         let apart = tidecast_identity::date::span(apart);
-        format!("{self}; the clock of {behind} is {apart} behind that of {ahead}: set the one that is wrong")
+        format!("{self}; the clock of {behind} is {apart} behind the clock of {ahead}: correct the wrong one")
     }
 }
 
-/// Whom this daemon believes: a file that is read again when it changes.
+/// The daemons that this one trusts: a file that is reloaded when it changes.
 pub(crate) struct Trust {
     path: Option<PathBuf>,
     now: Mutex<Read>,
@@ -66,16 +68,16 @@ pub(crate) struct Trust {
 struct Read {
     trust: Option<tidecast_identity::Trust>,
     looked: Instant,
-    /// Of the files that were read, and of what could not be, which is said once.
+    /// Stamps of the files that were loaded, and of those that failed to load, which is logged once.
     taken: Vec<Stamp>,
     refused: Option<Vec<Stamp>>,
 }
 
 impl Trust {
-    /// Believes as `path` says; nobody without one.
+    /// Loads the trust file at `path`; without a path no daemon is trusted.
     ///
     /// # Errors
-    /// It cannot be read or makes no sense.
+    /// It cannot be read or is not valid.
     pub(crate) fn open(path: Option<PathBuf>) -> Result<Self, tidecast_identity::Error> {
         let trust = path.as_deref().map(tidecast_identity::Trust::read).transpose()?;
         let taken = stamps(trust.as_ref());
@@ -90,12 +92,12 @@ impl Trust {
         self.read(&mut read);
     }
 
-    /// Whether it trusts nobody at all.
+    /// Whether no other daemon is trusted.
     pub(crate) fn is_nobody(&self) -> bool {
         self.path.is_none()
     }
 
-    /// For whom `node`, which said `hello`, speaks.
+    /// The identity of `node`, which sent `hello`.
     pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, Distrust> {
         let identity = self.identity(&hello.card, node, false)?;
         if is_called(&identity, hello) {
@@ -104,8 +106,8 @@ impl Trust {
         Err(Distrust::Pretender { said: hello.name.clone(), proven: identity })
     }
 
-    /// For whom the holder of `node`'s key speaks by a card; `lapsed`: spoke while the card was good, which may have ended
-    /// since. What was revoked counts for nothing either way.
+    /// The identity that a card proves for the holder of `node`'s key; `lapsed`: accept a card that has
+    /// expired since. A revoked certificate is rejected either way.
     pub(crate) fn identity(&self, card: &str, node: NodeId, lapsed: bool) -> Result<Identity, Distrust> {
         let mut read = self.now.lock();
         self.look_again(&mut read);
@@ -119,7 +121,7 @@ impl Trust {
         Ok(trust.verify(&card, node, at)?.identity)
     }
 
-    /// Fingerprints of the roots that are believed: what the daemons of a site have in common.
+    /// Fingerprints of the trusted roots, which the daemons of a site share.
     pub(crate) fn roots(&self) -> Vec<[u8; 32]> {
         self.now.lock().trust.as_ref().map(tidecast_identity::Trust::roots).unwrap_or_default()
     }
@@ -145,7 +147,7 @@ impl Trust {
             }
             Err(error) => {
                 if read.refused.as_ref() != Some(&there) {
-                    tracing::error!(%error, "cannot use the new trust file: the old one stays");
+                    tracing::error!(%error, "cannot use the new trust file; the old one stays in use");
                 }
                 read.refused = Some(there);
             }
@@ -153,12 +155,12 @@ impl Trust {
     }
 }
 
-/// Of all files that say whom to trust.
+/// Stamps of all trust files.
 fn stamps(trust: Option<&tidecast_identity::Trust>) -> Vec<Stamp> {
     trust.map(|trust| trust.files().iter().map(|file| Stamp::of(file)).collect()).unwrap_or_default()
 }
 
-/// Whether a daemon may have the name that it says: a host's daemon is called as its host, a user's USER.HOST.
+/// Whether a daemon may use the name in its hello: a host's daemon is named as its host, a user's USER.HOST.
 fn is_called(identity: &Identity, hello: &Hello) -> bool {
     match identity {
         Identity::Host(host) => hello.name == *host && hello.user.is_none(),

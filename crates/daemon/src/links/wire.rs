@@ -20,14 +20,14 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// Hands are shaken within this time.
 const DIAL: Duration = Duration::from_secs(5);
 
-/// Why another daemon cannot be spoken with.
+/// Why there is no connection to another daemon.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
-    #[error("{addr} cannot be reached: {why}")]
+    #[error("cannot reach {addr}: {why}")]
     Unreachable { addr: SocketAddr, why: String },
-    #[error("no address of it is known")]
+    #[error("no address of this daemon is known")]
     NoAddress,
-    #[error("{addr} is not trusted: {why}")]
+    #[error("certificate of {addr} was rejected: {why}")]
     Untrusted { addr: SocketAddr, why: String },
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -37,7 +37,8 @@ pub(crate) enum PeerError {
 pub(crate) type Wired = Pin<Box<dyn tidecast_net::Stream>>;
 /// Something that takes time, and may be given to a task.
 pub(crate) type Taking<T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send>>;
-/// What comes after an address has answered: the stream, and the key that the other end has proven.
+/// The rest of a connection after an address has answered: the stream, and the key that the other end has
+/// proven.
 pub(crate) type Handshake = Taking<(Wired, NodeId)>;
 
 /// Makes connections.

@@ -1,4 +1,4 @@
-//! What an administrator may have this daemon do, how it is, and what has happened.
+//! Administration of this daemon: commands, status, audit log.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// What has happened to caches that the caller may know of: his own doings, and all about a name that he may read.
+    /// The audit log of caches for a caller: his own actions, and all about a name that he may read.
     pub(crate) async fn history(
         &self,
         caller: &Caller,
@@ -60,7 +60,7 @@ impl Admin {
         read.map_err(ApiError::internal)?.map_err(ApiError::internal)
     }
 
-    /// What an administrator has the daemon do.
+    /// Executes a command of an administrator.
     pub(crate) async fn admin(&self, caller: &Caller, what: &str, limit: Limit) -> Result<Status, ApiError> {
         if !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
@@ -68,7 +68,7 @@ impl Admin {
         self.obey(what, limit).await
     }
 
-    /// Does what an administrator wants, of this host or of the site.
+    /// Executes a command of an administrator of this host or of the site.
     pub(crate) async fn obey(&self, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
             "status" => return self.status(),
@@ -77,7 +77,7 @@ impl Admin {
             "drain" => self.mode.set(Mode::Draining).await,
             "limit" => {
                 if limit.busy.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                    return Err(ApiError::malformed("busy is a share: 0 to 1"));
+                    return Err(ApiError::malformed("busy must be from 0 to 1"));
                 }
                 if let Some(capacity) = limit.capacity {
                     self.hold_at_most(capacity).await?;
@@ -87,19 +87,23 @@ impl Admin {
                 }
                 self.limits.limit(&limit);
             }
-            other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
+            other => {
+                return Err(ApiError::malformed(format!(
+                    "unknown action {other:?}; use drain, pause, resume or limit"
+                )));
+            }
         }
         self.status()
     }
 
-    /// Changes the capacity; not to one that would take from users what was made here and is still wanted.
+    /// Changes the capacity; rejects one that would evict leased caches that users of this host created.
     async fn hold_at_most(&self, capacity: u64) -> Result<(), ApiError> {
         let store = &self.records.store;
         let least =
             store.on_disk(|depot| Ok::<_, ApiError>(depot.least_capacity(crate::clock::now()))).await?;
         if capacity < least {
             let why = format!(
-                "caches that were made here and whose leases last need a capacity of {least} bytes: remove some, or wait"
+                "leased caches that were created on this host need a capacity of {least} bytes: remove some, or wait until leases expire"
             );
             return Err(ApiError::new(StatusCode::CONFLICT, ErrorKind::Leased, why));
         }

@@ -1,5 +1,5 @@
-//! What an owner says anew of a cache that is there already: who may read it, and how it travels. It is signed with the name and
-//! goes with each copy, so it can be changed only while there is none.
+//! Changes attributes of an existing cache: its readers, and its transfer methods. The origin signs them with
+//! the name and every copy has them, so they can be changed only while there is no copy.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::model::types::Create;
 use crate::storage::audit::Audit;
 use crate::transfer::swarms::Swarms;
 
-/// Changes what is said of caches.
+/// Changes attributes of caches.
 pub(crate) struct Amend {
     pub(crate) records: Arc<Records>,
     pub(crate) directory: Arc<Directory>,
@@ -25,7 +25,7 @@ pub(crate) struct Amend {
 }
 
 impl Amend {
-    /// `create` of what this name means already: what is said besides holds from now on; what is not said stays as it is.
+    /// `create` for an existing cache of the same content: given attributes are changed, others stay.
     pub(crate) async fn amend(
         &self,
         caller: &Caller,
@@ -57,7 +57,7 @@ impl Amend {
         let copies = self.copies(&held(&name, &content), &content).await;
         if !copies.is_empty() {
             let why = format!(
-                "{name} has copies elsewhere ({}), which keep what was said of it when they were made: remove them there \
+                "{name} has copies on other hosts ({}), which keep their old attributes: remove them there \
                  first (tidecast cache rm {name}), or choose another name",
                 copies.join(", ")
             );
@@ -84,7 +84,7 @@ impl Amend {
     }
 }
 
-/// A cache as it was, but for what is said now.
+/// The cache's access with the requested changes.
 fn changed(old: &CacheRecord, create: &Create) -> Result<Access, ApiError> {
     let private = create.private || old.private && create.mode.is_none();
     if let Some(why) = (Create { private, ..create.clone() }).contradiction() {

@@ -1,4 +1,4 @@
-//! What users of this host do with caches that are here.
+//! Operations of this host's users on its caches.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::policy::ads;
 use crate::storage::run_mode::{Mode, RunMode};
 use crate::transfer::swarms::Swarms;
 
-/// What is here, and what its owners do with it.
+/// The caches of this host, and operations of their owners.
 pub(crate) struct Caches {
     pub(crate) records: Arc<Records>,
     pub(crate) uses: Arc<Uses>,
@@ -57,7 +57,8 @@ impl Caches {
         Ok(CacheInfo { ad: Some(ad.to_string()), uses, ..self.records.info(&record) })
     }
 
-    /// Makes a cache known, and room for it. What its owner may read already need not be uploaded.
+    /// Declares a cache, and reserves space for it. Files that its owner may read already need not be
+    /// uploaded.
     pub(crate) async fn create(
         &self,
         caller: &Caller,
@@ -68,7 +69,7 @@ impl Caches {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Paused,
-                "this daemon takes nothing new: its administrator has paused or drained it",
+                "this daemon accepts no new caches: its administrator has paused or drained it",
             ));
         }
         if !is_name(&create.name) {
@@ -83,7 +84,7 @@ impl Caches {
             }
         }
         if create.mode.is_some_and(|mode| mode & 0o022 != 0) {
-            return Err(ApiError::malformed("nobody writes to a cache: its mode is 0o700, 0o750 or 0o755"));
+            return Err(ApiError::malformed("caches are read-only: use mode 0o700, 0o750 or 0o755"));
         }
         let group = create.group.clone().or_else(|| caller.groups.first().cloned());
         if let Some(other) = group.as_ref().filter(|group| !caller.groups.contains(group) && !caller.rules())
@@ -91,7 +92,7 @@ impl Caches {
             return Err(ApiError::forbidden(format!("you are not in the group {other}")));
         }
         let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
-        // What was found and not asked for changes nothing of a cache that is there.
+        // A mode that was derived from the files does not change an existing cache.
         let said = match create.found {
             true => Create { mode: None, group: None, ..create.clone() },
             false => create.clone(),
@@ -159,11 +160,12 @@ impl Caches {
     }
 }
 
-/// The mode of a cache for which none is said: open to all if all its files and directories were, else to its owner alone.
+/// The mode of a cache if none is given: readable by all if all its files and directories are, else by its
+/// owner only.
 fn allowed(manifest: &Manifest) -> u32 {
     let files = manifest.files().filter(|file| !file.is_symlink()).map(|file| (file.mode(), 0o044));
     let dirs = manifest.dirs().map(|dir| (dir.mode(), 0o055));
-    // Of what carries no mode nobody knows whom it was open to.
+    // Without a mode in the manifest it is unknown who may read the file.
     let is_open = |(mode, needs): (Option<u32>, u32)| mode.is_some_and(|mode| mode & needs == needs);
     if files.chain(dirs).all(is_open) { 0o755 } else { 0o700 }
 }

@@ -1,4 +1,4 @@
-//! Copies of a cache on other hosts: which have it, and offers to those that are to have it.
+//! Copies of a cache on other hosts: who has it, and offers to hosts that are to keep one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::policy::ads;
 use crate::storage::host_ad::HostAd;
 use crate::transfer::offer::{Reply, offer, suits};
 
-/// Whether somebody holds a cache is said within this time.
+/// A daemon must answer within this time whether it holds a cache.
 const HOLDS: Duration = Duration::from_secs(3);
 
 /// Asks other hosts.
@@ -35,7 +35,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Who has a cache that `caller` may read, as far as the daemons that are known say.
+    /// The hosts that have a cache that `caller` may read, as far as reachable daemons report.
     pub(crate) async fn holders(&self, caller: &Caller, name: CacheName) -> Result<Vec<Holder>, ApiError> {
         let mut holders = Vec::new();
         let here = self.records.store.here(&name, &caller.reader());
@@ -93,7 +93,11 @@ impl Copies {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 ErrorKind::State,
-                format!("{} is {}: only what is committed is replicated", record.full_name(), record.state),
+                format!(
+                    "{} is {}: only committed caches can be replicated",
+                    record.full_name(),
+                    record.state
+                ),
             ));
         }
         let links = if to.is_empty() { self.willing(&record).await? } else { Vec::new() };

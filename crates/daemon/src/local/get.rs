@@ -1,4 +1,4 @@
-//! A cache for a user of this host: what is here, or the newest version from elsewhere.
+//! Gets a cache for a user of this host: the local copy, or the newest version from another host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,8 @@ impl Getting {
             return Err(ApiError::forbidden("this daemon serves its own user only"));
         }
         if get.place.is_some() {
-            let why = "this daemon writes into no directory of its callers: use a tidecast of its version, which makes files \
-                       itself";
+            let why = "this daemon does not write into directories of clients: use a tidecast of the same version, which creates \
+                       the files itself";
             return Err(ApiError::malformed(why));
         }
         let (user, reader) = match &get.copy_for {
@@ -74,7 +74,7 @@ impl Getting {
             }
         }
         if self.mode.now() != Mode::Running {
-            let why = "this daemon takes nothing new: it is paused or drained";
+            let why = "this daemon accepts no new caches: it is paused or drained";
             return match here {
                 Some(record) => {
                     self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, why)).await
@@ -92,7 +92,7 @@ impl Getting {
         let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
         let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
         if let Ok(Err(_)) = settled {
-            let why = "the daemon is being stopped; ask again when it has started";
+            let why = "the daemon is stopping; try again when it has started";
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Stopping, why));
         }
         let now = stand.borrow().clone();
@@ -138,7 +138,7 @@ impl Getting {
         Ok(Got::Ready { info: Box::new(info), seconds, method, older })
     }
 
-    /// One that was made here, and that nobody can have any more: what there is to do about it.
+    /// The error for a damaged cache of this host that no other host can replace: what to do about it.
     fn damaged(&self, name: &CacheName, reader: &Reader) -> Option<ApiError> {
         let filter = Filter {
             origin: Some(self.records.config.name.clone()),
@@ -151,7 +151,7 @@ impl Getting {
         all.retain(|record| name.version.is_none_or(|version| record.version == Some(version)));
         let found = all.into_iter().max_by_key(|record| record.version)?;
         let why = format!(
-            "{} is damaged (INVALID), and was made at this host: remove it, and create it again from its files",
+            "{} is damaged (INVALID) and was created on this host: remove it, then create it again from its files",
             found.full_name()
         );
         Some(ApiError::new(StatusCode::CONFLICT, ErrorKind::Invalid, why))
@@ -160,5 +160,5 @@ impl Getting {
 
 /// Why an older version is given than the one that is known.
 fn not_come(here: &CacheRecord, newer: &CacheName, why: &str) -> Option<String> {
-    Some(format!("{} is not the newest version: {newer} cannot be had: {why}", here.full_name()))
+    Some(format!("{} is not the newest version; cannot get {newer}: {why}", here.full_name()))
 }

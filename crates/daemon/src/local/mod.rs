@@ -1,4 +1,4 @@
-//! What users and administrators of this host do with caches.
+//! Operations of users and administrators of this host on caches.
 
 pub(crate) mod admin;
 pub(crate) mod amend;

@@ -11,7 +11,7 @@ use crate::model::attributes::Attributes;
 use crate::model::types::CacheInfo;
 use crate::storage::store::Store;
 
-/// Bits of a mode that say who may read; the depot keeps no others.
+/// The read bits of a mode; the depot keeps no others.
 pub(crate) const READ: u32 = 0o444;
 
 /// Looks caches up.
@@ -21,7 +21,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The local user and group whom the file system lets read a cache, where this daemon serves all users.
+    /// The local user and group that may read a cache in the file system, if this daemon serves all users.
     pub(crate) fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
         let gid = group.and_then(crate::host::caller::gid_of).unwrap_or(Local::NO_GROUP);
         (self.config.serves == Serves::Everyone).then_some(Local { uid: caller.uid, gid })
@@ -50,7 +50,7 @@ impl Records {
             state: record.state.to_string().to_lowercase(),
             owner: record.owner.clone(),
             group: record.group.clone(),
-            // Who may read a directory may enter it.
+            // Readers of a directory may also enter it.
             mode: mode | (mode & 0o044) >> 2,
             bytes: if record.state == State::Committed { record.bytes } else { record.declared.bytes },
             files: record.files,
@@ -70,7 +70,8 @@ impl Records {
         }
     }
 
-    /// What the log calls a cache that somebody names by its id: what he may not read stays an id, for he reads the log too.
+    /// A cache's name for the audit log. A cache that the caller may not read stays an id, for he may read
+    /// the log too.
     pub(crate) fn noted(&self, caller: &Caller, id: &str) -> String {
         let record = id.parse().ok().and_then(|id| self.readable(caller, id).ok());
         record.map_or_else(|| id.into(), |record| record.full_name())

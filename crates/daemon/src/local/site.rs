@@ -1,4 +1,4 @@
-//! What an administrator has other daemons of the site do.
+//! Commands of an administrator to other daemons of the site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,14 +58,16 @@ impl Site {
                             .map(|status| Some((name.clone(), status)))
                             .map_err(|why| (name, why))
                     });
-                    asked.await.unwrap_or_else(|_| Err((place.clone(), "it does not answer in time".into())))
+                    asked
+                        .await
+                        .unwrap_or_else(|_| Err((place.clone(), "no answer before the timeout".into())))
                 });
             }
         }
         while let Some(asked) = asking.join_next().await {
             match asked {
                 Ok(Ok(Some((host, status)))) => told.push(Ruled { host, why: None, status: Some(status) }),
-                // Of one that is not reached nobody knows the name: it matters when all are meant.
+                // The name of an unreachable daemon is unknown: it matters only if all are meant.
                 Ok(Err((place, why))) if host.is_none_or(|host| host == place) => {
                     told.push(Ruled { host: place, why: Some(why), status: None });
                 }
@@ -73,11 +75,11 @@ impl Site {
             }
         }
         if let Some(host) = host.filter(|_| told.is_empty()) {
-            let why = format!("no daemon called {host} is alive");
+            let why = format!("no running daemon is named {host}");
             return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, ErrorKind::Absent, why));
         }
         if !caller.rules() {
-            // What is on its way elsewhere, and who uses what, is not for everybody to know.
+            // Transfers in progress on other hosts, and users of caches, are not public.
             told.iter_mut().filter_map(|ruled| ruled.status.as_mut()).for_each(|status| {
                 status.transfers.clear();
                 status.coming.clear();
@@ -93,7 +95,7 @@ async fn tell(link: &Link, ask: &Ask) -> Result<Status, String> {
     match link.ask(ask, Bytes::new()).await {
         Ok((Answer::Ok, status)) => serde_json::from_slice(&status).map_err(|error| error.to_string()),
         Ok((Answer::Rejected { why }, _)) => Err(why),
-        Ok(_) => Err("it does not understand".into()),
+        Ok(_) => Err("it does not support this request".into()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -1,5 +1,6 @@
-//! The bytes of a new cache come over the socket, read by their owner with his own rights: the daemon opens no file on
-//! anybody's word. They are the files that `create` named, one after the other, and nothing between.
+//! Uploads the bytes of a new cache over the socket. The client reads the files with its own rights: the
+//! daemon opens no path of a client. The bytes are those of the files that `create` listed, one after the
+//! other, without separators.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,12 +41,12 @@ impl Uploads {
         Self { records, limits, begun: Mutex::default() }
     }
 
-    /// Takes out those that nobody goes on with.
+    /// Takes out uploads that no client continues.
     fn stale(&self) -> Vec<(CacheId, Upload)> {
         self.begun.lock().extract_if(|_, upload| upload.begun.elapsed() >= WAITING).collect()
     }
 
-    /// Gives back the room of uploads that nobody goes on with.
+    /// Releases the space of uploads that no client continues.
     pub(crate) async fn forget_stale(&self) {
         let stale = self.stale();
         if stale.is_empty() {
@@ -83,7 +84,7 @@ impl Uploads {
                         (Admission::Ok(reservation), crate::model::files::missing(&begun, &reuse.files))
                     }
                     other => {
-                        // What is refused leaves nothing, nor a claim to the name.
+                        // A rejected upload leaves nothing, and no claim to the name.
                         depot.remove(record.id, now)?;
                         (other, Vec::new())
                     }
@@ -98,7 +99,7 @@ impl Uploads {
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Wait,
-                    format!("there is no room now: {reason}"),
+                    format!("no space in the store at present: {reason}"),
                 ));
             }
             Admission::Denied(reason) => {
@@ -106,7 +107,7 @@ impl Uploads {
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Denied,
-                    format!("there is no room for it: {reason}"),
+                    format!("no space in the store: {reason}"),
                 ));
             }
         };
@@ -116,7 +117,7 @@ impl Uploads {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
                 ErrorKind::Wait,
-                "too many uploads were begun and not ended",
+                "too many unfinished uploads; try again later",
             ));
         }
         uploads.insert(id, upload);
@@ -135,7 +136,7 @@ impl Uploads {
             ApiError::new(
                 axum::http::StatusCode::CONFLICT,
                 ErrorKind::State,
-                "nothing was begun for this cache: create it first",
+                "no upload has begun for this cache: create it first",
             )
         });
         let taken = match upload {
@@ -143,7 +144,7 @@ impl Uploads {
             Err(error) => Err(error),
         };
         if taken.is_err() {
-            // Who still sends would not hear why.
+            // A client that still sends would not receive the reason.
             let _ = tokio::time::timeout(LINGER, drain(body)).await;
         }
         taken
@@ -152,7 +153,8 @@ impl Uploads {
     async fn take_in(&self, id: CacheId, upload: Upload, body: &mut Body) -> Result<CacheInfo, ApiError> {
         let (chunks, queue) = mpsc::channel(CHUNKS);
         let depot = self.records.store.depot.clone();
-        // On the thread that writes: whatever ends this task (the client is gone, the connection is cut), it goes on to here.
+        // On the writing thread: it continues to here however this task ends (client disconnected, connection
+        // cut).
         let writing = tokio::task::spawn_blocking(move || {
             let written = write(upload, queue);
             if written.is_err() {
@@ -169,11 +171,11 @@ impl Uploads {
 
     async fn feed(&self, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| ApiError::malformed(format!("the upload broke off: {e}")))?;
+            let frame = frame.map_err(|e| ApiError::malformed(format!("upload interrupted: {e}")))?;
             let Ok(data) = frame.into_data() else { continue };
             self.limits.throttle.store(data.len() as u64).await;
             if chunks.send(Some(data)).await.is_err() {
-                // The writer has ended, and says why.
+                // The writer has ended, and reports why.
                 return Ok(());
             }
         }

@@ -1,4 +1,4 @@
-//! Who uses which cache: noted when it is handed out, and told to those who may know.
+//! Users of caches: recorded when a cache is handed out, and reported to those who may know.
 
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ impl Uses {
         Self { store }
     }
 
-    /// What uses a cache, as far as the caller may know.
+    /// The users of a cache, as far as the caller may know.
     pub(crate) fn uses_of(&self, caller: &Caller, record: &CacheRecord) -> Vec<CacheUse> {
         let all = self.store.depot.uses(record.id, crate::clock::now()).into_iter();
         let told = all.filter(|(_, what)| caller.may_know(&record.owner, user_of(what)));
         told.map(|(_, what)| told_of(record.full_name(), what)).collect()
     }
 
-    /// What uses caches: those of which `of` says so, by the cache's owner and the user.
+    /// The users of all caches for which `of` is true, by the cache's owner and the user.
     pub(crate) fn all_uses(&self, of: impl Fn(&str, Option<&str>) -> bool) -> Vec<CacheUse> {
         let all = self.store.depot.all_uses(crate::clock::now()).into_iter();
         let told = all.filter_map(|(id, what)| {
@@ -55,7 +55,7 @@ impl Uses {
         told.take(TOLD).collect()
     }
 
-    /// Ends what the caller's own shells hold of a cache: to remove it is the same user's later wish.
+    /// Ends the uses of the caller's own shells: the later request to remove the cache is the same user's.
     pub(crate) async fn end_terminals(&self, caller: &Caller, id: CacheId) -> Result<(), ApiError> {
         let user = caller.name.clone();
         self.store
@@ -70,7 +70,7 @@ impl Uses {
             .await
     }
 
-    /// The error that a cache is in use, with who uses it.
+    /// The error that a cache is in use, with its users.
     pub(crate) fn by_whom(&self, error: ApiError, caller: &Caller, record: &CacheRecord) -> ApiError {
         let uses = self.uses_of(caller, record);
         if error.kind != ErrorKind::InUse || record.pinned || uses.is_empty() {

@@ -1,11 +1,11 @@
-//! What a client hears when it does not work out.
+//! Errors in responses to clients.
 
 use axum::http::StatusCode;
 
-/// What went wrong, for programs. The words are a part of the API.
+/// The kind of an error, for programs. The words are a part of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// There is none, or it is not the asker's to know.
+    /// No such cache, or the caller may not know of it.
     Absent,
     /// Other hosts have copies.
     Copies,
@@ -37,11 +37,11 @@ pub(crate) enum ErrorKind {
     Stopping,
     /// The name is another owner's.
     Taken,
-    /// No daemon that has it can be reached, or gives it.
+    /// No daemon that has it is reachable, or sends it.
     Unreachable,
     /// Later.
     Wait,
-    /// The bytes are not those of the manifest.
+    /// The bytes do not match the manifest.
     Wrong,
 }
 
@@ -89,13 +89,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, ErrorKind::Malformed, why.to_string())
     }
 
-    /// There is none, or it is not the caller's to know.
+    /// No such cache, or the caller may not know of it.
     pub(crate) fn absent(name: &str) -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            ErrorKind::Absent,
-            format!("there is no cache {name}, or it is not yours to read"),
-        )
+        Self::new(StatusCode::NOT_FOUND, ErrorKind::Absent, format!("no cache {name} that you may read"))
     }
 
     /// It is another's.
@@ -126,6 +122,6 @@ mod tests {
         }
         let absent = ApiError::absent("head/nt");
         assert_eq!((absent.status.as_u16(), absent.kind), (404, ErrorKind::Absent));
-        assert_eq!(absent.why, "there is no cache head/nt, or it is not yours to read");
+        assert_eq!(absent.why, "no cache head/nt that you may read");
     }
 }

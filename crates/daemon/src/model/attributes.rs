@@ -1,4 +1,4 @@
-//! What the daemon keeps with a cache in the depot, which never looks at it.
+//! Attributes of a cache that the daemon keeps in the depot, which does not interpret them.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ pub(crate) struct Attributes {
     /// How it came to this host; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) came: Option<Came>,
-    /// What its origin has said of it; None at the origin.
+    /// The origin's signed record; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) named: Option<SignedName>,
-    /// It came because somebody offered it: a copy that is kept only while it is needed.
+    /// It was fetched because of an offer: a copy that is kept only while it is needed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) offered: bool,
     #[serde(flatten)]
@@ -38,7 +38,7 @@ fn known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<Method>, D::Error
     let all = Vec::<Value>::deserialize(d)?;
     let some = !all.is_empty();
     let known: Vec<Method> = all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect();
-    // None would be any: one that tells nobody else is the nearest to what was meant.
+    // An empty list would mean any method; direct only is the closest to the intended restriction.
     Ok(if some && known.is_empty() { vec![Method::Direct] } else { known })
 }
 
@@ -46,7 +46,7 @@ impl Attributes {
     pub(crate) fn of(record: &CacheRecord) -> Self {
         let map: serde_json::Map<String, Value> =
             record.attributes.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        // What cannot be understood, a newer program has written: then the usual holds.
+        // Attributes of an unknown form were written by a newer program: then the defaults apply.
         let mut read: Self = serde_json::from_value(Value::Object(map)).unwrap_or_default();
         if record.private {
             read.methods = vec![Method::Direct];
@@ -64,7 +64,8 @@ impl Attributes {
         }
     }
 
-    /// What is said anew of a cache that is there; what is not said stays. `opened`: it was private, and is so no more.
+    /// Changes attributes of an existing cache; those not given stay. `opened`: it was private and is no
+    /// longer.
     pub(crate) fn change(&mut self, create: &Create, opened: bool) {
         if opened || !create.methods.is_empty() {
             self.methods = create.methods.clone();

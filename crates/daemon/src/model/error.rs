@@ -1,4 +1,4 @@
-//! Why the daemon cannot start, or a part of it cannot go on.
+//! Errors of starting or running the daemon.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 use crate::model::api_error::{ApiError, ErrorKind};
 
-/// What can go wrong with a daemon.
+/// Errors of a daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,11 +16,11 @@ pub enum Error {
     Dir {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What is in its directory, or that itself, is another user's.
-    #[error("{} belongs to user {owner}, who could change what this daemon does; remove it or choose another --dir", path.display())]
+    /// Its directory, or an entry of it, belongs to another user.
+    #[error("{} belongs to user {owner}, and that user could control this daemon; remove it or choose another --dir", path.display())]
     Foreign {
         /// Which.
         path: PathBuf,
@@ -32,15 +32,15 @@ pub enum Error {
     Socket {
         /// Which.
         path: PathBuf,
-        /// What stands in the way.
+        /// The reason.
         source: tidecast_socket::BindError,
     },
     /// The daemon's own certificate.
-    #[error("the certificate {} is of no use: {why}", path.display())]
+    #[error("cannot use the certificate {}: {why}", path.display())]
     Certificate {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The defect, and what to do.
         why: String,
     },
     /// The system.

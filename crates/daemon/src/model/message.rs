@@ -1,6 +1,7 @@
-//! What daemons say to each other. Fields and kinds are only ever added, fields with `#[serde(default)]`: an older daemon passes
-//! over fields and heads that it does not know, answers [`Answer::NotUnderstood`] to what it cannot do, and takes an answer of
-//! a kind that it does not know for that. A kind that is a bare word stays one; what needs fields is a kind of its own.
+//! Messages between daemons. Fields and kinds are only ever added, fields with `#[serde(default)]`: an older
+//! daemon ignores fields and heads that it does not know, answers [`Answer::NotUnderstood`] to unknown
+//! requests, and reads an unknown kind of answer as that. A kind that is a bare word stays one; a kind with
+//! fields is a new kind.
 
 use std::net::SocketAddr;
 
@@ -8,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::types::Limit;
 
-/// One frame's head, either way. Both ends may ask, whoever dialled: a host behind a NAT is asked over the connection
-/// that it made.
+/// One frame's head, in either direction. Both ends may send requests, whichever opened the connection: a
+/// host behind a NAT receives them over the connection that it made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Head {
     /// A request; `id` is the asker's own number for it.
     Ask { id: u64, ask: serde_json::Value },
-    /// The answer to the other end's request of that number.
+    /// The answer to the peer's request of that number.
     Answer { id: u64, answer: serde_json::Value },
-    /// The last word to one who is not believed. An older daemon passes over it, and sees the connection end.
+    /// The last message to a rejected peer. An older daemon ignores it, and sees the connection end.
     Refused { why: String },
 }
 
-/// Said first, by both ends.
+/// The first message of both ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// The daemon's name: that of its host, as its caches have it for an origin.
     pub(crate) name: String,
-    /// The card that says who this node is, in base64; empty where the site has no CA.
+    /// The card that proves the identity of this node, in base64; empty where the site has no CA.
     #[serde(default)]
     pub(crate) card: String,
     /// Where it can be reached.
@@ -35,10 +36,10 @@ pub(crate) struct Hello {
     pub(crate) machine: String,
     /// When it was started, seconds since 1970: the oldest daemon of a machine is the parent of the others.
     pub(crate) started: u64,
-    /// The user whose processes it serves; None for all.
+    /// The user that it serves; None for all.
     #[serde(default)]
     pub(crate) user: Option<String>,
-    /// What its clock shows as it says this, seconds since 1970; 0 from an older daemon.
+    /// The time of its clock, seconds since 1970; 0 from an older daemon.
     #[serde(default)]
     pub(crate) clock: u64,
 }
@@ -83,26 +84,27 @@ pub(crate) enum Ask {
     Want(Want),
     /// Do you have this cache? Answered as [`Ask::Want`], but nothing is begun.
     Holds(Want),
-    /// What do you say of yourself? The payload of the answer is the ad.
+    /// A request for the peer's ad. The payload of the answer is the ad.
     Ad,
     /// Bytes of a manifest from an offset, as payload of the answer. Only after a [`Ask::Want`] was granted.
     Manifest { cache: String, offset: u64 },
-    /// What are the leaves of this file known by, from this one on? The payload has 16 bytes for each. Only after an
-    /// [`Ask::Want`] was granted.
+    /// A request for fingerprints of the leaves of this file, from this one on. The payload has 16 bytes for
+    /// each. Only after an [`Ask::Want`] was granted.
     Fingerprints { cache: String, file: u32, first: u32 },
     /// These parts of this file, offsets and lengths, as payload. Only after an [`Ask::Want`] was granted.
     Leaves { cache: String, file: u32, ranges: Vec<(u64, u64)> },
-    /// I shall connect to your port for this swarm. Only after a [`Ask::Want`] was granted by anybody: it is judged anew.
+    /// Announces a connection to the peer's port for this swarm. Only after any peer granted an
+    /// [`Ask::Want`]: it is authorized again.
     Join(Want),
-    /// Take a copy of this cache of that owner, if you like. Its ad lets the other refuse at once, and is no more than a word;
-    /// an older daemon gives none.
+    /// Offers a cache of that owner. Its ad lets the peer reject it at once, but proves nothing; an older
+    /// daemon sends none.
     Offer {
         name: String,
         owner: String,
         #[serde(default)]
         ad: String,
     },
-    /// A frame of the circle of daemons, as payload. Not answered.
+    /// A frame of the membership protocol, as payload. Not answered.
     Circle,
     /// Do as the administrator of the site wants. The payload of the answer is the daemon's status.
     Admin { who: String, what: String, limit: Limit },
@@ -110,7 +112,7 @@ pub(crate) enum Ask {
     Ping,
 }
 
-/// Who wants which cache.
+/// A request for a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Want {
     /// ORIGIN/NAME or ORIGIN/NAME@VERSION.
@@ -118,7 +120,8 @@ pub(crate) struct Want {
     /// Exactly this one, if it is known.
     #[serde(default)]
     pub(crate) cache: Option<String>,
-    /// On whose behalf. Believed of a host's daemon; of a user's daemon, only its own user.
+    /// The reader on whose behalf it is made. A host's daemon may name any user, a user's daemon only its
+    /// own.
     pub(crate) reader: String,
     /// The reader's groups, as the asking host knows them.
     #[serde(default)]
@@ -133,11 +136,11 @@ pub(crate) struct Want {
 pub(crate) enum Answer {
     /// Granted, or done.
     Ok,
-    /// Granted: this is the cache, and who else has it.
+    /// Granted: the cache, and its other holders.
     Cache(Box<Granted>),
     /// Ask again after so many seconds.
     Wait { seconds: u64, why: String },
-    /// There is none, or it is not the reader's to know: nobody learns which.
+    /// No such cache, or the reader may not know of it: the two cases are not distinguished.
     Absent,
     /// No, and asking again does not help.
     Rejected { why: String },
@@ -150,7 +153,7 @@ pub(crate) enum Answer {
 pub(crate) struct Granted {
     /// Its id.
     pub(crate) cache: String,
-    /// What it is, as the origin's store has it.
+    /// Its record in the origin's store.
     pub(crate) about: serde_json::Value,
     /// Length of its manifest, bytes.
     pub(crate) manifest: u64,

@@ -1,5 +1,5 @@
-//! What travels and what is kept: names, requests and answers, the daemon's attributes of a cache, errors. Types and what they say of
-//! themselves; no decisions and no I/O.
+//! Types for the wire and the store: names, requests and answers, the daemon's attributes of a cache, errors.
+//! No decisions and no I/O.
 
 pub(crate) mod api_error;
 pub(crate) mod attributes;

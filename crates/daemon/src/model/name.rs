@@ -1,4 +1,4 @@
-//! What a cache is called: `[ORIGIN/]NAME[@VERSION]`, and as a URL `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
+//! Names of caches: `[ORIGIN/]NAME[@VERSION]`, and as a URL `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -31,14 +31,14 @@ pub struct CacheName {
 pub enum NameError {
     /// A part is empty, too long, or has letters that names do not have.
     #[error(
-        "{0:?} is no name: write ORIGIN/NAME@VERSION, or NAME alone, each of at most {MAX_NAME} letters, digits and . _ + -, not beginning with . or -"
+        "{0:?} is not a cache name: write ORIGIN/NAME@VERSION or NAME, each part of at most {MAX_NAME} letters, digits and . _ + -, not starting with . or -"
     )]
     Name(String),
     /// The version is not a number from 1.
-    #[error("{0:?} is no version: versions are numbered from 1")]
+    #[error("{0:?} is not a version: versions are numbers from 1")]
     Version(String),
     /// Not a URL of a cache.
-    #[error("{0:?} is no URL of a cache: write tidecast://ORIGIN/NAME[@VERSION][/PATH]")]
+    #[error("{0:?} is not a cache URL: write tidecast://ORIGIN/NAME[@VERSION][/PATH]")]
     Url(String),
 }
 
@@ -57,9 +57,10 @@ pub fn is_name(part: &str) -> bool {
     (1..=MAX_NAME).contains(&part.len()) && part.bytes().all(fine) && !part.starts_with(['.', '-'])
 }
 
-/// How a user's name stands in the name of the user's daemon, `USER.HOST`: names of directory services have letters that
-/// names of daemons have not (`alice@site.org`, `SITE\alice`). Those are written `+XX`, in hexadecimal, and so is a `+`
-/// that could be taken for such; a name that is too long ends with a digest. No two users have the same.
+/// The user's part in the name of the user's daemon, `USER.HOST`. Names from directory services have letters
+/// that names of daemons cannot have (`alice@site.org`, `SITE\alice`). These letters are written `+XX`, in
+/// hexadecimal, and so is a `+` that could be read as such; a name that is too long ends with a digest.
+/// Different users get different names.
 #[must_use]
 pub fn of_user(user: &str) -> String {
     let bytes = user.as_bytes();
@@ -92,7 +93,7 @@ pub fn is_of_user(name: &str, user: &str) -> bool {
     host.is_some_and(|host| !host.is_empty())
 }
 
-/// What the daemon of a user on a host is called, unless it is told.
+/// The default name of a user's daemon on a host.
 #[must_use]
 pub fn of_daemon(user: &str, host: &str) -> String {
     let name = format!("{}.{}", of_user(user), of_user(host));
@@ -115,8 +116,8 @@ impl CacheName {
         }
     }
 
-    /// Takes a URL apart into the cache and a path in it ("" for all of it), as it is written there: see [`decoded`]. The path
-    /// is not looked at.
+    /// Splits a URL into the cache and a path in it ("" for all of it), as written there: see [`decoded`].
+    /// The path is not checked.
     ///
     /// # Errors
     /// [`NameError`]: it is not of the form `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.

@@ -1,4 +1,4 @@
-//! What a cache's origin has said of it, as it is kept with the cache, and by what its holders are found.
+//! The origin's signed record of a cache, as kept with the cache, and the key by which its holders are found.
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,8 @@ use tidecast_hash::sha256;
 use tidecast_identity::NodeId;
 use tidecast_members::{Record, Slot};
 
-/// The origin's word for a cache, kept with the cache by whoever holds it. `directory::names` makes and proves it.
+/// The origin's signed record of a cache, kept with the cache by its holders. `directory::names` creates and
+/// verifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SignedName {
     /// The signed record, in base64.
@@ -29,13 +30,13 @@ impl SignedName {
         Some(self.record()?.slot())
     }
 
-    /// Who has made the cache.
+    /// The node that created the cache.
     pub(crate) fn signer(&self) -> Option<NodeId> {
         Some(self.record()?.signer)
     }
 }
 
-/// Under which the holders of a cache are found: by who knows its name and its content.
+/// The key for finding holders of a cache: computable only with its name and its content.
 pub(crate) fn held(name: &str, content: &[u8; 32]) -> [u8; 32] {
     sha256(&[b"tidecast held\0".as_slice(), content, name.as_bytes()].concat())
 }

@@ -1,4 +1,5 @@
-//! What goes over the unix socket, as JSON. The same types serve the daemon and its clients; `openapi.json` describes them.
+//! JSON messages over the unix socket. The daemon and its clients use the same types; `openapi.json`
+//! describes them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use tidecast_event::cache::{CacheInfo, CacheUse, Came, Happened as Event, Holder, Method, Offered};
 pub use tidecast_event::daemon::{Checked, Limits, Ruled, Status, Underway, Unread};
 
-/// A cache that somebody wants to make.
+/// A request to create a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Create {
@@ -24,24 +25,24 @@ pub struct Create {
     pub private: bool,
     /// Copies to keep alive on hosts; 0: as many as before, or one.
     pub replicas: u32,
-    /// Who may read, as bits of a file's mode (0o700, 0o750, 0o755).
+    /// Permission to read, as bits of a file's mode (0o700, 0o750, 0o755).
     pub mode: Option<u32>,
-    /// The group for whom the middle digit is; None: the owner's.
+    /// The group of the middle digit; None: the owner's.
     pub group: Option<String>,
-    /// Mode and group are what the files allow, and were not asked for: of a cache that is there already they change nothing.
+    /// Mode and group were derived from the files, not requested: they do not change an existing cache.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub found: bool,
 }
 
 impl Create {
-    /// What of it cannot be had together.
+    /// Options that contradict each other.
     #[must_use]
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.private && self.mode.is_some_and(|mode| mode & 0o077 != 0) {
-            return Some("a private cache is for its owner alone: its mode is 700");
+            return Some("only its owner may read a private cache: its mode must be 700");
         }
         if self.private && self.methods.contains(&Method::Swarm) {
-            return Some("a private cache travels by DIRECT only");
+            return Some("a private cache is transferred by DIRECT only");
         }
         None
     }
@@ -62,22 +63,23 @@ pub struct Created {
 pub struct Get {
     /// `[ORIGIN/]NAME[@VERSION]`.
     pub name: String,
-    /// The answer may take so long, seconds; then it says how far it is.
+    /// Seconds that the answer may take; then it reports the progress.
     pub wait: u64,
-    /// The process, of the caller's user, that will use it: it is kept until that ends. None: what leads the caller's job.
+    /// The process, of the caller's user, that will use the cache: it is kept until the process ends. None:
+    /// the leader of the caller's job.
     pub pid: Option<i32>,
-    /// What the caller's job is called, for people: its batch system and number.
+    /// The caller's job for people: its batch system and number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// What older daemons were to make in a directory of the caller's. It is refused: callers make their own files, from
-    /// descriptors.
+    /// Files that older daemons were to create in a directory of the caller. It is rejected: clients create
+    /// their own files, from descriptors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<serde_json::Value>,
     /// A daemon of this machine asks, for a copy of its own, on behalf of this user: no process is noted. Only root may name
     /// another than himself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_for: Option<String>,
-    /// The origin is not asked for a newer version: what is here is given.
+    /// The origin is not asked for a newer version: the version on this host is used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub offline: bool,
 }
@@ -88,7 +90,7 @@ pub struct Get {
 pub enum Got {
     /// It is here.
     Ready {
-        /// What it is.
+        /// The cache.
         info: Box<CacheInfo>,
         /// How long it took to come, seconds; 0 when it was here.
         seconds: f64,
@@ -100,7 +102,7 @@ pub enum Got {
     },
     /// It is coming: ask again.
     Wait {
-        /// What it waits for.
+        /// The reason for waiting.
         why: String,
         /// Bytes that are here.
         bytes: u64,

@@ -10,13 +10,13 @@ use crate::model::types::Method;
 /// Why an expression of a user or an ad of another daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdError {
-    #[error("{what} is no ClassAd expression: {source}")]
+    #[error("{what} is not a ClassAd expression: {source}")]
     Expression { what: &'static str, source: ParseError },
     #[error("{what} can never be true or false: its value is {value}")]
     Senseless { what: &'static str, value: String },
-    #[error("an ad cannot be read: {0}")]
+    #[error("malformed ad: {0}")]
     Ad(#[from] ParseError),
-    #[error("ads cannot be matched: {0}")]
+    #[error("cannot match ads: {0}")]
     Match(#[from] tidecast_classad::EvalError),
 }
 
@@ -31,16 +31,18 @@ pub(crate) fn check(what: &'static str, text: &str) -> Result<(), AdError> {
     condition(what, text, &usual_cache(), &usual_daemon())
 }
 
-/// Checks what a daemon is to require of caches.
+/// Checks the requirements that a daemon makes of caches.
 ///
 /// # Errors
-/// It is no ClassAd expression, or none that could be true or false: says why, and where.
+/// It is not a ClassAd expression, or its value can never be true or false; with the reason, and the
+/// position.
 pub fn check_requirements(text: &str) -> Result<(), String> {
     condition("the requirement", text, &usual_daemon(), &usual_cache()).map_err(|e| e.to_string())
 }
 
-/// An expression whose value for two usual ads is an error, a text, a list or an ad is no condition, whatever they are. One
-/// that names what they do not have is UNDEFINED, which is taken: others may have it.
+/// Rejects an expression whose value for two typical ads is an error, a text, a list or an ad: it can never
+/// be a condition. An expression that refers to attributes that they lack is UNDEFINED, and is accepted:
+/// other ads may have them.
 fn condition(what: &'static str, text: &str, my: &Ad, target: &Ad) -> Result<(), AdError> {
     let expr = Expr::parse(text).map_err(|source| AdError::Expression { what, source })?;
     match Context::at(signed(crate::clock::now())).evaluate(&expr, my, Some(target))? {
@@ -79,7 +81,7 @@ fn set(ad: &mut Ad, name: &str, value: impl Into<Value>) {
     ad.insert(name, Expr::from(value.into()));
 }
 
-/// The ad of a cache, as its daemon has it.
+/// The ad of a cache, for its record.
 pub(crate) fn cache(record: &CacheRecord) -> Result<Ad, AdError> {
     let mut ad = Ad::new();
     let attributes = Attributes::of(record);
@@ -108,7 +110,7 @@ pub(crate) fn cache(record: &CacheRecord) -> Result<Ad, AdError> {
     Ok(ad)
 }
 
-/// What a daemon says of itself.
+/// Properties of a daemon in its ad.
 pub(crate) struct Host<'a> {
     pub(crate) name: &'a str,
     pub(crate) machine: &'a str,
@@ -116,7 +118,7 @@ pub(crate) struct Host<'a> {
     /// Bytes that the store may have, and that are free of them.
     pub(crate) disk: (u64, u64),
     pub(crate) methods: &'a [Method],
-    /// What it requires of caches; None: that they fit.
+    /// Its requirements of caches; None: enough disk space.
     pub(crate) requirements: Option<&'a str>,
 }
 
@@ -211,7 +213,7 @@ mod tests {
         let wants = |text: &str| serde_json::json!({ "requirements": text });
         assert!(matches(wants("TARGET.Name == \"node1\""), None, false));
         assert!(!matches(wants("TARGET.Name == \"node2\""), None, false));
-        // What is not known is not satisfied.
+        // An unknown attribute does not satisfy a requirement.
         assert!(!matches(wants("TARGET.HasGpu"), None, false));
     }
 

@@ -1,4 +1,4 @@
-//! Decisions: pure functions of what is given to them.
+//! Decisions: pure functions of their arguments.
 
 pub(crate) mod ads;
 pub(crate) mod replicas;

@@ -1,4 +1,5 @@
-//! Who keeps how many copies of a cache: judged by each holder for itself, from what all can know, so that all come to the same.
+//! Which hosts keep copies of a cache: each holder decides for itself, from facts that all know, so that all
+//! decide alike.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ pub(crate) fn lasts(since: &mut Option<Instant>, is: bool, wait: Duration) -> bo
     since.get_or_insert_with(Instant::now).elapsed() >= wait
 }
 
-/// What this host is to do for a cache that it holds.
+/// What this host does for a cache that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// Those that have all of it, this host among them; whoever keeps a copy first.
+    /// Hosts that have all of it, this one included; those that keep a copy first.
     pub(crate) complete: Vec<NodeId>,
     /// Copies that are missing, for this host to see to; 0 where another one does.
     pub(crate) missing: usize,
@@ -60,7 +61,7 @@ mod tests {
         NodeId([n; 32])
     }
 
-    /// What each of `nodes`, which all hold it, is to do.
+    /// The decision for each of `nodes`, which all hold it.
     fn all(nodes: &[NodeId], origin: Option<NodeId>, wanted: usize) -> Vec<Judged> {
         let holders: Vec<_> = nodes.iter().map(|node| (*node, true)).collect();
         nodes.iter().map(|me| judge(&HELD, *me, origin, &holders, wanted)).collect()

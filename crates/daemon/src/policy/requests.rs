@@ -1,16 +1,17 @@
-//! For whom another daemon may read.
+//! The reader on whose behalf another daemon asks.
 
 use tidecast_depot::Reader;
 use tidecast_identity::Identity;
 
 use crate::model::message::Want;
 
-/// Who reads, as far as a daemon of this identity is to be believed: a host speaks for all its users, a user for himself.
+/// The reader of a request from a daemon of this identity: a host's daemon asks for all its users, a user's
+/// daemon for this user only.
 pub(crate) fn reader(identity: &Identity, want: &Want) -> Reader {
     match identity {
         Identity::Host(_) => Reader { owner: want.reader.clone(), groups: want.groups.clone(), all: false },
         Identity::User(user) if *user == want.reader => Reader::owner(user),
-        // For others on its machine, what everybody may read.
+        // For other users of its machine: what everybody may read.
         Identity::User(_) => Reader::default(),
     }
 }

@@ -2,7 +2,8 @@
 
 use tidecast_identity::Identity;
 
-/// Whether a daemon may learn that `reader` wants a cache: daemons of other users are not told, unless they have made it.
+/// Whether a daemon may learn that `reader` wants a cache: daemons of other users may not, unless one is the
+/// origin.
 pub(crate) fn may_be_asked(identity: &Identity, reader: &str, is_origin: bool) -> bool {
     match identity {
         Identity::Host(_) => true,
@@ -10,7 +11,8 @@ pub(crate) fn may_be_asked(identity: &Identity, reader: &str, is_origin: bool) -
     }
 }
 
-/// The smaller the sooner: the origin, then those that say that they hold it, then others; of equal ones the longest running.
+/// Sort key of sources, smallest first: the origin, then holders by their own announcement, then others;
+/// equal ones by uptime.
 pub(crate) fn rank(is_origin: bool, holds: bool, started: u64) -> (bool, bool, u64) {
     (!is_origin, !holds, started)
 }

@@ -1,5 +1,5 @@
-//! What other daemons ask, and what this one answers. Each request is judged by itself: for whom the other speaks is proven,
-//! and whether that owner may read the cache is looked up here.
+//! Requests of other daemons, and the answers. Each request is authorized by itself: the identity of the peer
+//! is proven, and whether that owner may read the cache is looked up here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Answers {
         if matches!(ask, Ask::Want(_) | Ask::Join(_) | Ask::Offer { .. }) {
             self.activity.asked();
         }
-        // What was given is noted where it is given.
+        // Transfers are logged where the data is sent.
         let judged = match &ask {
             Ask::Want(want) => Some(("want", want.name.clone())),
             Ask::Offer { name, .. } => Some(("offer", name.clone())),
@@ -159,8 +159,8 @@ impl Answers {
         let (manifest, content) = match served {
             Ok(served) => served,
             Err(why) => {
-                tracing::error!(why, cache = record.full_name(), "a cache cannot be served");
-                return Answer::Wait { seconds: AGAIN, why: "the holder cannot serve it now".into() };
+                tracing::error!(why, cache = record.full_name(), "cannot serve a cache");
+                return Answer::Wait { seconds: AGAIN, why: "the source cannot serve it at present".into() };
             }
         };
         let swarm = Attributes::of(&record).methods().contains(&Method::Swarm);
@@ -170,7 +170,7 @@ impl Answers {
         Answer::Cache(Box::new(Granted { cache: record.id.to_string(), about, manifest, holders }))
     }
 
-    /// Whether it is here, for who may know.
+    /// Whether this host has it, for readers only.
     fn holds(&self, peer: &Peer, want: &Want) -> Answer {
         let Some(record) = self.wanted(peer, want) else { return Answer::Absent };
         let Ok(about) = serde_json::to_value(&*record) else { return rejected("internal") };
@@ -192,7 +192,7 @@ impl Answers {
 
     /// Has its swarm run, and lets `peer` in; the length of its manifest and its content.
     async fn serve_swarm(&self, record: &CacheRecord, peer: &Peer) -> Result<(u64, [u8; 32]), String> {
-        let content = record.content.ok_or("it has no content")?;
+        let content = record.content.ok_or("the cache has no content yet")?;
         let (store, id) = (self.store.clone(), record.id);
         let manifest = tokio::task::spawn_blocking(move || store.manifest(id, content)).await;
         let manifest = manifest.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
@@ -210,14 +210,15 @@ impl Answers {
         let Ok(name) = want.name.parse::<CacheName>() else { return Answer::Absent };
         let reader = reader(&peer.identity, want);
         let granted = self.swarms.admits(&content, peer.node);
-        // One that is here, or on its way here. It must be this very content: the right to one cache is none to another.
+        // A cache on this host or being fetched. It must have this content: permission for one cache is no
+        // permission for another.
         let may = |record: &Arc<CacheRecord>| {
             let of = record.content.or_else(|| self.contents.of(record.id));
             of == Some(content)
                 && record.readable_by(&reader)
                 && name.name == record.name
                 && name.origin.as_ref() == Some(&record.origin)
-                // Whom it was granted has it from us, by whatever way; for others it is a swarm or nothing.
+                // A peer with a grant gets it from this host by any method; others by swarm only.
                 && (granted || Attributes::of(record).methods().contains(&Method::Swarm))
         };
         let records = self.store.depot.caches(&Filter::default());
@@ -225,9 +226,9 @@ impl Answers {
         self.swarms.admit(content, peer.node);
         let served = record.is_committed() && self.seeding.serve_on(record).await.is_ok();
         if !served && !self.swarms.runs(&content) {
-            return Answer::Wait { seconds: AGAIN, why: "it cannot be served now".into() };
+            return Answer::Wait { seconds: AGAIN, why: "the source cannot serve it at present".into() };
         }
-        // It may be that it cannot call us, if it was we who called.
+        // The peer may be unable to connect to us, if it was us who connected to it.
         if peer.called {
             self.swarms.call(&content, peer.addr).await;
         }
@@ -246,9 +247,9 @@ impl Answers {
     /// Somebody would like this host to have a copy. It is fetched like any other, and may still be refused.
     fn offered(&self, peer: &Peer, name: &str, owner: String, ad: &str) -> Answer {
         let Identity::Host(_) = peer.identity else { return rejected("only a host's daemon offers caches") };
-        let Ok(name) = name.parse::<CacheName>() else { return rejected("that is no name of a cache") };
+        let Ok(name) = name.parse::<CacheName>() else { return rejected("malformed cache name") };
         if self.mode.now() != Mode::Running {
-            return rejected("this daemon takes nothing new");
+            return rejected("this daemon accepts no new caches");
         }
         if self.config.user.as_ref().is_some_and(|user| *user != owner) {
             return rejected("a user's daemon keeps copies of that user's caches only");
@@ -263,13 +264,13 @@ impl Answers {
             return rejected(failed.why);
         }
         match self.requests.fetch(name, reader, true) {
-            Ok(_) => Answer::Wait { seconds: AGAIN, why: "it is coming".into() },
+            Ok(_) => Answer::Wait { seconds: AGAIN, why: "the transfer has started".into() },
             Err(error) => rejected(error.why),
         }
     }
 
-    /// An administrator elsewhere wants something. His daemon is believed about him if it is a host's (that one obeys root
-    /// only), and this daemon obeys that host; a user's daemons obey each other.
+    /// An administrator on another host sends a command. A host's daemon is trusted to name the user (it
+    /// obeys root only), if this daemon obeys that host; a user's daemons obey each other.
     async fn ruled(&self, peer: &Peer, who: &str, what: &str, limit: Limit) -> (Answer, Bytes) {
         let admins = &self.config.admins;
         let may = match &peer.identity {
@@ -281,7 +282,7 @@ impl Answers {
         let obeyed = if may {
             self.admin.obey(what, limit).await.map_err(|error| error.why)
         } else {
-            Err(format!("{} does not obey {}", self.config.name, peer.hello.name))
+            Err(format!("{} does not accept commands from {}", self.config.name, peer.hello.name))
         };
         if what != "status" || !may {
             self.audit.note(&who, &told, "", obeyed.as_ref().map_or_else(String::as_str, |_| "ok"));

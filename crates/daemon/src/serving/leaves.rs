@@ -1,4 +1,5 @@
-//! Tells daemons that have an older version of a cache what is in the newer one: `transfer/delta.rs` is the other side.
+//! Sends fingerprints of a new version to daemons that have an older one: `transfer/delta.rs` is the other
+//! side.
 
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -38,7 +39,7 @@ pub(crate) struct Leaves {
     limits: Arc<HostLimits>,
     /// Turns to read.
     comparing: Semaphore,
-    /// What others were told lately.
+    /// Recent answers.
     told: Mutex<LruCache<Key, Bytes>>,
 }
 
@@ -53,7 +54,7 @@ impl Leaves {
         }
     }
 
-    /// What the leaves of a file are known by, from one on.
+    /// Fingerprints of the leaves of a file, from one on.
     pub(crate) async fn fingerprints(
         &self,
         peer: &Peer,
@@ -71,7 +72,7 @@ impl Leaves {
         if first >= last {
             return nothing;
         }
-        // Many ask for the same at the same time: the first of them has it read.
+        // Many ask for the same at the same time: only the first reads it.
         let Ok(turn) = self.comparing.acquire().await else { return nothing };
         let key = manifest.file(file).and_then(|f| f.pieces_root()).map(|root| (root, first));
         if let Some(told) = key.and_then(|key| self.told.lock().get(&key).cloned()) {
@@ -151,7 +152,7 @@ impl Leaves {
         let (depot, id, manifest) = (self.store.depot.clone(), record.id, manifest.clone());
         let reading = tokio::task::spawn_blocking(move || {
             let (root, home) = open_view(&depot, id, &manifest).map_err(|e| e.to_string())?;
-            let file = manifest.file(file).ok_or("there is no such file")?;
+            let file = manifest.file(file).ok_or("no such file")?;
             let source = root.open_file(file.path().below(&home)).map_err(|e| e.to_string())?;
             work(&source).map_err(|e| e.to_string())
         });

@@ -1,4 +1,4 @@
-//! What other daemons may ask of this one.
+//! Requests that other daemons may make of this one.
 
 pub(crate) mod answers;
 pub(crate) mod leaves;

@@ -1,4 +1,4 @@
-//! Who was granted which content lately: they can feed each other.
+//! Daemons that were recently granted the same content: they can send it to each other.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::links::link::Peer;
 
 /// Holders named in one answer.
 const NAMED: usize = 16;
-/// Somebody who was granted a cache is taken to have (some of) it for so long.
+/// A daemon that was granted a cache is expected to have (some of) it for this long.
 const SEEKS: Duration = Duration::from_secs(3600);
 /// Seekers remembered for one cache.
 const SEEKERS: usize = 4096;
@@ -28,7 +28,7 @@ struct Seeker {
 }
 
 impl Seekers {
-    /// Some who seek this content too, at random; `peer` is one of them from now on.
+    /// Some other daemons that fetch this content, at random; `peer` is one of them from now on.
     pub(super) fn meet(&self, content: [u8; 32], peer: &Peer) -> Vec<Vec<SocketAddr>> {
         let mut all = self.0.lock();
         all.retain(|_, seekers| {

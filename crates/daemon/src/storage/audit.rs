@@ -1,5 +1,5 @@
-//! Who did what to which cache: one JSON object a line, written before the answer is given. Two files: when the first is
-//! full, it takes the place of the second.
+//! The audit log: one JSON object a line, written before the response is sent. Two files: when the first is
+//! full, it replaces the second.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use crate::model::types::Event;
 
 /// A file is full at so many bytes.
 const FULL: u64 = 64 << 20;
-/// Events told at most.
+/// Events returned at most.
 const TOLD: usize = 10_000;
 
 /// The log.
@@ -29,13 +29,14 @@ impl Audit {
         Ok(Self { path, file: Mutex::new((file, len)) })
     }
 
-    /// Writes who did what to which cache, and how it ended.
+    /// Logs who did what to which cache, and the result.
     pub(crate) fn note(&self, who: &str, what: &str, cache: &str, outcome: &str) {
         let [who, what, cache, outcome] = [who, what, cache, outcome].map(str::to_owned);
         self.add(&Event { at: crate::clock::now(), who, what, cache, outcome });
     }
 
-    /// Writes an event. What cannot be written is logged: an operator without a disk must still be able to remove caches.
+    /// Writes an event. A failure is logged: an operator must still be able to remove caches when the disk is
+    /// full.
     fn add(&self, event: &Event) {
         if let Err(error) = self.write(event) {
             tracing::error!(%error, path = %self.path.display(), ?event, "cannot write the audit log");
@@ -69,7 +70,7 @@ impl Audit {
                 other => other?,
             };
             for line in BufReader::new(file).split(b'\n') {
-                // A line cut by a power failure is none.
+                // A line truncated by a power failure is skipped.
                 let Ok(event) = serde_json::from_slice::<Event>(&line?) else { continue };
                 if about(&event) {
                     if found.len() == TOLD {

@@ -1,4 +1,4 @@
-//! This daemon's ad: what it says of itself to be matched with caches.
+//! This daemon's ad, which is matched with caches.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::model::error::Error;
 use crate::policy::ads;
 
-/// What the ad is made from.
+/// Sources of the ad.
 pub(crate) struct HostAd {
     config: Arc<Config>,
     store: Arc<Store>,
@@ -33,7 +33,7 @@ impl HostAd {
             machine: &self.config.machine,
             started: self.started,
             disk: (
-                // Not what others leave: a full disk is for admission to see, and passes.
+                // The total, not the free space: a full disk is temporary and left to admission.
                 usage.total.bytes,
                 usage.capacity.bytes.saturating_sub(usage.kept.bytes + usage.promised.bytes),
             ),

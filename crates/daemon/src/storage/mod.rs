@@ -1,4 +1,4 @@
-//! What is kept on this host: the depot for callers that must not block, what daemons and users have done, and whether the
+//! State of this host: the depot for callers that must not block, the audit log, and whether the
 //! administrator has paused the daemon.
 
 pub(crate) mod audit;

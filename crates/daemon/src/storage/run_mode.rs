@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tidecast_depot::Depot;
 
-/// What the depot keeps a [`Mode`] by.
+/// The depot's key of the [`Mode`].
 const MODE: &str = "mode";
 
 /// Takes new work, takes none, or sends its caches away too.
@@ -59,7 +59,7 @@ impl RunMode {
         let depot = self.depot.clone();
         let kept = tokio::task::spawn_blocking(move || depot.keep(MODE, mode as u64)).await;
         if let Ok(Err(error)) = kept {
-            tracing::error!(%error, "this daemon will not be {} after its next start", mode.word());
+            tracing::error!(%error, "cannot save the mode: this daemon will not be {} after its next start", mode.word());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The depot, for callers that must not block; manifests of what is here, parsed; and the news that something has changed.
+//! The depot, for callers that must not block; parsed manifests of its caches; and notification of changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -91,16 +91,16 @@ impl Store {
         self.changed.notify_one();
     }
 
-    /// Waits until something has come or gone. For one who waits at a time.
+    /// Waits until a cache was added or removed. For one waiter at a time.
     pub(crate) async fn has_changed(&self) {
         self.changed.notified().await;
     }
 }
 
-/// The directory of a cache's view, and where in it the tree or the file is.
+/// The directory of a cache's view, and the path of the tree or file in it.
 ///
 /// # Errors
-/// What the disk reports.
+/// The system's error.
 pub(crate) fn open_view(depot: &Depot, id: CacheId, manifest: &Manifest) -> Result<(Root, PathBuf), Error> {
     let path = depot.view(id)?;
     let (dir, home) = match path.parent().zip(path.file_name()) {

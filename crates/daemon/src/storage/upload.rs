@@ -1,4 +1,4 @@
-//! The bytes of a cache that come as a stream: its files one after the other, and nothing between.
+//! Writes the bytes of a cache from a stream: its files one after the other, without separators.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -33,8 +33,8 @@ impl Upload {
     }
 }
 
-/// Removes what uploads left that a daemon before this one had begun: their clients have lost their connection, and begin
-/// anew under another number. What is fetched is another's, and goes on where it was. Blocks on the disk.
+/// Removes the files of uploads that an earlier daemon had begun: their clients have lost the connection, and
+/// start again under another number. Fetches are kept, and continue. Blocks on the disk.
 pub(crate) fn forget_broken(depot: &Depot, origin: &str) {
     for state in [State::Uncommitted, State::Uploading] {
         let own = Filter { origin: Some(origin.to_owned()), state: Some(state), ..Filter::default() };
@@ -42,13 +42,14 @@ pub(crate) fn forget_broken(depot: &Depot, origin: &str) {
     }
 }
 
-/// Removes a cache whose upload has failed, and all that came of it. One that is INVALID stays, to say so, without its bytes.
+/// Removes a cache whose upload has failed, with its files. An INVALID one stays as a record, without its
+/// bytes.
 pub(crate) fn forget(depot: &Depot, id: CacheId) {
     if depot.cache(id).is_some_and(|record| record.state == State::Invalid) {
         return;
     }
     if let Err(error) = depot.remove(id, crate::clock::now()) {
-        tracing::warn!(%error, cache = %id, "cannot remove what a broken upload left");
+        tracing::warn!(%error, cache = %id, "cannot remove the files of an interrupted upload");
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn forget(depot: &Depot, id: CacheId) {
 struct Incoming {
     queue: mpsc::Receiver<Option<Bytes>>,
     chunk: Bytes,
-    /// The end was said, not merely reached.
+    /// The end was marked, not merely reached.
     whole: bool,
 }
 
@@ -98,10 +99,8 @@ pub(crate) fn write(
                 let path =
                     if manifest.is_single_file() { top.clone() } else { file.path().below(Path::new("")) };
                 let (came, len) = (file.len() - left, file.len());
-                let why = format!(
-                    "the upload ends in the midst of {}, of which {came} of {len} bytes came",
-                    path.display()
-                );
+                let why =
+                    format!("the upload ended within {}: {came} of {len} bytes received", path.display());
                 return Err(ApiError::malformed(why));
             }
             to.write_all(&some).map_err(full)?;
@@ -118,13 +117,13 @@ pub(crate) fn write(
             Err(error) => return Err(error.into()),
         }
         let why = match written.bytes {
-            0 => "nothing was to come, all of it is here already; the cache is INVALID".into(),
-            bytes => format!("more came than the {bytes} bytes that were to come; the cache is INVALID"),
+            0 => "no data expected, the store has all files already; the cache is INVALID".into(),
+            bytes => format!("received more than the expected {bytes} bytes; the cache is INVALID"),
         };
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::Exceeded, why));
     }
     if !incoming.whole {
-        return Err(ApiError::malformed("the upload broke off"));
+        return Err(ApiError::malformed("upload interrupted"));
     }
     Ok(reservation.commit(&manifest, false, crate::clock::now())?.record)
 }

@@ -1,5 +1,5 @@
-//! Whether a cache may come to this host, and room for it: the ads agree, its owner's jobs are expected here, the depot keeps
-//! room. And its end: what has come and is verified becomes a cache.
+//! Decides whether a cache may come to this host, and reserves its space: the ads match, its owner is
+//! accepted here, the depot has space. And its end: received and verified data becomes a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::policy::ads;
 use crate::storage::host_ad::HostAd;
 use crate::storage::store::Store;
 
-/// What admission came to.
+/// The result of admission.
 pub(crate) enum Room {
     /// Room is kept; these files need not come.
     Kept(Reservation, Vec<u32>),
@@ -28,7 +28,7 @@ pub(crate) enum Room {
     Here(CacheId),
 }
 
-/// Judges what is to come.
+/// Decides on incoming caches.
 pub(crate) struct Admission {
     pub(crate) config: Arc<Config>,
     pub(crate) store: Arc<Store>,
@@ -48,23 +48,23 @@ impl Admission {
         let failed = |e: String| Failed::new(ErrorKind::Rejected, e);
         let host = self.ad.now().map_err(|e| failed(e.to_string()))?;
         if !ads::agree(cache, &host, false, crate::clock::now()).map_err(|e| failed(e.to_string()))? {
-            return Err(failed(format!("{name} and this host's requirements do not match")));
+            return Err(failed(format!("{name} does not match the requirements of this host")));
         }
         let owners = &self.config.owners;
         if !owners.is_empty() && !owners.iter().any(|expected| expected == owner) {
-            return Err(failed(format!("no job of {owner} is expected on this host")));
+            return Err(failed(format!("this host accepts no caches of user {owner}")));
         }
         Ok(())
     }
 
-    /// The first of ours that the cache allows.
+    /// The first of this host's methods that the cache allows.
     pub(crate) fn method(&self, about: &CacheRecord) -> Result<Method, Failed> {
         let allowed = Attributes::of(about).methods();
         let ours = self.config.methods.iter().find(|method| allowed.contains(method));
         ours.copied().ok_or_else(|| {
             Failed::new(
                 ErrorKind::Rejected,
-                format!("{} travels by no method of this host", about.full_name()),
+                format!("no transfer method of {} is enabled on this host", about.full_name()),
             )
         })
     }
@@ -109,7 +109,7 @@ impl Admission {
                 let reused = match &admission {
                     Verdict::Ok(reservation) => reservation.reuse(&manifest, &owner)?.files,
                     Verdict::Denied(_) => {
-                        // What is refused leaves nothing, unless it comes for somebody else.
+                        // A rejected cache leaves nothing, unless another user has declared it.
                         let _ = depot.remove(record.id, now);
                         Vec::new()
                     }
@@ -122,21 +122,21 @@ impl Admission {
                 Err(id) => return Ok(Room::Here(id)),
                 Ok((Verdict::Ok(reservation), reused)) => return Ok(Room::Kept(reservation, reused)),
                 Ok((Verdict::Denied(reason), _)) => {
-                    return Err(denied(format!("there is no room for it: {reason}")));
+                    return Err(denied(format!("no space in the store: {reason}")));
                 }
                 Ok((Verdict::Wait(reason), _)) if began.elapsed() < PATIENCE => {
-                    let why = format!("waiting for room: {reason}");
+                    let why = format!("waiting for space in the store: {reason}");
                     tell.send_replace(Stand::Waiting { why, bytes: 0, total: about.bytes });
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 Ok((Verdict::Wait(reason), _)) => {
-                    return Err(denied(format!("no room came free: {reason}")));
+                    return Err(denied(format!("no space became free in the store: {reason}")));
                 }
             }
         }
     }
 
-    /// What has come, all of it verified, is a cache from here on.
+    /// Commits a cache: all of its data was received and verified.
     pub(crate) async fn commit(
         &self,
         reservation: Reservation,

@@ -1,4 +1,4 @@
-//! What has come to this host, by where from.
+//! Statistics of received data, by source.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Arrivals {
         attributes.came = Some(came);
         let noted = self.store.on_disk(move |depot| depot.set_attributes(id, attributes.to_map())).await;
         if let Err(error) = noted {
-            tracing::warn!(why = error.why, "it is not noted how a cache came");
+            tracing::warn!(why = error.why, "cannot record the source of a cache");
         }
     }
 }

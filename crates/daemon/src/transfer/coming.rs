@@ -1,4 +1,4 @@
-//! What caches will be that are on their way: for daemons that ask to join before there is a record of it.
+//! Contents of caches that are being fetched: for peers that want to join before there is a record.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use tidecast_depot::CacheId;
 pub(crate) struct Contents(Mutex<HashMap<CacheId, [u8; 32]>>);
 
 impl Contents {
-    /// What a cache will be that is on its way.
+    /// The content of a cache that is being fetched.
     pub(crate) fn of(&self, id: CacheId) -> Option<[u8; 32]> {
         self.0.lock().get(&id).copied()
     }
 
-    /// Notes what a cache will be, until the guard is dropped.
+    /// Records the content of a cache that is being fetched, until the guard is dropped.
     pub(crate) fn coming(&self, id: CacheId, content: [u8; 32]) -> Coming<'_> {
         self.0.lock().insert(id, content);
         Coming { contents: self, id }
     }
 }
 
-/// A cache is on its way while this lives.
+/// A fetch in progress; it ends when this is dropped.
 pub(crate) struct Coming<'a> {
     contents: &'a Contents,
     id: CacheId,

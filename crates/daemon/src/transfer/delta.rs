@@ -1,11 +1,12 @@
-//! A new version of a cache by what its old version here has: leaves of 16 KiB are found in the old files wherever they lie,
-//! so that bytes that were put in or taken out cost no more than those around them (as zsync does).
+//! Builds a new version of a cache from its older version on this host: leaves of 16 KiB are found in the old
+//! files at any offset, so that inserted or removed bytes cost no more than the leaves around them (as in
+//! zsync).
 //!
-//! The holder says of each leaf of a file what it is known by ([`Fingerprint`]: 16 bytes, a thousandth of the data); this
-//! daemon looks for them in its old version, at the same offset first. Where enough is found it puts the new file
-//! together, asks the holder for the leaves that are missing among those that were found, and hands the result to the store as
-//! an older version ([`Base`]), of which every piece is hashed before it counts. So nothing that the holder says here need be
-//! true, and whatever fails only makes the swarm bring more.
+//! The source sends a fingerprint of each leaf of a file ([`Fingerprint`]: 16 bytes, a thousandth of the
+//! data); this daemon searches its old version for them, at the same offset first. If enough is found it
+//! assembles the new file, requests the leaves that are missing between found ones, and passes the result to
+//! the store as an older version ([`Base`]), of which every piece is hashed before it counts. So false
+//! answers of the source do no harm, and any failure only makes the swarm transfer more.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -34,17 +35,17 @@ use crate::transfer::stand::Stand;
 pub(crate) const GIVEN: u64 = 1 << 20;
 /// Files shorter than this come whole.
 const LEAST: u64 = 4 * LEAF as u64;
-/// Longer ones are compared at the same offsets only: what is known of their leaves would take too much memory.
+/// Longer files are compared at the same offsets only: an index of their leaves would take too much memory.
 const MOST: u64 = 16 << 30;
 /// A file of which less than one leaf in so many is found comes whole.
 const WORTH: usize = 8;
 /// Missing bytes that are asked of one holder; the swarm brings more.
 const ASKED: u64 = 256 << 20;
-/// Where files are put together, beside what is brought.
+/// Directory for assembled files, beside the received ones.
 pub(crate) const PLACE: &str = ".tidecast-base";
 /// Files that are compared, the largest that changed.
 const FILES: usize = 256;
-/// No more is compared after so long: what is left comes whole.
+/// The comparison stops after this time: the remaining files are transferred whole.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a leaf.
@@ -64,7 +65,7 @@ impl Old {
     }
 }
 
-/// What older versions give to a new one.
+/// Parts of older versions for a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
     /// The best first.
@@ -73,7 +74,7 @@ pub(crate) struct Bases {
     pub(crate) received: u64,
 }
 
-/// Finds what the version before this one has of it. Nothing is wrong if there is none.
+/// Finds data of the new version in the version before it. It is not an error if there is none.
 pub(crate) async fn bases(
     store: &Arc<Store>,
     throttle: &Throttle,
@@ -87,13 +88,13 @@ pub(crate) async fn bases(
     let (asked, about) = (store.clone(), grant.about.clone());
     let before = tokio::task::spawn_blocking(move || before(&asked, &about)).await;
     let Some(old) = before.ok().flatten().map(Arc::new) else { return found };
-    let why = format!("comparing with the version that is here of {}", grant.about.full_name());
+    let why = format!("comparing {} with the version in the store", grant.about.full_name());
     tell.send_replace(Stand::Waiting { why, bytes: 0, total: manifest.total_len() });
     let Ok(dir) = store.depot.open_dir(dir).map(Arc::new) else { return found };
     if !clear(&dir).await {
         return found;
     }
-    // What an earlier attempt has begun goes on as it was begun.
+    // An earlier attempt is continued as it was begun.
     let is_stage = |name: &OsStr| name.as_bytes().starts_with(b".tidecast-");
     let begun = dir.list("").is_ok_and(|names| names.iter().any(|name| is_stage(name)));
     let size = |index: &u32| manifest.file(*index).map_or(0, |file| file.len());
@@ -109,7 +110,7 @@ pub(crate) async fn bases(
             }
             Err(why) => {
                 let cache = grant.about.full_name();
-                tracing::info!(cache, why, "nothing is put together of the older version");
+                tracing::info!(cache, why, "cannot reuse the older version");
                 patched = false;
                 clear(&dir).await;
                 break;
@@ -125,7 +126,7 @@ pub(crate) async fn bases(
     found
 }
 
-/// Removes what was put together; false if it stays.
+/// Removes assembled files; false if that fails.
 pub(crate) async fn clear(dir: &Arc<Root>) -> bool {
     let dir = dir.clone();
     matches!(tokio::task::spawn_blocking(move || dir.remove_all(PLACE)).await, Ok(Ok(())))
@@ -215,7 +216,7 @@ async fn patch(
     Ok(Some(received))
 }
 
-/// What the holder says of all leaves of a file.
+/// The source's fingerprints of all leaves of a file.
 async fn fingerprints(
     throttle: &Throttle,
     grant: &Grant,
@@ -270,7 +271,7 @@ fn batches(wanted: Vec<Range<u64>>) -> Vec<Vec<(u64, u64)>> {
 fn write(to: &File, ranges: &[(u64, u64)], mut data: &[u8]) -> Result<(), String> {
     for (offset, len) in ranges {
         let len = usize::try_from(*len).map_err(|e| e.to_string())?;
-        let (part, rest) = data.split_at_checked(len).ok_or("it gave too little")?;
+        let (part, rest) = data.split_at_checked(len).ok_or("reply too short")?;
         to.write_all_at(part, *offset).map_err(|e| e.to_string())?;
         data = rest;
     }

@@ -73,9 +73,9 @@ impl Fetcher {
             let grant = ask(&self.directory, name, &want, tell).await?;
             let source = grant.link.peer.addr;
             match self.bring(&grant, &want, offered, tell).await {
-                // It has died, or does not give what it granted: there may be others.
+                // The source failed, or did not send the granted cache: other sources may have it.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
-                    tracing::info!(%name, why = failed.why, "another source is asked");
+                    tracing::info!(%name, why = failed.why, "trying another source");
                     self.directory.shunned.add(source);
                     tries += 1;
                 }
@@ -84,7 +84,7 @@ impl Fetcher {
         }
     }
 
-    /// What was granted, from beginning to end.
+    /// Fetches a granted cache, from beginning to end.
     async fn bring(
         &self,
         grant: &Grant,
@@ -142,13 +142,13 @@ impl Fetcher {
             && method == Method::Swarm
             && let Err(error) = self.seeding.serve_on(&record).await
         {
-            tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+            tracing::warn!(error, cache = record.full_name(), "cannot serve a received cache to other hosts");
         }
         Ok((record.id, method))
     }
 }
 
-/// All but what is here; None: nothing has to come.
+/// All files that the store lacks; None: nothing has to be transferred.
 fn select(manifest: &Manifest, reused: &[u32]) -> Option<Select> {
     if reused.is_empty() {
         return Some(Select::All);

@@ -1,4 +1,4 @@
-//! Who may have a cache is asked, until one grants it and is believed.
+//! Asks sources for a cache, until one grants it and its answer is verified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use crate::transfer::stand::{Failed, PATIENCE, Stand};
 /// The next source is asked besides when the last has not answered for so long.
 const HEDGE: Duration = Duration::from_millis(400);
 
-/// What somebody has granted.
+/// A granted cache.
 pub(crate) struct Grant {
     pub(crate) link: Arc<Link>,
     pub(crate) granted: Granted,
     pub(crate) about: CacheRecord,
 }
 
-/// What those said who were asked.
+/// The answers of the sources.
 struct Heard {
     last: Option<Failed>,
     wait: Option<(u64, String)>,
 }
 
-/// Asks those who may have it until one grants it.
+/// Asks sources until one grants the cache.
 pub(crate) async fn ask(
     directory: &Arc<Directory>,
     name: &CacheName,
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Asks one after the other, the next also when the last takes long: some may be dead without anybody knowing yet.
+/// Asks one source after the other, the next also when the last is slow: a source may have failed unnoticed.
 async fn ask_all(
     directory: &Arc<Directory>,
     name: &CacheName,
@@ -88,16 +88,17 @@ async fn ask_all(
 }
 
 impl Heard {
-    /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
+    /// The error if no source granted it. A source that could not be asked because one side rejected the
+    /// other might have it.
     async fn end(self, directory: &Directory, name: &CacheName) -> Failed {
         let mut last = match self.last {
             Some(last) => last,
             None => match directory.nobody_to_ask(name.origin.as_deref()).await {
                 Some(why) => {
-                    let what = format!("no cache {name} that you may read is here, and {why}");
+                    let what = format!("no cache {name} on this host that you may read, and {why}");
                     Failed::new(ErrorKind::Absent, what)
                 }
-                None => Failed::new(ErrorKind::Unreachable, format!("no host is known that has {name}")),
+                None => Failed::new(ErrorKind::Unreachable, format!("no known host has {name}")),
             },
         };
         if matches!(last.kind, ErrorKind::Unreachable | ErrorKind::Absent) {
@@ -118,7 +119,7 @@ impl Heard {
         match answer {
             Ok(Answer::Cache(granted)) => {
                 let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
-                let about = about.map_err(|error| format!("it talks nonsense: {error}"));
+                let about = about.map_err(|error| format!("malformed reply: {error}"));
                 let believed = about.and_then(|about| {
                     is_theirs(&link, name, &about, directory.links.trust(), &directory.key)?;
                     Ok(about)
@@ -126,7 +127,7 @@ impl Heard {
                 match believed {
                     Ok(about) => return Some(Grant { link, granted: *granted, about }),
                     Err(why) => {
-                        tracing::warn!(peer, %name, why, "an answer is not believed");
+                        tracing::warn!(peer, %name, why, "rejected an answer about a cache");
                         self.last = Some(failed(ErrorKind::Unreachable, why));
                     }
                 }
@@ -134,13 +135,15 @@ impl Heard {
             Ok(Answer::Absent)
                 if self.last.as_ref().is_none_or(|last| last.kind == ErrorKind::Unreachable) =>
             {
-                let why = format!("there is no cache {name}, or it is not yours to read");
+                let why = format!("no cache {name} that you may read");
                 self.last = Some(Failed::new(ErrorKind::Absent, why));
             }
             Ok(Answer::Absent) => {}
             Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
             Ok(Answer::Rejected { why }) => self.last = Some(failed(ErrorKind::Rejected, why)),
-            Ok(_) => self.last = Some(failed(ErrorKind::Unreachable, "it does not understand".into())),
+            Ok(_) => {
+                self.last = Some(failed(ErrorKind::Unreachable, "it does not support this request".into()))
+            }
             Err(error) => {
                 directory.shunned.add(link.peer.addr);
                 self.last = Some(Failed::new(ErrorKind::Unreachable, error.to_string()));
@@ -150,8 +153,8 @@ impl Heard {
     }
 }
 
-/// Whether what was granted is what was asked for, and made by the origin whose name it has: the other is that itself, or
-/// shows the origin's word for it.
+/// Whether the granted cache is the requested one, and authentic: the peer is its origin, or has the origin's
+/// signed record.
 fn is_theirs(
     link: &Link,
     name: &CacheName,
@@ -163,7 +166,7 @@ fn is_theirs(
     if link.peer.hello.name == about.origin && speaks_for(&link.peer.identity, about) {
         return Ok(());
     }
-    let word = Attributes::of(about).named.ok_or("it shows no word of the origin for it")?;
+    let word = Attributes::of(about).named.ok_or("the origin's signed record is missing")?;
     proves(&word, about, trust, key)
 }
 
@@ -175,17 +178,17 @@ pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), 
     if asked && about.is_committed() && about.version.is_some() {
         return Ok(());
     }
-    Err("it answers with another cache than was asked for")
+    Err("it answered with a different cache")
 }
 
-/// The manifest of what was granted, which is the one that it was to be.
+/// The manifest of the granted cache, verified by its hash.
 pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     let who = || grant.link.peer.hello.name.clone();
     let limit = tidecast_metainfo::MAX_LEN as u64;
     if grant.granted.manifest > limit {
         return Err(Failed::new(
             ErrorKind::Rejected,
-            format!("its manifest has {} bytes; at most {limit}", grant.granted.manifest),
+            format!("manifest too long: {} bytes (limit {limit})", grant.granted.manifest),
         ));
     }
     let mut bytes = BytesMut::new();
@@ -196,7 +199,7 @@ pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
             Ok(_) => {
                 return Err(Failed::new(
                     ErrorKind::Unreachable,
-                    format!("{} does not give the manifest", who()),
+                    format!("{} did not send the manifest", who()),
                 ));
             }
             Err(error) => return Err(Failed::new(ErrorKind::Unreachable, error.to_string())),
@@ -207,7 +210,7 @@ pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     if manifest.hash_v2().is_none() || manifest.hash_v2() != grant.about.content {
         return Err(Failed::new(
             ErrorKind::Unreachable,
-            format!("{} gives another manifest than it named", who()),
+            format!("{} sent a manifest with the wrong hash", who()),
         ));
     }
     Ok(manifest)

@@ -1,9 +1,10 @@
-//! From the swarm that has brought a cache to the one that serves it.
+//! Handover from the swarm that fetched a cache to the one that serves it.
 //!
-//! Members of a plan get their pieces from one another until the last of them has everything. So the swarm that fetched goes on
-//! while the cache is committed, and after, by the staged names of its files; a member that stopped would have those whom it
-//! feeds complain, and all trees laid anew. When no peer is connected any more, a swarm over the store's own files takes its
-//! place: that one makes plans for others.
+//! Members of a broadcast plan receive their pieces from one another until the last of them has everything.
+//! So the fetching swarm continues while the cache is committed, and after, by the staged names of its files;
+//! if a member stopped, the peers that it feeds would complain, and all trees would be computed again. When
+//! no peer is connected any more, a swarm over the store's own files takes its place: that one makes plans
+//! for other peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,12 @@ use crate::model::api_error::ErrorKind;
 use crate::model::types::Came;
 use crate::storage::store::Store;
 
-/// No peer for so long: those who lost their connection would be back.
+/// No peer for this long: peers that lost their connection would have reconnected.
 const ALONE: Duration = Duration::from_secs(5);
-/// Who still fetches after so long connects once more.
+/// A peer that still fetches after this time reconnects.
 const MOST: Duration = Duration::from_secs(600);
 
-/// Commits what swarms have brought that serve on.
+/// Commits caches whose swarm continues to serve.
 pub(crate) struct Handover {
     pub(crate) store: Arc<Store>,
     pub(crate) swarms: Arc<Swarms>,
@@ -35,7 +36,8 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// As [`Admission::commit`](super::admission::Admission::commit), of what a swarm has brought that serves on.
+    /// As [`Admission::commit`](super::admission::Admission::commit), for a cache whose swarm continues to
+    /// serve.
     pub(crate) async fn commit(
         self: &Arc<Self>,
         reservation: Reservation,
@@ -56,8 +58,8 @@ impl Handover {
         Ok(committed.record)
     }
 
-    /// Waits until nobody needs the swarm that has brought a cache, and has another one serve it. `staged`: the names by which
-    /// the first one reads.
+    /// Waits until no peer needs the fetching swarm, then starts another to serve. `staged`: the names by
+    /// which the first one reads.
     async fn hand_over(
         self: Arc<Self>,
         record: Arc<CacheRecord>,
@@ -84,7 +86,7 @@ impl Handover {
         }
         let _ = tokio::task::spawn_blocking(move || drop(staged)).await;
         if runs && let Err(error) = self.seeding.serve_on(&record).await {
-            tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+            tracing::warn!(error, cache = record.full_name(), "cannot serve a received cache to other hosts");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What moves the bytes of a cache that was granted: the engine; in tests, a copy.
+//! Moves the bytes of a granted cache: the engine; in tests, a copy.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::stand::{Failed, Stand};
 use crate::model::message::Want;
 use crate::model::types::{Came, Method};
 
-/// What is to be brought, and where.
+/// The data to fetch, and its destination.
 pub(crate) struct Bring {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) dir: PathBuf,
@@ -32,8 +32,8 @@ pub(crate) type Serving = watch::Receiver<Progress>;
 
 /// Moves bytes.
 pub(crate) trait Mover: Send + Sync + 'static {
-    /// Has what was granted come, all of it verified, under its names. [`Mover::end`] is to be called in any case, or
-    /// [`Mover::serve_on`] if it has come whole.
+    /// Fetches the granted cache, verified, under its names. [`Mover::end`] must be called in any case, or
+    /// [`Mover::serve_on`] if it is complete.
     fn bring<'a>(
         &'a self,
         grant: &'a Grant,
@@ -43,10 +43,10 @@ pub(crate) trait Mover: Send + Sync + 'static {
         tell: &'a watch::Sender<Stand>,
     ) -> Moving<'a, Result<(), Failed>>;
 
-    /// Ends what [`Mover::bring`] has begun for this content; what came, by where from.
+    /// Ends what [`Mover::bring`] has begun for this content; the received bytes, by source.
     fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, Came>;
 
-    /// As [`Mover::end`], of what has come whole: what has brought it may go on and serve it to others. Then its progress comes,
-    /// too, and whoever calls this ends it later.
+    /// As [`Mover::end`], for a complete cache: the swarm may continue and serve it to other peers. Then its
+    /// progress is returned too, and the caller ends it later.
     fn serve_on<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, (Came, Option<Serving>)>;
 }

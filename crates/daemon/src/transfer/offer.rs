@@ -11,7 +11,7 @@ use crate::model::message::{Answer, Ask};
 use crate::model::types::Offered;
 use crate::policy::ads;
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It has the cache.
@@ -44,15 +44,15 @@ impl Reply {
 
 /// Offers this cache.
 pub(crate) async fn offer(record: &CacheRecord, link: &Link) -> Reply {
-    // Without an ad the other finds out later what it thinks of it.
+    // Without an ad the peer decides later.
     let ad = ads::cache(record).map(|ad| ad.to_string()).unwrap_or_default();
     let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone(), ad };
     match link.ask(&ask, Bytes::new()).await {
         Ok((Answer::Ok | Answer::Cache(_), _)) => Reply::Has,
         Ok((Answer::Wait { why, .. }, _)) => Reply::Takes(why),
         Ok((Answer::Rejected { why }, _)) => Reply::Rejects(why),
-        Ok((Answer::Absent, _)) => Reply::Rejects("it does not see this cache here".into()),
-        Ok((Answer::NotUnderstood, _)) => Reply::Rejects("it does not understand".into()),
+        Ok((Answer::Absent, _)) => Reply::Rejects("it cannot see this cache on the offering host".into()),
+        Ok((Answer::NotUnderstood, _)) => Reply::Rejects("it does not support this request".into()),
         Err(error) => Reply::Unreachable(error.to_string()),
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     fn replies_are_told_in_the_words_of_the_api() {
         for (reply, taken, answer, why) in [
             (Reply::Has, true, "ok", None),
-            (Reply::Takes("it is coming".into()), true, "wait", Some("it is coming")),
+            (Reply::Takes("the transfer has started".into()), true, "wait", Some("the transfer has started")),
             (Reply::Rejects("no".into()), false, "rejected", Some("no")),
             (Reply::Unreachable("gone".into()), false, "unreachable", Some("gone")),
         ] {

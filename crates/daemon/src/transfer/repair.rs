@@ -1,6 +1,6 @@
-//! The check of the store. What it finds damaged is brought again from whoever has a copy, this host's own caches too: contents
-//! are named by their roots, so nobody has to be believed. What comes is put in the place of the old, and the cache is the same
-//! version as before.
+//! Checks the store. Damaged content is fetched again from any host that has a copy, caches of this host too:
+//! contents are named by their roots, so no host needs to be trusted. The received data replaces the damaged
+//! data, and the cache keeps its version.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,10 +31,11 @@ use crate::transfer::stand::{Failed, Stand};
 use crate::transfer::swarms::Swarms;
 use crate::transfer::turns::Turns;
 
-/// All repairs after one check take no longer than this, and the time in which what is lacking comes at this rate, bytes a second.
+/// All repairs after one check take no longer than this, plus the time for the missing data at this rate,
+/// bytes a second.
 const PATIENCE: Duration = Duration::from_secs(600);
 const RATE: u64 = 4 << 20;
-/// Whoever has it says so within this time.
+/// A source must answer within this time.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Sources that are tried for one cache.
 const TRIES: usize = 8;
@@ -49,17 +50,17 @@ pub(crate) struct Repair {
     pub(crate) turns: Arc<Turns>,
     pub(crate) ad: Arc<HostAd>,
     pub(crate) audit: Arc<Audit>,
-    /// Held by who checks the store.
+    /// Held during a check of the store.
     pub(crate) checking: tokio::sync::Mutex<()>,
 }
 
 impl Repair {
-    /// Verifies all that is here, and repairs from other hosts what is damaged. What nobody else has stays INVALID.
-    /// `who`: the administrator who wants it.
+    /// Verifies everything in the store, and repairs damaged content from other hosts. Content that no other
+    /// host has stays INVALID. `who`: the administrator who requested it.
     pub(crate) async fn fsck(&self, who: &str) -> Result<Checked, ApiError> {
         let _one = self.checking.lock().await;
         let report = self.looked_through().await?;
-        // Swarms have what was damaged open.
+        // Swarms have the damaged files open.
         let touched = report.bad.iter().chain(&report.mended).flat_map(|bad| bad.caches.clone());
         self.serve_no_more(touched).await;
         let lacking: u64 = report.bad.iter().map(|bad| bad.len).sum();
@@ -86,7 +87,7 @@ impl Repair {
         Ok(checked)
     }
 
-    /// What is damaged; where manifests were, after they have been brought again.
+    /// The damaged content; manifests first, since they are needed for the check.
     async fn looked_through(&self) -> Result<Report, ApiError> {
         let check = |depot: &tidecast_depot::Depot| depot.fsck(Depth::Bytes, &mut |_, _| Ok(false));
         let first = self.store.on_disk(check).await?;
@@ -99,10 +100,10 @@ impl Repair {
                 continue;
             }
             let tried = timeout_at(until, self.bring_manifest(id)).await;
-            match tried.unwrap_or_else(|_| Err(Failed::new(ErrorKind::Wait, "it takes too long"))) {
+            match tried.unwrap_or_else(|_| Err(Failed::new(ErrorKind::Wait, "timeout"))) {
                 Ok(()) => brought = true,
                 Err(failed) => {
-                    tracing::warn!(cache = %id, why = failed.why, "no manifest is to be had for a damaged one")
+                    tracing::warn!(cache = %id, why = failed.why, "cannot replace a damaged manifest")
                 }
             }
         }
@@ -119,10 +120,10 @@ impl Repair {
         })
     }
 
-    /// Brings the manifest of a cache again, from the first who gives it.
+    /// Fetches the manifest of a cache again, from the first source that sends it.
     async fn bring_manifest(&self, id: CacheId) -> Result<(), Failed> {
         let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
-        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"the cache was removed"))?;
         let (name, want) = self.wanting(&record)?;
         let mut last = nobody();
         for link in self.directory.sources(&name, &record.owner).await.into_iter().take(TRIES) {
@@ -141,7 +142,7 @@ impl Repair {
         Err(last)
     }
 
-    /// What is asked of those who may have this cache.
+    /// The request to sources of this cache.
     fn wanting(&self, record: &CacheRecord) -> Result<(CacheName, Want), Failed> {
         let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
         let name: CacheName = record.full_name().parse().map_err(|e| failed(&e))?;
@@ -155,9 +156,9 @@ impl Repair {
         Ok((name, want))
     }
 
-    /// Repairs a cache if it can be done in time, and counts what has become of it.
+    /// Repairs a cache before the deadline, and records the result.
     async fn repair_by(&self, until: Instant, id: CacheId, who: &str, checked: &mut Checked) {
-        let late = Err(Failed::new(ErrorKind::Wait, "it takes too long"));
+        let late = Err(Failed::new(ErrorKind::Wait, "timeout"));
         let repaired = match Instant::now() < until {
             true => timeout_at(until, self.repair(id)).await.unwrap_or(late),
             false => late,
@@ -173,15 +174,15 @@ impl Repair {
         let Some(record) = self.store.depot.cache(id) else { return };
         self.audit.note(who, "repair", &record.full_name(), &outcome);
         if !record.is_committed() {
-            tracing::warn!(cache = record.full_name(), why = outcome, "a damaged cache is not repaired");
+            tracing::warn!(cache = record.full_name(), why = outcome, "cannot repair a damaged cache");
             checked.invalid.push(record.full_name());
         }
     }
 
-    /// What could not be read, told once in the log, too: its disk needs looking after.
+    /// A file that could not be read, also logged: its disk needs attention.
     fn unread(&self, unread: &tidecast_depot::Unread) -> Unread {
         let (path, why) = (unread.path.display().to_string(), unread.why.clone());
-        tracing::warn!(path, why, "a file of the store cannot be read; its caches stay as they are");
+        tracing::warn!(path, why, "cannot read a file of the store; its caches stay unchanged");
         Unread { path, why, caches: self.names_of(&unread.caches) }
     }
 
@@ -199,12 +200,12 @@ impl Repair {
         }
     }
 
-    /// Brings what a damaged cache lacks, from the first who gives it.
+    /// Fetches the missing content of a damaged cache, from the first source that has it.
     async fn repair(&self, id: CacheId) -> Result<Report, Failed> {
         let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
-        // It would be the first to be evicted. That we look at it is no use of it.
+        // It would be the first to be evicted. The repair is no use of the cache.
         let _busy = self.store.depot.busy(id, 0).map_err(|e| failed(&e))?;
-        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"the cache was removed"))?;
         let (manifest, lacking) =
             self.store.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
         let manifest = Arc::new(manifest);
@@ -226,21 +227,21 @@ impl Repair {
         Err(last)
     }
 
-    /// Whether somebody gives this content. Whose word stands for its name is no matter: it is known here.
+    /// Whether a source has this content. Its name needs no proof: it is known here.
     async fn granted(&self, link: Arc<Link>, record: &CacheRecord, want: &Want) -> Result<Grant, Failed> {
         let who = link.peer.hello.name.clone();
         let failed = |why: &str| Failed::new(ErrorKind::Unreachable, format!("{who}: {why}"));
         let asked = timeout(ANSWER, link.ask(&Ask::Want(want.clone()), Bytes::new())).await;
-        let granted = match asked.map_err(|_| failed("it does not answer"))? {
+        let granted = match asked.map_err(|_| failed("no answer before the timeout"))? {
             Ok((Answer::Cache(granted), _)) => granted,
             Ok((Answer::Wait { why, .. } | Answer::Rejected { why }, _)) => return Err(failed(&why)),
-            Ok(_) => return Err(failed("it does not have it")),
+            Ok(_) => return Err(failed("it does not have the cache")),
             Err(error) => return Err(failed(&error.to_string())),
         };
         let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
-        let about = about.map_err(|error| failed(&format!("it talks nonsense: {error}")))?;
+        let about = about.map_err(|error| failed(&format!("malformed reply: {error}")))?;
         if about.content != record.content {
-            return Err(failed("it has another content by this name"));
+            return Err(failed("its cache of this name has other content"));
         }
         Ok(Grant { link, granted: *granted, about })
     }
@@ -255,7 +256,7 @@ impl Repair {
     ) -> Result<PathBuf, Failed> {
         let content = manifest.hash_v2().unwrap_or_default();
         if self.swarms.runs(&content) && !self.swarms.only_seeds(&content) {
-            return Err(Failed::new(ErrorKind::Wait, "it is on its way already"));
+            return Err(Failed::new(ErrorKind::Wait, "the cache is being fetched already"));
         }
         let dir = self.store.on_disk(tidecast_depot::Depot::repairs).await;
         let dir = dir.map_err(|e| Failed::new(ErrorKind::Internal, e.why))?;
@@ -270,14 +271,14 @@ impl Repair {
         moved.map(|()| dir)
     }
 
-    /// Puts what was brought in its place.
+    /// Puts the received content in place.
     async fn mend(&self, id: CacheId, places: HashMap<[u8; 32], PathBuf>) -> Result<Report, Failed> {
         let mend = move |depot: &tidecast_depot::Depot| {
             let report = depot.mend(id, &mut |bad, to| match places.get(&bad.root) {
                 Some(path) => io::copy(&mut depot.open_brought(path)?, to).map(|_| true),
                 None => Ok(false),
             });
-            // What was copied is of no more use.
+            // Copied files are no longer needed.
             depot.repairs()?;
             report
         };
@@ -286,7 +287,7 @@ impl Repair {
 }
 
 fn nobody() -> Failed {
-    Failed::new(ErrorKind::Unreachable, "nobody is known who has it")
+    Failed::new(ErrorKind::Unreachable, "no known host has the cache")
 }
 
 /// Ends a swarm that has fetched, also where its task is given up.

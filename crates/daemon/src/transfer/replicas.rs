@@ -1,6 +1,7 @@
-//! Keeps as many copies of a cache alive as its owner wants. The origin sees to it while it lives and holds the cache, else
-//! the holder that rendezvous hashing names; a copy that was offered and never used goes when others are enough. Both only
-//! after a while, so that a host that starts anew moves nothing.
+//! Keeps the number of copies of a cache that its owner wants. The origin does so while it runs and holds the
+//! cache, else the holder that rendezvous hashing selects; a copy that was offered and never used is removed
+//! when there are enough others. Both happen only after a delay, so that a host that restarts causes no
+//! transfers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::storage::host_ad::HostAd;
 use crate::storage::run_mode::{Mode, RunMode};
 use crate::storage::store::Store;
 
-/// A cache is looked at this often when nobody comes or goes, and soon after somebody did.
+/// A cache is checked this often while the members stay the same, and soon after they changed.
 const LOOK: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 /// Copies are missing for so long before others are offered any.
@@ -35,10 +36,10 @@ const MISSING: Duration = Duration::from_secs(5);
 const SURPLUS: Duration = Duration::from_secs(30);
 /// Whoever was offered a copy, and has not begun to take it, is not offered it again for so long.
 const OFFERED: Duration = Duration::from_secs(60);
-/// Caches looked at in one go.
+/// Caches checked in one pass.
 const AT_ONCE: usize = 64;
 
-/// What is remembered of a cache between two looks.
+/// State of a cache between two checks.
 #[derive(Default)]
 struct Seen {
     missing: Option<Instant>,
@@ -55,7 +56,7 @@ pub(crate) struct Replicas {
     pub(crate) ad: Arc<HostAd>,
     pub(crate) audit: Arc<Audit>,
     pub(crate) mode: Arc<RunMode>,
-    /// Hears of what is new here.
+    /// Notified of new caches.
     pub(crate) copies: Arc<Notify>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn keep(replicas: Arc<Replicas>) {
     }
 }
 
-/// Remembers what was seen; true if there is something to wait for.
+/// Records the observed state; true if there is something to wait for.
 fn settle(
     all: &mut HashMap<CacheId, Seen>,
     looked: Option<Result<(CacheId, Seen), tokio::task::JoinError>>,
@@ -121,7 +122,7 @@ impl Replicas {
         };
         let wanted = attributes.replicas as usize;
         let Judged { complete, missing, surplus } = judge(&held, me, origin, &holders, wanted);
-        // Who has taken it, or has died, is none that will.
+        // A member that has taken it, or has failed, will not take it.
         let alive = membership.alive();
         let may_come = |node: &NodeId| alive.contains_key(node) && !complete.contains(node);
         seen.offered.retain(|node, at| at.elapsed() < OFFERED && may_come(node));
@@ -137,7 +138,7 @@ impl Replicas {
         }
     }
 
-    /// Offers it to members that have none, best ranked first, until as many as are missing take it.
+    /// Offers the cache to members without a copy, best ranked first, until enough accept.
     async fn offer_copies(
         &self,
         record: &CacheRecord,
@@ -172,7 +173,7 @@ impl Replicas {
         }
     }
 
-    /// Whether nobody of this host needs it: it came by an offer, and was never used.
+    /// Whether this host does not need it: it came by an offer, and was never used.
     fn is_spare(&self, record: &CacheRecord, attributes: &Attributes) -> bool {
         attributes.offered
             && !record.pinned
@@ -180,7 +181,7 @@ impl Replicas {
             && self.store.depot.uses(record.id, crate::clock::now()).is_empty()
     }
 
-    /// Lets a copy go, if all of these still have it: what is heard of them may be old.
+    /// Removes a copy, if all of these still have it: announcements may be outdated.
     async fn drop_copy(&self, record: &CacheRecord, keepers: &[NodeId]) {
         let Ok(ad) = self.ad.now() else { return };
         let want = Want {
@@ -199,7 +200,7 @@ impl Replicas {
                 return;
             }
         }
-        // It may be wanted since this was looked at.
+        // It may have been used since the check.
         let Some(record) = self.store.depot.cache(record.id) else { return };
         if !self.is_spare(&record, &Attributes::of(&record)) {
             return;

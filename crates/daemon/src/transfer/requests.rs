@@ -1,5 +1,5 @@
-//! Caches that come: one task for each, whoever of this host waits for it. What was rejected is remembered (the paper's
-//! figure 1).
+//! Fetches of caches: one task for each, however many callers of this host wait for it. Rejections are
+//! remembered (the paper's figure 1).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::storage::store::Store;
 
 /// A rejection is not asked about again for so long.
 const REJECTED: Duration = Duration::from_secs(15 * 60);
-/// How long the outcome of a fetch is told to who asks later.
+/// Later callers get the result of a fetch for this long.
 const TOLD: Duration = Duration::from_secs(30);
 /// Rejections remembered.
 const REMEMBERED: usize = 10_000;
 
-/// A name, and for whom.
+/// A name, and the reader.
 type Key = (CacheName, String);
 
 struct Fetch {
@@ -35,7 +35,7 @@ struct Fetch {
     ended: Option<Instant>,
 }
 
-/// All that are on their way, and what went wrong before.
+/// All fetches in progress, and recent failures.
 pub(crate) struct Requests {
     fetcher: Arc<Fetcher>,
     store: Arc<Store>,
@@ -47,7 +47,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// `transfers`: so many go on at once.
+    /// `transfers`: maximum of concurrent fetches.
     pub(crate) fn new(fetcher: Arc<Fetcher>, store: Arc<Store>, audit: Arc<Audit>, transfers: usize) -> Self {
         Self {
             fetcher,
@@ -60,7 +60,7 @@ impl Requests {
         }
     }
 
-    /// From now on so many at once; those under way go on.
+    /// Sets the maximum of concurrent fetches; running ones continue.
     pub(crate) fn allow(&self, transfers: usize) {
         let mut allowed = self.allowed.lock();
         if transfers > *allowed {
@@ -76,7 +76,7 @@ impl Requests {
         *allowed = transfers;
     }
 
-    /// What is on its way now for these owners.
+    /// Fetches in progress for these owners.
     pub(crate) fn under_way(&self, of: impl Fn(&str) -> bool) -> Vec<Underway> {
         let running = self.running.lock();
         let going_on = running.iter().filter(|((_, owner), fetch)| fetch.ended.is_none() && of(owner));
@@ -112,7 +112,8 @@ impl Requests {
         rejected.insert(key.clone(), (Instant::now(), why.clone()));
     }
 
-    /// The fetch of a cache for `reader`: one that runs already, or a new one. `offered`: nobody here has asked for it.
+    /// The fetch of a cache for `reader`: a running one, or a new one. `offered`: no user of this host
+    /// requested it.
     pub(crate) fn fetch(
         self: &Arc<Self>,
         name: CacheName,
@@ -128,7 +129,7 @@ impl Requests {
         if let Some(fetch) = running.get(&key) {
             let stands = match *fetch.stand.borrow() {
                 Stand::Waiting { .. } => true,
-                // What came may have been removed since.
+                // A fetched cache may have been removed since.
                 Stand::Done { id, .. } => {
                     self.store.depot.cache(id).is_some_and(|record| record.is_committed())
                 }
@@ -138,7 +139,7 @@ impl Requests {
                 return Ok(fetch.stand.clone());
             }
         }
-        let waiting = Stand::Waiting { why: "asking for it".into(), bytes: 0, total: 0 };
+        let waiting = Stand::Waiting { why: "looking for a source".into(), bytes: 0, total: 0 };
         let (tell, stand) = watch::channel(waiting);
         let (requests, at) = (self.clone(), key.clone());
         let task = tokio::spawn(async move {

@@ -1,8 +1,9 @@
-//! Caches from another daemon of this machine: by links where both are one user's and see the same directories, else as a
-//! stream over its socket, to whoever the kernel says is asking.
+//! Caches from another daemon of this machine: by links if both belong to one user and see the same
+//! directories, else as a stream over its socket; the kernel identifies the caller.
 //!
-//! A parent that is believed (root's, or of our own user) is asked for the cache as such. From anybody else's only bytes
-//! are taken, of what everybody may read, and each is verified against the manifest that its origin gave.
+//! A trusted parent (root's, or of our own user) is asked for the whole cache. From daemons of other users
+//! only bytes are taken, of caches that everybody may read, and each is verified against the manifest that
+//! its origin sent.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +35,7 @@ use crate::transfer::stand::{Failed, Stand};
 /// The parent is asked again after so long, seconds; it answers within so long beyond.
 const ASK: u64 = 2;
 const ANSWER: Duration = Duration::from_secs(5);
-/// Somebody else's daemon has something new to say within this time, and all within that.
+/// The daemon of another user must report progress within this time, and finish within the next.
 const STALLED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Parents tried for one cache.
@@ -44,7 +45,7 @@ const TRIES: usize = 4;
 enum Missed {
     /// The parent has failed: another may do.
     Lost(String),
-    /// It has none to give, or we have no room: another parent would not help.
+    /// It does not have the cache, or this host has no space: another parent would not help.
     No(Failed),
 }
 
@@ -75,7 +76,8 @@ pub(crate) struct SameHost {
 }
 
 impl SameHost {
-    /// From a parent that is believed, if there is one and it has the cache or can bring it. None: we have to do it.
+    /// Fetches from a trusted parent, if there is one and it has the cache or can fetch it. None: this daemon
+    /// has to fetch it.
     pub(crate) async fn whole_cache(
         &self,
         name: &CacheName,
@@ -87,11 +89,11 @@ impl SameHost {
             match self.whole(&parent, name, reader, tell).await {
                 Ok(done) => return Some(done),
                 Err(Missed::No(failed)) => {
-                    tracing::debug!(parent = parent.name, %name, why = failed.why, "not from the parent");
+                    tracing::debug!(parent = parent.name, %name, why = failed.why, "the parent daemon does not provide the cache");
                     return None;
                 }
                 Err(Missed::Lost(why)) => {
-                    tracing::info!(parent = parent.name, %name, why, "the parent has failed");
+                    tracing::info!(parent = parent.name, %name, why, "the parent daemon failed");
                     self.election.give_up(&parent);
                 }
             }
@@ -99,7 +101,8 @@ impl SameHost {
         None
     }
 
-    /// The bytes of what everybody may read, from somebody else's daemon. None: we have to bring them.
+    /// The bytes of a cache that everybody may read, from a daemon of another user. None: this daemon has to
+    /// fetch them.
     pub(crate) async fn bytes(
         &self,
         about: &CacheRecord,
@@ -115,7 +118,12 @@ impl SameHost {
             Ok(done) => Some(done),
             Err(Missed::No(_)) => None,
             Err(Missed::Lost(why)) => {
-                tracing::info!(parent = parent.name, cache = about.full_name(), why, "not from this daemon");
+                tracing::info!(
+                    parent = parent.name,
+                    cache = about.full_name(),
+                    why,
+                    "the parent daemon failed"
+                );
                 self.election.give_up(&parent);
                 None
             }
@@ -133,7 +141,7 @@ impl SameHost {
         let info = ready(parent, &about.full_name(), user, tell).await?;
         let (record, _) = parent.client.manifest(&info.cache).await?;
         if understood(&record)?.content != manifest.hash_v2() {
-            return Err(Missed::Lost("it has another content by this name".into()));
+            return Err(Missed::Lost("its cache of this name has other content".into()));
         }
         match self.admission.admit(about, manifest, false, tell).await? {
             Room::Here(id) => Ok((id, Method::Direct)),
@@ -151,11 +159,11 @@ impl SameHost {
         let info = ready(parent, &name.to_string(), &reader.owner, tell).await?;
         let (record, manifest) = parent.client.manifest(&info.cache).await?;
         let about = understood(&record)?;
-        let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("it talks nonsense: {e}"));
+        let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("malformed reply: {e}"));
         let manifest = Arc::new(Manifest::parse(&manifest).map_err(|e| nonsense(&e))?);
         grant::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
         if about.content.is_none() || manifest.hash_v2() != about.content || !about.readable_by(reader) {
-            return Err(nonsense(&"that is not what was asked for"));
+            return Err(nonsense(&"not the requested cache"));
         }
         self.admission.agree(&about)?;
         let reservation = match self.admission.admit(&about, &manifest, false, tell).await? {
@@ -168,7 +176,8 @@ impl SameHost {
         }
     }
 
-    /// Links the parent's files, which are our user's as well, into our own staging directory; they become ours as they are.
+    /// Links the parent's files, which belong to our user as well, into our own staging directory; they
+    /// become ours unchanged.
     async fn link(
         &self,
         view: &Path,
@@ -180,7 +189,7 @@ impl SameHost {
         let linking = manifest.clone();
         let linked = tokio::task::spawn_blocking(move || link_all(&from, &to, &linking)).await;
         let linked = linked.map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?;
-        let copied = linked.map_err(|e| Missed::Lost(format!("its files cannot be linked: {e}")))?;
+        let copied = linked.map_err(|e| Missed::Lost(format!("cannot link its files: {e}")))?;
         reservation.take_links();
         let link = manifest.total_len().saturating_sub(copied);
         let came = Came { parent: copied, link, ..Came::default() };
@@ -219,7 +228,7 @@ impl SameHost {
         }
     }
 
-    /// The bytes, from the parent's socket to who writes them; how many.
+    /// Passes the bytes from the parent's socket to the writer; their number.
     async fn pass_on(
         &self,
         parent: &Parent,
@@ -232,7 +241,7 @@ impl SameHost {
             bytes += chunk.len() as u64;
             self.limits.throttle.store(chunk.len() as u64).await;
             if to.send(Some(chunk)).await.is_err() {
-                // The writer has ended, and says why.
+                // The writer has ended, and reports why.
                 return Ok(bytes);
             }
         }
@@ -242,10 +251,10 @@ impl SameHost {
 }
 
 fn understood(record: &[u8]) -> Result<CacheRecord, Missed> {
-    serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("it talks nonsense: {e}")))
+    serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("malformed reply: {e}")))
 }
 
-/// Waits until the parent has it.
+/// Waits until the parent has the cache.
 async fn ready(
     parent: &Parent,
     name: &str,
@@ -257,14 +266,14 @@ async fn ready(
     loop {
         let asked = parent.client.post("/v1/get", &get, Duration::ZERO);
         let answer = timeout(Duration::from_secs(ASK) + ANSWER, asked).await;
-        match answer.map_err(|_| Missed::Lost("it does not answer".into()))?? {
+        match answer.map_err(|_| Missed::Lost("no answer before the timeout".into()))?? {
             Got::Ready { info, .. } => return Ok(*info),
             Got::Wait { why, bytes, total } => {
                 if bytes > last {
                     (last, moved) = (bytes, Instant::now());
                 }
                 if !parent.is_believed && (moved.elapsed() > STALLED || began.elapsed() > PATIENCE) {
-                    return Err(Missed::Lost("it makes us wait".into()));
+                    return Err(Missed::Lost("no progress before the timeout".into()));
                 }
                 let why = format!("{}: {why}", parent.name);
                 tell.send_replace(Stand::Waiting { why, bytes, total });
@@ -294,7 +303,7 @@ fn link_all(from: &Path, to: &Path, manifest: &Manifest) -> std::io::Result<u64>
     Ok(copied)
 }
 
-/// What an earlier attempt left stands in the way.
+/// Removes leftovers of an earlier attempt.
 async fn cleared(reservation: Reservation, manifest: &Manifest) -> Result<Reservation, Failed> {
     let left = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
     let clear = move || reservation.remove(&left).map(|()| reservation);

@@ -1,4 +1,4 @@
-//! Serves to peers what is here.
+//! Serves the caches of this host to peers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::storage::store::{Store, open_view};
 pub(crate) struct Seeding {
     store: Arc<Store>,
     swarms: Arc<Swarms>,
-    /// What was verified before need not be read again.
+    /// Data that was verified before need not be read again.
     seen: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl Seeding {
 
     /// Has the swarm of a cache run that is here.
     pub(crate) async fn serve_on(&self, record: &CacheRecord) -> Result<(), String> {
-        let (id, content) = (record.id, record.content.ok_or("it has no content")?);
+        let (id, content) = (record.id, record.content.ok_or("the cache has no content yet")?);
         let (store, swarms, seen) = (self.store.clone(), self.swarms.clone(), self.seen.clone());
         let serve = move || {
             let manifest = store.manifest(id, content)?;

@@ -1,4 +1,4 @@
-//! How the fetch of a cache stands, and why one has failed.
+//! State of a fetch, and the reason of a failure.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::model::types::Method;
 /// Whoever has us wait is asked again for so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How a fetch stands.
+/// State of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum Stand {
-    /// What it waits for; bytes here and in all.
+    /// The reason for waiting; bytes received and in total.
     Waiting { why: String, bytes: u64, total: u64 },
     /// Here.
     Done { id: CacheId, method: Method, seconds: f64 },

@@ -34,12 +34,13 @@ const LOST: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(5);
 /// Whether there is a plan is known within this time.
 const PLAN: Duration = Duration::from_secs(1);
-/// With a plan, others than those it names are met after so long: they are for when it does not hold.
+/// With a broadcast plan, other peers are contacted only after this time: they are needed only if the plan
+/// fails.
 const SPARE: Duration = Duration::from_secs(3);
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL: Duration = Duration::from_millis(250);
 
-/// The engine, and whom else to ask while it runs.
+/// The engine, and the search for more sources while it runs.
 pub(crate) struct SwarmMover {
     pub(crate) store: Arc<Store>,
     pub(crate) directory: Arc<Directory>,
@@ -76,7 +77,7 @@ impl Mover for SwarmMover {
 }
 
 impl SwarmMover {
-    /// Moves the bytes: by the engine, from one source or from all who have it.
+    /// Moves the bytes with the engine, from one source or from all that have it.
     async fn transfer(
         &self,
         grant: &Grant,
@@ -97,7 +98,7 @@ impl SwarmMover {
             swarms.fetch(&wanted, dir, &options)
         };
         let (id, fetching) = self.begin(&manifest, start).await?;
-        // The store has taken from it what it can.
+        // The store has reused as much of it as it can.
         if let Ok(dir) = self.store.depot.open_dir(&above).map(Arc::new) {
             delta::clear(&dir).await;
         }
@@ -151,7 +152,8 @@ impl SwarmMover {
         }
     }
 
-    /// Makes the acquaintance of others who have it, or are fetching it: those whom the source has named, and those who say so.
+    /// Connects to more peers that have or fetch the cache: those that the source named, and those that
+    /// announce it.
     async fn join(&self, grant: &Grant, want: &Want, id: &[u8; 32], fetching: &Fetching) {
         let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
         let named = async {
@@ -182,7 +184,7 @@ impl SwarmMover {
         }
     }
 
-    /// What a swarm received, by whether the cache's origin sent it.
+    /// The bytes that a swarm received, by whether the cache's origin sent them.
     fn came(&self, origin: &str, peers: &[PeerReport]) -> Came {
         let origin = self.directory.links.find(|peer| peer.hello.name == origin).map(|link| link.peer.node);
         let mut came = Came::default();
@@ -210,14 +212,14 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
             let name = &grant.link.peer.hello.name;
             return Err(Failed::new(
                 ErrorKind::Unreachable,
-                format!("nothing has come from {name} for {} s", moved.elapsed().as_secs()),
+                format!("no data from {name} for {} s", moved.elapsed().as_secs()),
             ));
         }
-        let why = format!("{} is coming from {} hosts", grant.about.full_name(), now.peers);
+        let why = format!("receiving {} from {} hosts", grant.about.full_name(), now.peers);
         tell.send_replace(Stand::Waiting { why, bytes: now.verified_bytes, total: now.wanted_bytes });
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {
-                return Err(Failed::new(ErrorKind::Internal, "the swarm ended by itself"));
+                return Err(Failed::new(ErrorKind::Internal, "the swarm ended unexpectedly"));
             },
             () = tokio::time::sleep(TELL) => {}
         }
@@ -228,11 +230,11 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
 async fn call_back(grant: &Grant, want: &Want, id: &SwarmId) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
     if let Err(error) = grant.link.ask(&Ask::Join(want), Bytes::new()).await {
-        tracing::debug!(%error, "the source was not asked to connect");
+        tracing::debug!(%error, "cannot ask the source to connect");
     }
 }
 
-/// Until it is known that there is no plan, or the plan may have failed.
+/// Waits until it is known that there is no plan, or that the plan may have failed.
 async fn wait_for_plan(fetching: &Fetching) {
     let mut progress = fetching.progress.clone();
     let _ = timeout(PLAN, progress.wait_for(|now| !now.gathering)).await;
@@ -245,7 +247,7 @@ async fn wait_for_plan(fetching: &Fetching) {
 /// Where a daemon's door is: the address that serves first.
 fn addresses(link: &Link) -> Vec<SocketAddr> {
     let mut all = link.peer.hello.addresses.clone();
-    // What it was reached by is right, if it was dialled: its port is the door's.
+    // The dialled address is right: its port is the listening one.
     if let Some(at) = all.iter().position(|addr| *addr == link.peer.addr) {
         all.swap(0, at);
     } else if let Some(port) = all.first().map(SocketAddr::port) {

@@ -1,5 +1,6 @@
-//! Swarms that run: one for each manifest that is moving now, all behind one door. A cache that nobody moves costs
-//! nothing: its swarm starts when a peer asks for it, and ends when it has had no peer for a while.
+//! Running swarms: one for each manifest that is transferred now, all behind one listening port. A cache
+//! without transfers costs nothing: its swarm starts when a peer asks for it, and ends when it has had no
+//! peer for a while.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,10 +22,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A peer that was let in may come (again) for so long.
 const ADMITTED: Duration = Duration::from_secs(6 * 3600);
 
-/// Who was let in says within this time what it has.
+/// A peer that was admitted announces its pieces within this time.
 const LATELY: Duration = Duration::from_secs(20);
 
-/// Admissions after which those that have run out are cleared away.
+/// Admissions after which expired ones are removed.
 const MOST: usize = 65_536;
 
 /// A manifest's v2 hash names its swarm.
@@ -39,15 +40,15 @@ pub(crate) enum SwarmError {
     Net(#[from] tidecast_net::Error),
     #[error(transparent)]
     Depot(#[from] tidecast_depot::Error),
-    #[error("a manifest without v2 hashes cannot be kept")]
+    #[error("the manifest has no v2 hashes")]
     NoV2,
-    #[error("it is being fetched already")]
+    #[error("the cache is being fetched already")]
     Fetching,
     #[error("a thread of the daemon failed")]
     Thread,
 }
 
-/// Who may take part in which swarm, and until when: also in one that does not run at the moment.
+/// The nodes admitted to each swarm, with their expiry: also for swarms that do not run.
 #[derive(Clone, Default)]
 struct Admitted(Arc<RwLock<HashMap<(SwarmId, NodeId), Instant>>>);
 
@@ -85,7 +86,7 @@ pub(crate) struct Swarms {
     past: Mutex<(u64, u64)>,
 }
 
-/// A download on its way.
+/// A download in progress.
 pub(crate) struct Fetching {
     /// How far it is.
     pub(crate) progress: watch::Receiver<Progress>,
@@ -132,7 +133,7 @@ impl Swarms {
         }
     }
 
-    /// Those who are not believed any more take part in nothing. To be called again and again.
+    /// Removes nodes that are no longer trusted from all swarms. Must be called regularly.
     pub(crate) fn expel(&self, distrusted: &[NodeId]) {
         if distrusted.is_empty() {
             return;
@@ -146,7 +147,8 @@ impl Swarms {
         self.running.lock().contains_key(id)
     }
 
-    /// Serves what is beneath `root` at `home`, all of it verified before; does nothing if that runs already. Blocks on the disk.
+    /// Serves the data beneath `root` at `home`, all of it verified before; does nothing if the swarm already
+    /// runs. Blocks on the disk.
     pub(crate) fn seed(
         &self,
         manifest: &Arc<Manifest>,
@@ -166,7 +168,7 @@ impl Swarms {
         }
     }
 
-    /// Fetches into a directory, going on from what is there.
+    /// Fetches into a directory, continuing an earlier attempt.
     pub(crate) fn fetch(
         &self,
         manifest: &Arc<Manifest>,
@@ -178,7 +180,7 @@ impl Swarms {
             return Err(SwarmError::Fetching);
         }
         let opened = Store::download_beneath(dir, manifest.clone(), options)?;
-        // Parts of it would be pushed to others whole, or not at all.
+        // A plan pushes whole caches, not parts.
         let group = if matches!(options.select, Select::All) { Group::Whole } else { Group::None };
         self.start(id, opened, false, group)?;
         let running = self.running.lock();
@@ -233,7 +235,7 @@ impl Swarms {
         self.running.lock().get(id).map(|running| running.swarm.progress())
     }
 
-    /// What a swarm that runs has exchanged with whom so far.
+    /// The bytes that a running swarm has exchanged with each peer so far.
     pub(crate) async fn peers(&self, id: &SwarmId) -> Vec<PeerReport> {
         let Some(demand) = self.running.lock().get(id).map(|running| running.swarm.demand()) else {
             return Vec::new();
@@ -242,7 +244,7 @@ impl Swarms {
         asked.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Ends one swarm, if it runs; what it has done.
+    /// Ends one swarm, if it runs; its summary.
     pub(crate) async fn stop(&self, id: &SwarmId) -> Option<tidecast_net::Summary> {
         let running = self.running.lock().remove(id)?;
         match running.swarm.stop().await {
@@ -253,7 +255,7 @@ impl Swarms {
                 Some(summary)
             }
             Err(error) => {
-                tracing::warn!(%error, "a swarm did not end as it should");
+                tracing::warn!(%error, "a swarm ended with an error");
                 None
             }
         }
@@ -269,7 +271,7 @@ impl Swarms {
         self.admitted.admits(*id, node)
     }
 
-    /// Those who were let in lately: they may be about to have it.
+    /// Recently admitted nodes: they may soon have the cache.
     pub(crate) fn newcomers(&self, id: &SwarmId) -> Vec<NodeId> {
         let since = Instant::now() + ADMITTED - LATELY;
         let nodes = self.admitted.0.read();
@@ -280,7 +282,7 @@ impl Swarms {
             .collect()
     }
 
-    /// Whether any runs: those that rest for long have ended.
+    /// Whether any swarm runs: idle ones have ended.
     pub(crate) fn any(&self) -> bool {
         !self.running.lock().is_empty()
     }
@@ -293,7 +295,7 @@ impl Swarms {
         }
     }
 
-    /// Ends those that have had no peer for a while; says which.
+    /// Ends swarms without a peer for a while; which.
     pub(crate) async fn rest(&self) -> Vec<SwarmId> {
         let idle: Vec<SwarmId> = {
             let mut running = self.running.lock();

@@ -18,11 +18,11 @@ impl Turns {
         Self { per_source, sources: Mutex::default() }
     }
 
-    /// A turn to take a cache from this host: so many go on at once.
+    /// A permit to fetch a cache from this host: the number of concurrent ones is limited.
     pub(crate) async fn turn(&self, source: NodeId) -> Option<OwnedSemaphorePermit> {
         let turns = {
             let mut sources = self.sources.lock();
-            // Those of which nobody takes anything are no different from new ones.
+            // Sources without a permit in use equal new ones.
             sources.retain(|node, turns| *node == source || Arc::strong_count(turns) > 1);
             sources.entry(source).or_insert_with(|| Arc::new(Semaphore::new(self.per_source))).clone()
         };

@@ -12,7 +12,7 @@ use crate::interfaces::Interface;
 const V4: Ipv4Addr = Ipv4Addr::new(239, 192, 152, 143);
 const V6: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0xefc0, 0x988f);
 
-/// A socket that hears one group on some interfaces and can speak on each of them.
+/// A socket that receives one group on some interfaces and can send on each of them.
 pub(super) struct Group {
     pub(super) socket: UdpSocket,
     /// The group as packets name it.
@@ -20,7 +20,7 @@ pub(super) struct Group {
     ways: Vec<Way>,
 }
 
-/// An interface, by what the socket option of the family wants to know.
+/// An interface, in the form that the socket option of the family needs.
 enum Way {
     V4(Ipv4Addr),
     V6(u32),
@@ -30,7 +30,7 @@ impl Group {
     /// The IPv4 group on those of `interfaces` that have an IPv4 address and can join it.
     pub(super) fn v4(port: u16, interfaces: &[Interface]) -> io::Result<Self> {
         let socket = open(Domain::IPV4, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
-        // Hear only what was joined by this socket, not by any program on this host.
+        // Receive only groups joined by this socket, not by any program on this host.
         socket.set_multicast_all_v4(false)?;
         socket.set_multicast_loop_v4(true)?;
         let mut ways = Vec::new();
@@ -42,7 +42,7 @@ impl Group {
             let Some(addr) = addr else { continue };
             match socket.join_multicast_v4_n(&V4, &InterfaceIndexOrAddress::Index(interface.index)) {
                 Ok(()) => ways.push(Way::V4(addr)),
-                Err(error) => debug!(interface = interface.name, %error, "no IPv4 multicast"),
+                Err(error) => debug!(interface = interface.name, %error, "cannot join IPv4 multicast"),
             }
         }
         Self::new(socket, SocketAddr::V4(SocketAddrV4::new(V4, port)), ways)
@@ -57,7 +57,7 @@ impl Group {
         for interface in interfaces.iter().filter(|i| i.addrs.iter().any(IpAddr::is_ipv6)) {
             match socket.join_multicast_v6(&V6, interface.index) {
                 Ok(()) => ways.push(Way::V6(interface.index)),
-                Err(error) => debug!(interface = interface.name, %error, "no IPv6 multicast"),
+                Err(error) => debug!(interface = interface.name, %error, "cannot join IPv6 multicast"),
             }
         }
         Self::new(socket, SocketAddr::V6(SocketAddrV6::new(V6, port, 0, 0)), ways)
@@ -65,7 +65,7 @@ impl Group {
 
     fn new(socket: Socket, group: SocketAddr, ways: Vec<Way>) -> io::Result<Self> {
         if ways.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface can do multicast"));
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface supports multicast"));
         }
         Ok(Self { socket: UdpSocket::from_std(socket.into())?, host: group.to_string(), ways })
     }
@@ -83,7 +83,7 @@ impl Group {
                 }),
             };
             if let Err(error) = &sent {
-                debug!(%error, host = self.host, "multicast not sent");
+                debug!(%error, host = self.host, "cannot send multicast");
             }
             sent.is_ok()
         });

@@ -1,9 +1,8 @@
 //! Local discovery (BEP 14): nodes on one network find each other by multicast, without a server.
 //!
-//! A swarm is announced at once when it is added, again after a minute in case that was lost, then every
-//! five minutes; never twice within a minute. Packets of our own (by cookie) and about swarms that we
-//! are not in are dropped. Packets do not pass routers (hop limit 1, the system's default). Which
-//! interfaces there are is looked up once, at the start.
+//! A swarm is announced at once when it is added, again after a minute in case that was lost, then every five
+//! minutes; never twice within a minute. Packets of our own (by cookie) and about other swarms are dropped. Packets
+//! do not pass routers (hop limit 1, the system's default). The interfaces are listed once, at the start.
 
 mod group;
 mod packet;
@@ -66,8 +65,8 @@ impl Lsd {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Socket`] when no interface of those wanted can do multicast in either family; the
-    /// caller may well go on without.
+    /// [`Error::Socket`] when no wanted interface supports multicast in either family; the
+    /// caller may well continue without.
     pub fn start(options: &Options, found: mpsc::Sender<Found>) -> Result<Self, Error> {
         let fail = |source| Error::Socket { what: "local discovery (multicast)".into(), source };
         let wanted = |i: &Interface| {
@@ -111,7 +110,7 @@ impl Drop for Lsd {
 }
 
 fn quietly(group: io::Result<Group>) -> Option<Group> {
-    group.inspect_err(|error| debug!(%error, "local discovery without one address family")).ok()
+    group.inspect_err(|error| debug!(%error, "local discovery uses one address family only")).ok()
 }
 
 struct Run {
@@ -209,14 +208,14 @@ impl Run {
             if self.swarms.get(&hash).is_some_and(|swarm| swarm.port.is_some()) {
                 let found = Found { hash, source: Source::Local, peers: vec![peer] };
                 if self.found.try_send(found).is_err() {
-                    debug!("nobody takes the peers that local discovery heard of");
+                    debug!("dropped peers of local discovery: the queue is full");
                 }
             }
         }
     }
 }
 
-/// The next packet of a group; never, if there is no such group.
+/// The next packet of a group; never, without a group.
 async fn receive(group: Option<&Group>, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     let Some(group) = group else { return std::future::pending().await };
     let got = group.socket.recv_from(buf).await;

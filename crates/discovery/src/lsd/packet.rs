@@ -13,7 +13,7 @@ const MAX_COOKIE: usize = 64;
 
 const START: &str = "BT-SEARCH * HTTP/1.1";
 
-/// What a packet says: whoever sent it is in these swarms and listens on `port`.
+/// Content of a packet: its sender is in these swarms and listens on `port`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) port: u16,
@@ -37,8 +37,7 @@ pub(super) fn write(host: &str, port: u16, hashes: &[InfoHash], cookie: &str) ->
     out
 }
 
-/// Reads a packet; `None` when it is none. Headers that are not known are passed over, hashes
-/// beyond the twentieth ignored.
+/// Parses a packet; `None` if it is malformed. Unknown headers are skipped, hashes beyond the twentieth ignored.
 pub(super) fn read(packet: &[u8]) -> Option<Search> {
     let text = str::from_utf8(packet.get(..packet.len().min(MAX_PACKET))?).ok()?;
     let mut lines = text.split("\r\n");

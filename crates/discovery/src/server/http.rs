@@ -44,7 +44,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves one request. Nobody proves anything to a tracker, so a connection counts as unproven to its end.
+/// Serves one request. Clients of a tracker never authenticate, so a connection counts as unauthenticated to its
+/// end.
 async fn one(stream: TcpStream, from: SocketAddr, mut admitted: Admitted, shared: &Shared) {
     let progress = admitted.progress();
     let service = service_fn(async |request| {
@@ -64,7 +65,7 @@ async fn one(stream: TcpStream, from: SocketAddr, mut admitted: Admitted, shared
             bump(&shared.malformed);
             debug!(%from, %error, "HTTP request failed");
         }
-        Err(cut) => debug!(%from, %cut, "HTTP client cut off"),
+        Err(cut) => debug!(%from, %cut, "disconnected an HTTP client"),
     }
 }
 
@@ -170,7 +171,7 @@ fn read_announce(query: &str) -> Result<Announce, &'static str> {
         match key {
             "info_hash" => info_hash = Some(hash(&value).ok_or("info_hash is not 20 bytes")?),
             "peer_id" => peer_id = Some(value.try_into().map_err(|_| "peer_id is not 20 bytes")?),
-            "port" => port = Some(number(&value).ok_or("port is not a port")?),
+            "port" => port = Some(number(&value).ok_or("port is not a port number")?),
             "uploaded" => uploaded = number(&value).ok_or("uploaded is not a number")?,
             "downloaded" => downloaded = number(&value).ok_or("downloaded is not a number")?,
             "left" => left = number(&value),
@@ -192,7 +193,7 @@ fn read_announce(query: &str) -> Result<Announce, &'static str> {
         port: port.ok_or("port is missing")?,
         uploaded,
         downloaded,
-        // Who starts from a magnet link does not know how much is left; it is something, surely.
+        // A client that starts from a magnet link does not know the size yet; it is not zero.
         left: left.unwrap_or(u64::MAX),
         event,
         numwant,
@@ -201,7 +202,7 @@ fn read_announce(query: &str) -> Result<Announce, &'static str> {
     })
 }
 
-/// A v1 hash, or a v2 hash in full, cut as BEP 52 says.
+/// A v1 hash, or a full v2 hash, truncated by BEP 52.
 fn hash(value: &[u8]) -> Option<InfoHash> {
     if value.len() != 20 && value.len() != 32 {
         return None;
@@ -219,7 +220,7 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
     pairs.map(|(key, value)| (key, unescape(value.as_bytes())))
 }
 
-/// Undoes percent-encoding; what is not a valid escape stays as it is.
+/// Decodes percent-encoding; invalid escapes stay unchanged.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let digit =
         |b: Option<&u8>| b.and_then(|&b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
@@ -265,8 +266,8 @@ mod tests {
             ("info_hash=abc", "info_hash is not 20 bytes"),
             ("info_hash=aaaaaaaaaaaaaaaaaaaa&port=1", "peer_id is missing"),
             (ID, "port is missing"),
-            (&format!("{ID}&port=65536"), "port is not a port"),
-            (&format!("{ID}&port=-1"), "port is not a port"),
+            (&format!("{ID}&port=65536"), "port is not a port number"),
+            (&format!("{ID}&port=-1"), "port is not a port number"),
             (&format!("{ID}&port=1&uploaded=x"), "uploaded is not a number"),
         ] {
             assert_eq!(read_announce(query).unwrap_err(), reason, "{query}");

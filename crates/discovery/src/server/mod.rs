@@ -1,8 +1,8 @@
 //! The embedded tracker: HTTP (`/announce`, `/scrape`; BEP 3, 7, 23, 48) and UDP (BEP 15) on one port.
 //!
-//! Promises: memory is bounded by [`Limits`] and [`Options`], whatever is sent; a UDP answer is never
-//! longer than its request until the sender has shown that it owns its address; no request panics;
-//! answers are always compact. It knows nothing of what is in a swarm and lets anybody make one.
+//! Promises: memory is bounded by [`Limits`] and [`Options`], whatever is sent; a UDP answer is never longer than
+//! its request until the sender has proven that it owns its address; no request panics; answers are always compact.
+//! It knows nothing about the data of a swarm and lets any client create one.
 
 mod http;
 mod state;
@@ -36,7 +36,7 @@ pub struct Options {
     pub min_interval: Duration,
     /// Bounds of its memory.
     pub limits: Limits,
-    /// Most HTTP connections at once; beyond them those of the address that has most are closed, the oldest first.
+    /// Most HTTP connections at once; beyond them those of the address with the most are closed, the oldest first.
     pub connections: usize,
     /// How long an HTTP client has for its whole request and answer.
     pub patience: Duration,
@@ -61,7 +61,7 @@ pub struct Tracker {
     _tasks: JoinSet<()>,
 }
 
-/// What the HTTP and the UDP side have in common.
+/// State shared by the HTTP and the UDP side.
 struct Shared {
     state: Mutex<State>,
     options: Options,
@@ -116,7 +116,7 @@ impl Tracker {
         self.addr
     }
 
-    /// What it has done so far and holds now.
+    /// Its counters, and its present state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
@@ -153,7 +153,7 @@ fn bump(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Forgets, a few times an interval, whoever stopped announcing.
+/// Removes, a few times per interval, peers that stopped announcing.
 async fn sweep(shared: Arc<Shared>) {
     let every = (shared.options.interval / 4).max(Duration::from_secs(1));
     loop {
@@ -200,7 +200,7 @@ fn socket(addr: SocketAddr, kind: Type) -> io::Result<Socket> {
     if stream {
         socket.set_reuse_address(true)?;
     } else {
-        // A whole cluster may start in the same second; the kernel gives what its limit allows.
+        // A whole cluster may start in the same second; the kernel grants up to its limit.
         let _ = socket.set_recv_buffer_size(4 << 20);
     }
     socket.bind(&addr.into())?;

@@ -1,8 +1,8 @@
-//! What the tracker remembers, as a value: announces and the time go in, samples of peers come out.
+//! The state of the tracker, as a value: announces and the time go in, samples of peers come out.
 //!
-//! Promises: never more than the limits allow in swarms, peers, or peers a host; whoever does not
-//! come back within the expiry is forgotten; a swarm without peers takes no memory. A peer that
-//! does not fit is still answered, so that it can find others and be found by connecting to them.
+//! Promises: never more than the limits allow in swarms, peers, or peers a host; a peer that does not announce
+//! again within the expiry is removed; a swarm without peers takes no memory. A peer that exceeds a limit is still
+//! answered, so that it can find others and be found by connecting to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// How many peers an answer holds when the client does not say.
+/// The number of peers in an answer when the client does not choose one.
 const DEFAULT_NUMWANT: usize = 50;
 
 /// The answer to an announce.
@@ -72,7 +72,7 @@ struct Swarm {
     completed: u32,
 }
 
-/// Peers of one family: a dense list to draw from, and where in it each address stands.
+/// Peers of one family: a dense list to draw from, and the position of each address in it.
 #[derive(Default)]
 struct Table {
     peers: Vec<Peer>,
@@ -82,7 +82,7 @@ struct Table {
 
 struct Peer {
     addr: SocketAddr,
-    /// Keeps a peer of both families from being told of itself.
+    /// Keeps a peer of both families from receiving its own addresses.
     id: PeerId,
     expires: Instant,
     seeder: bool,
@@ -93,7 +93,7 @@ impl State {
         Self { limits, expiry, swarms: HashMap::new(), hosts: HashMap::new(), peers: 0, refused: 0 }
     }
 
-    /// Takes in what the peer that listens at `addr` announces; returns peers for it.
+    /// Records the announce of the peer that listens at `addr`; returns peers for it.
     pub(crate) fn announce(
         &mut self,
         addr: SocketAddr,
@@ -117,7 +117,7 @@ impl State {
         let want = want.min(self.limits.numwant);
         let draw = |table: &Table, rng: &mut _| {
             let fits = |peer: &Peer| {
-                // Two seeders have nothing to say to each other; loopback means another host elsewhere.
+                // Two seeders need no connection; a loopback address is another host elsewhere.
                 peer.addr != addr
                     && peer.id != ask.peer_id
                     && peer.expires > now
@@ -129,12 +129,12 @@ impl State {
         Sample { v4: draw(&swarm.v4, rng), v6: draw(&swarm.v6, rng), count: swarm.count() }
     }
 
-    /// What is known of a swarm; zeroes when it is not.
+    /// The counts of a swarm; zeroes if it is unknown.
     pub(crate) fn count(&self, hash: &InfoHash) -> Count {
         self.swarms.get(hash).map(Swarm::count).unwrap_or_default()
     }
 
-    /// Forgets whoever has not come back in time.
+    /// Removes peers that have not announced in time.
     pub(crate) fn expire(&mut self, now: Instant) {
         let (hosts, total) = (&mut self.hosts, &mut self.peers);
         self.swarms.retain(|_, swarm| {
@@ -270,7 +270,7 @@ impl Table {
         true
     }
 
-    /// `want` random peers of those that fit, each set as likely as any other.
+    /// `want` random peers that satisfy `fits`, each set equally likely.
     fn draw(&self, want: usize, fits: impl Fn(&Peer) -> bool, rng: &mut impl Rng) -> Vec<SocketAddr> {
         let mut all: Vec<_> = self.peers.iter().filter(|peer| fits(peer)).map(|peer| peer.addr).collect();
         let (drawn, _rest) = all.partial_shuffle(rng, want);

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 
 use super::*;
 
-/// An announce by a peer that is nobody else.
+/// An announce of a peer of its own.
 fn ask(hash: u8, left: u64, event: Event, numwant: Option<u32>) -> Announce {
     Announce {
         info_hash: [hash; 20],
@@ -54,7 +54,7 @@ proptest! {
         let mut rng = StdRng::seed_from_u64(1);
         let mut now = Instant::now();
         let mut state = State::new(limits(), Duration::from_secs(100));
-        // Everybody who ever announced, with the time at which they run out: an upper bound of the truth.
+        // Every announced peer with its expiry: an upper bound.
         let mut model: BTreeMap<(u8, SocketAddr), (Instant, bool)> = BTreeMap::new();
         for step in steps {
             match step {

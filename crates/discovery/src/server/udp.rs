@@ -1,8 +1,8 @@
 //! The UDP side of the tracker (BEP 15).
 //!
-//! Connection ids are a keyed hash of the client's address and the minute, so the tracker keeps
-//! nothing for them and nobody can make one up: without having received a packet at its address, a
-//! sender gets no answer longer than what it sent.
+//! Connection ids are a keyed hash of the client's address and the minute, so the tracker keeps no state for them
+//! and they cannot be forged: a sender that has not received a packet at its address gets no answer longer than its
+//! request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
                 }
             }
             Err(error) => {
-                // Errors that ICMP brought for earlier answers come up here; none of them is ours.
+                // ICMP errors about earlier answers appear here; none of them concerns this socket.
                 debug!(%error, "UDP receive failed");
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -110,7 +110,7 @@ fn answer(action: u32, transaction: u32) -> Vec<u8> {
     out
 }
 
-/// An error message, unless it would be longer than what it answers.
+/// An error message, unless it would be longer than the request.
 fn error(transaction: u32, reason: &str, request: &[u8]) -> Option<Vec<u8>> {
     let mut out = answer(ERROR, transaction);
     out.extend_from_slice(reason.as_bytes());

@@ -1,4 +1,4 @@
-//! What the tests share: an announce to fill in, and a tracker on loopback.
+//! Shared by the tests: an announce to fill in, and a tracker on loopback.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::SocketAddr;

@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     System(#[from] io::Error),
     /// A directory that comes and goes.
-    #[error("cannot make {}: other processes make and remove it all the time", .0.display())]
+    #[error("cannot create {}: other processes repeatedly create and remove it", .0.display())]
     Unstable(PathBuf),
 }
 

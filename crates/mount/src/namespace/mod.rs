@@ -56,7 +56,7 @@ pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error
                 held => held,
             },
         };
-        if let Some(held) = held.map_err(error::failed(format!("cannot make {}", at.display())))? {
+        if let Some(held) = held.map_err(error::failed(format!("cannot create {}", at.display())))? {
             return Ok(Settled::Held(held));
         }
     }
@@ -70,7 +70,7 @@ pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error
 pub fn separate() -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-        let why = "this host lets users make no user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone)";
+        let why = "this host does not let users create user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone)";
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(error::failed(why))?;
         let write = |name: &str, text: String| {
             let path = format!("/proc/self/{name}");
@@ -82,5 +82,6 @@ pub fn separate() -> Result<(), Error> {
     }
     // What is mounted from here on is for this namespace only.
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private).map_err(error::failed("cannot keep mounts to this namespace"))
+    rustix::mount::mount_change("/", private)
+        .map_err(error::failed("cannot make mounts private to this namespace"))
 }

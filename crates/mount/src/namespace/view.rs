@@ -88,7 +88,7 @@ fn cover(held: &OwnedFd, over: &Path, names: &[OsString], absent: &Absent) -> Re
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 tracing::debug!(name = %name.display(), %error, "not visible to the command");
             }
-            Err(error) => return Err(failed(format!("cannot bind {}", name.display()))(error)),
+            Err(error) => return Err(failed(format!("cannot bind-mount {}", name.display()))(error)),
         }
     }
     make_place(over, absent)?;
@@ -125,7 +125,7 @@ fn overlay(held: &OwnedFd, over: &Path, scratch: &Path, absent: &Absent) -> Resu
     let options = options.map_err(std::io::Error::other)?;
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     mount("tidecast", &merged, "overlay", flags, options.as_c_str()).map_err(failed(
-        "it cannot be listed or holds too many files, and this kernel gives users no overlay",
+        "the directory cannot be listed or holds too many files, and this kernel has no overlayfs for users",
     ))?;
     for name in kept {
         let (old, new) = (before.join(&name), merged.join(&name));

@@ -137,18 +137,18 @@ fn hear(notice: Notice, mounts: &Mounts, running: &mut Running, teller: &Teller<
     }
     if let Some(error) = running.tell(notice, teller) {
         let cache = running.swarm.store().path();
-        mounts.service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
-        running.warn(format!("{error}; reads are tried again"), teller);
+        mounts.service.fail_all(format!("cannot write to the cache {}: {error}", cache.display()));
+        running.warn(format!("{error}; reads are retried"), teller);
     }
 }
 
 fn save(service: &Service, path: &Path) {
     let manifest = service.tree().manifest().hash_v2().map(|hash| data_encoding::HEXLOWER.encode(&hash));
     match service.save_record(path, manifest.unwrap_or_default()) {
-        Ok(0) => tracing::info!(path = %path.display(), "what was read is written down"),
+        Ok(0) => tracing::info!(path = %path.display(), "recorded the read ranges"),
         Ok(left_out) => {
-            tracing::warn!(path = %path.display(), left_out, "more was read than a list may hold");
+            tracing::warn!(path = %path.display(), left_out, "recorded the read ranges; some did not fit into the list");
         }
-        Err(error) => tracing::error!(path = %path.display(), %error, "what was read cannot be written down"),
+        Err(error) => tracing::error!(path = %path.display(), %error, "cannot record the read ranges"),
     }
 }

@@ -106,7 +106,8 @@ impl Mounts {
         let mut backings = BTreeMap::<u32, Vec<(u64, u32)>>::new();
         let mut opens = BTreeMap::<u32, OwnedFd>::new();
         loop {
-            let (message, fd) = self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper is gone")?;
+            let (message, fd) =
+                self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper process has ended")?;
             match (message, fd) {
                 (Keep::Device { number, at, made }, Some(device)) => {
                     let mounted = Mounted::new(at, made);
@@ -115,13 +116,14 @@ impl Mounts {
                     table.devices.insert(number, mounted);
                     drop(table);
                     let before = Before { backings: backings.remove(&number).unwrap_or_default() };
-                    let opens = opens.remove(&number).context("the keeper does not know what is open")?;
+                    let opens =
+                        opens.remove(&number).context("no list of open files from the keeper process")?;
                     self.clone().serve(number, device, Some(before), opens)?;
                 }
                 (Keep::Opens { number }, Some(fd)) => drop(opens.insert(number, fd)),
                 (Keep::Backing { number, ino, id }, _) => backings.entry(number).or_default().push((ino, id)),
                 (Keep::Begin, _) => return Ok(()),
-                _ => return Err(Error::fault("the keeper speaks of something else")),
+                _ => return Err(Error::fault("unexpected message from the keeper process")),
             }
         }
     }
@@ -140,7 +142,7 @@ impl Mounts {
                 let _ = keeper.send(&Keep::Backing { number, ino, id }, None);
             };
             if let Err(error) = self.service.serve(device, before, opens, Box::new(tell)) {
-                tracing::error!(%error, "a mount has ended");
+                tracing::error!(%error, "a mount ended with an error");
             }
             let _ = self.events.blocking_send(Event::Gone(number));
         })?;
@@ -175,7 +177,7 @@ impl Mounts {
         let all: Vec<PathBuf> = self.table.lock().devices.values().map(|m| m.at.clone()).collect();
         for at in all {
             if let Err(error) = unmount(&at, true) {
-                tracing::error!(%error, "a mount stays, and is dead");
+                tracing::error!(%error, "cannot unmount a mount that is no longer served");
             }
         }
     }
@@ -211,7 +213,7 @@ impl Mounts {
                 Ok(()) => (Answer::Done, None),
                 Err(error) => (Answer::Failed(error.to_string()), None),
             },
-            (Ask::Serve { .. }, None) => (Answer::Failed("there is no device with it".to_owned()), None),
+            (Ask::Serve { .. }, None) => (Answer::Failed("the request has no FUSE device".to_owned()), None),
             (Ask::Stop, _) => (Answer::Done, Some(Event::Stop)),
             (Ask::Restart, _) => (Answer::Done, Some(Event::Restart)),
         };
@@ -223,12 +225,12 @@ impl Mounts {
 
     /// Serves one more mount, and has the keeper keep it.
     fn add(self: Arc<Self>, at: PathBuf, made: bool, device: OwnedFd) -> Result<(), Error> {
-        let opens = opens().context("cannot note what is open")?;
+        let opens = opens().context("cannot record open files")?;
         let mounted = Mounted::new(at.clone(), made);
         let number = {
             let mut table = self.table.lock();
             if table.closed {
-                return Err(Error::fault("the server of this tree ends"));
+                return Err(Error::fault("the server of this tree is ending"));
             }
             table.next += 1;
             let number = table.next;
@@ -237,7 +239,7 @@ impl Mounts {
         };
         let kept = self.keeper.send(&Keep::Device { number, at, made }, Some(device.as_fd()));
         if kept.and_then(|()| self.keeper.send(&Keep::Opens { number }, Some(opens.as_fd()))).is_err() {
-            tracing::warn!("the keeper is gone: mounts end with this process");
+            tracing::warn!("the keeper process has ended: mounts end with this process");
         }
         self.serve(number, device, None, opens)
     }

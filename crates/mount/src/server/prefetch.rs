@@ -42,7 +42,7 @@ pub(super) fn begin(
 
 fn list(path: &Path, service: &Service, teller: &Teller<'_>) -> Result<(), Error> {
     let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
-    let wrong = || format!("{} is no prefetch list", path.display());
+    let wrong = || format!("{} is not a prefetch list", path.display());
     let missing = service.fetch_list(&List::parse(&text).with_context(wrong)?).with_context(wrong)?;
     if let Some(first) = missing.first() {
         let (count, first) = (missing.len(), String::from_utf8_lossy(first));
@@ -58,7 +58,7 @@ fn own(service: &Arc<Service>) -> Result<(), Error> {
         if let Some(list) = service.own_list()
             && let Err(error) = service.fetch_list(&list)
         {
-            tracing::warn!(%error, "the list that came with the tree cannot be used");
+            tracing::warn!(%error, "cannot use the prefetch list of the tree");
         }
         service.fetch_ahead();
     })?;
@@ -76,7 +76,7 @@ fn programs(programs: &[String], service: &Arc<Service>) -> Result<(), Error> {
     spawn("closure", move || {
         let outside = service.fetch_programs(environment, programs);
         let outside: Vec<_> = outside.iter().map(|path| String::from_utf8_lossy(path)).collect();
-        tracing::info!(?outside, "the programs' libraries are here; these have to be on the host");
+        tracing::info!(?outside, "fetched the libraries of the programs; these must exist on the host");
     })?;
     Ok(())
 }

@@ -131,8 +131,8 @@ fn has_room(opened: &Opened, teller: &Teller<'_>) -> bool {
     let free = rustix::fs::statvfs(dir).map_or(u64::MAX, |of| of.f_bavail.saturating_mul(of.f_frsize));
     if missing > free {
         teller.warning(format!(
-            "the cache has room for {} and not for all {} that the others may open: this node goes without --group, \
-             and fetches only what it opens itself",
+            "the cache has {} free and the files of the group need {}: this node ignores --group and fetches \
+             only the files that it opens",
             Size(free),
             Size(missing)
         ));

@@ -1,4 +1,4 @@
-//! What the two tasks of a connection share.
+//! State shared by the two tasks of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -12,7 +12,7 @@ use crate::input::Out;
 use crate::moved::Moved;
 use crate::shared::Shared;
 
-/// What the two tasks of a connection share.
+/// State shared by the two tasks of a connection.
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,

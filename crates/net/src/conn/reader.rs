@@ -105,7 +105,7 @@ impl Reading {
         let BlockHeader { channel, piece, begin, len, .. } = header;
         let shared = &self.link.shared;
         if channel != 0 || piece >= shared.manifest.piece_count() {
-            return Err(ConnError::Protocol("a block of a piece that does not exist"));
+            return Err(ConnError::Protocol("block of a nonexistent piece"));
         }
         let size = shared.manifest.piece_len(piece);
         let leaf = tidecast_hash::LEAF as u32;
@@ -113,12 +113,13 @@ impl Reading {
         let end = begin.checked_add(len).filter(|end| *end <= size);
         let whole = begin % leaf == 0 && end.is_some_and(|end| end % leaf == 0 || end == size);
         if !whole || len == 0 || len as usize > shared.pool.buffer_size() {
-            return Err(ConnError::Protocol("a block of a length or place that nobody asks for"));
+            return Err(ConnError::Protocol("block with an invalid length or offset"));
         }
         Ok(Block { piece, begin, len })
     }
 
-    /// Gives what was gathered to the settling threads; or settles it, if reading it had to wait for the network.
+    /// Passes received blocks to the settling threads; or settles them here, if reading had to wait for the
+    /// network.
     async fn hand_over(&mut self, waited: bool) -> Result<(), ConnError> {
         let Some(run) = &self.run else { return Ok(()) };
         if waited && self.link.shared.settler.is_light(run.block) {
@@ -134,14 +135,14 @@ impl Reading {
         Ok(())
     }
 
-    /// Settles what was gathered.
+    /// Settles the received blocks.
     async fn settle(&mut self) -> Result<(), ConnError> {
         let Reading { link, desk, .. } = self;
         let (peer, inbox) = (link.peer, &link.shared.inbox);
         let received = inbox.reserve().await.map_err(|_| ConnError::Stopping)?;
         let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
         link.shared.settler.settle(peer, block, &data, desk);
-        // After the work, and at once before what came of it: the engine is woken once.
+        // Sent after the work, together with its results: the engine is woken once.
         received.send(Input::Event(Event::Received { peer, block }));
         if let Ok(places) = inbox.try_reserve_many(desk.heard.len()) {
             places.zip(desk.heard.drain(..)).for_each(|(place, input)| place.send(input));
@@ -212,8 +213,8 @@ impl Reading {
         self.tell(event).await
     }
 
-    /// A request of a stock client. In a hybrid it may reach into the padding behind a file, of
-    /// which the engine knows nothing; such a block is answered past it, one at a time.
+    /// A request of a stock client. In a hybrid torrent it may reach into the padding after a file, which the
+    /// engine does not know; such a block is answered without it, one at a time.
     async fn requested(&self, r: BlockRange) -> Result<(), ConnError> {
         let peer = self.link.peer;
         let shared = &self.link.shared;
@@ -301,7 +302,7 @@ impl Reading {
         }
     }
 
-    /// What the owner of a draft says of its pieces.
+    /// A message of a draft's owner about its pieces.
     async fn roots(&self, message: ext::Message) -> Result<(), ConnError> {
         let Some(roots) = &self.link.shared.roots else { return Ok(()) };
         let (ext::Message::Roots { number, .. } | ext::Message::Seal { number, .. }) = message else {
@@ -310,8 +311,8 @@ impl Reading {
         let news = roots.hear(message).map_err(ConnError::Protocol)?;
         self.link.roots_heard.fetch_max(number.saturating_add(1), Ordering::AcqRel);
         let Some(pieces) = news else { return Ok(()) };
-        // What is here already is known before the peer can offer it. Said even if this connection ends meanwhile: nobody
-        // else will say it.
+        // Pieces already on disk are announced before the peer can offer them. This runs even if the connection
+        // ends meanwhile: no other task would do it.
         let shared = self.link.shared.clone();
         let told = self.link.shared.runtime.spawn(async move {
             for input in shared.settler.weigh(pieces).into_iter().chain([Input::Roots]) {
@@ -323,7 +324,7 @@ impl Reading {
 
     async fn revoked(&self, list: &[u8]) -> Result<(), ConnError> {
         let Security::Private(membership) = &self.link.shared.security else { return Ok(()) };
-        if membership.learn_revocations(list).map_err(|_| ConnError::Protocol("a forged revocation"))? {
+        if membership.learn_revocations(list).map_err(|_| ConnError::Protocol("forged revocation list"))? {
             let _ = self.link.shared.inbox.send(Input::Recheck).await;
         }
         Ok(())
@@ -331,12 +332,12 @@ impl Reading {
 
     fn pieces(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
         if pieces.is_empty() || pieces.end > self.link.shared.manifest.piece_count() {
-            return Err(ConnError::Protocol("a piece that does not exist"));
+            return Err(ConnError::Protocol("nonexistent piece"));
         }
         Ok(pieces)
     }
 
-    /// Pieces that the peer may speak of as its own: in a draft it has to send the roots ahead.
+    /// Pieces that the peer may announce: in a draft it must send their roots first.
     fn proven(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
         self.covered(pieces.end)?;
         self.pieces(pieces)
@@ -344,14 +345,14 @@ impl Reading {
 
     fn covered(&self, end: u32) -> Result<(), ConnError> {
         let ahead = self.link.shared.roots.as_ref().is_some_and(|roots| end > roots.covered());
-        if ahead { Err(ConnError::Protocol("a piece whose root it has not sent")) } else { Ok(()) }
+        if ahead { Err(ConnError::Protocol("piece announced before its root")) } else { Ok(()) }
     }
 
     fn asked(&self, piece: u32, begin: u32, len: u32) -> Result<Block, ConnError> {
         self.pieces(piece..piece.saturating_add(1))?;
         let size = self.link.shared.manifest.piece_len(piece);
         if len == 0 || begin.checked_add(len).is_none_or(|end| end > size) {
-            return Err(ConnError::Protocol("bytes that are not in the piece"));
+            return Err(ConnError::Protocol("range outside the piece"));
         }
         Ok(Block { piece, begin, len })
     }
@@ -372,7 +373,7 @@ impl Reading {
                 } else if ranges.len() < MAX_RANGES {
                     ranges.push(piece..piece + 1);
                 } else {
-                    return Err(ConnError::Protocol("a bitfield with too many holes"));
+                    return Err(ConnError::Protocol("bitfield with too many gaps"));
                 }
             }
         }

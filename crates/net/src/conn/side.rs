@@ -1,5 +1,5 @@
-//! What a peer asks besides data: the manifest, hashes, leaf hashes; and the neighbours it names.
-//! Answered by the connection itself: the engine has nothing to decide here.
+//! Requests of a peer besides data: the manifest, hashes, leaf hashes; and the addresses of other peers that it
+//! sends. The connection answers them itself: the engine has nothing to decide here.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -42,7 +42,7 @@ impl Link {
         self.reply(Message::Metadata(answer)).await
     }
 
-    /// BEP 52: a range of a file's tree with its proof; what we cannot prove is rejected.
+    /// BEP 52: a range of a file's tree with its proof; a range that cannot be proven is rejected.
     pub(super) async fn answer_hashes(&self, range: HashRange) -> Result<(), ConnError> {
         let answer = match self.hashes(range) {
             Some(hashes) => Message::Hashes(Hashes { range, hashes }),
@@ -92,7 +92,8 @@ impl Link {
         }
     }
 
-    /// What leaves are known by: of the pieces that were asked for as many whole ones as one answer holds and as are here.
+    /// Fingerprints of leaves: of the requested pieces, as many complete ones as this node has and one answer
+    /// holds.
     async fn fingerprints(&self, range: ext::PieceRange) -> Ext {
         let (shared, reading) = (&self.shared, self.shared.clone());
         let pieces = range.pieces();

@@ -4,8 +4,8 @@
 //! TLS must encrypt are read into a buffer that is used for one after another. Small ones (stock clients)
 //! are read into one buffer together with their headers, so that a system call moves many of them.
 //!
-//! A relay that kept the last 2 to 24 blocks in memory, and encrypted them from there, took no less CPU time: its
-//! buffers were colder, which cost what reading the store had.
+//! Keeping the last 2 to 24 blocks of a relay in memory, and encrypting from there, did not reduce CPU time: the
+//! larger buffers missed the cache as often as reads from the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -29,9 +29,9 @@ use crate::transport::{Writer, send_file, send_more};
 const BATCH: usize = 64;
 /// Bytes gathered before they are written.
 const GATHER: usize = 256 << 10;
-/// What could not be read is offered again after so long.
+/// A block that could not be read is offered again after this time.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A block of at least this goes by itself, by sendfile where that can be.
+/// A block of at least this size is sent alone, by sendfile where possible.
 const LARGE: u32 = 64 << 10;
 /// Pieces of which it is remembered that their leaf hashes were sent: more than go to one peer side by
 /// side, one of each stripe and some that wait for their last blocks.
@@ -47,13 +47,13 @@ struct Writing {
     payload: Vec<u8>,
     tidecast: bool,
     served: Vec<Block>,
-    /// Pieces whose leaf hashes were sent lately, the latest first.
+    /// Pieces whose leaf hashes were sent recently, the latest first.
     leaves_of: VecDeque<u32>,
     /// Messages of roots sent.
     roots_sent: u32,
 }
 
-/// Writes until told to close or the connection ends.
+/// Writes until it is told to close or the connection ends.
 pub(super) async fn run(
     link: Link,
     writer: Writer,
@@ -80,7 +80,7 @@ pub(super) async fn run(
 }
 
 impl Writing {
-    /// Sends a batch; false when the last of it says to close.
+    /// Sends a batch; false when its last entry closes the connection.
     async fn batch(&mut self, batch: &mut Vec<Out>) -> Result<bool, ConnError> {
         let mut open = true;
         for item in batch.drain(..) {
@@ -119,7 +119,7 @@ impl Writing {
         }
     }
 
-    /// What is known of a draft's roots goes ahead of everything else, as all that follows may rest on it.
+    /// Known roots of a draft are sent before everything else, as later messages may depend on them.
     async fn roots(&mut self) -> Result<(), ConnError> {
         let Some(roots) = self.link.shared.roots.clone() else { return Ok(()) };
         self.roots_sent = self.roots_sent.max(self.link.roots_heard.load(Ordering::Acquire));
@@ -133,7 +133,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Writes what was gathered, and reports the blocks in it as sent.
+    /// Writes the buffer, and reports its blocks as sent.
     async fn write(&mut self) -> Result<(), ConnError> {
         self.write_with(0).await
     }
@@ -151,7 +151,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Writes what was gathered so that the kernel sends it together with the payload that follows.
+    /// Writes the buffer so that the kernel sends it together with the payload that follows.
     async fn write_ahead(&mut self) -> Result<(), ConnError> {
         if let (Some(socket), true) = (self.writer.plain(), self.served.is_empty()) {
             let sent = send_more(socket, &self.out);
@@ -183,13 +183,13 @@ impl Writing {
     async fn serve(&mut self, block: Block) -> Result<(), ConnError> {
         let held = self.link.shared.settler.held(block);
         if held == Held::No {
-            // Its piece has failed since the engine said so, and starts again.
+            // Its piece has failed since the engine's order, and starts again.
             self.reject(block)?;
             return self.report(block).await;
         }
         self.meter(block.len).await?;
         if self.tidecast && !self.leaves(block.piece)? {
-            // There are none; nor will there be for its next block.
+            // There are no leaf hashes, nor will there be for its next block.
             self.leaves_sent(block.piece);
         }
         let sent = match self.writer.plain() {
@@ -204,15 +204,15 @@ impl Writing {
         }
     }
 
-    /// Says that the blocks of a piece follow unasked, and first what proves them. If the leaf hashes
-    /// are not known here yet, they go ahead of the first block.
+    /// Announces that the blocks of a piece follow without a request; their proof goes first. If the leaf hashes
+    /// are not known here yet, they are sent before the first block.
     fn offer(&mut self, piece: u32, stripe: u16) -> Result<(), ConnError> {
         self.leaves(piece)?;
         self.message(&Message::Tidecast(ext::Message::Offer { channel: 0, stripe, piece }))
     }
 
-    /// The leaf hashes of a piece go ahead of its data, so that each leaf can be verified alone, and
-    /// passed on. False if there are none here.
+    /// Sends the leaf hashes of a piece before its data, so that each leaf can be verified alone, and passed on.
+    /// False if this node has none.
     fn leaves(&mut self, piece: u32) -> Result<bool, ConnError> {
         if self.leaves_of.contains(&piece) {
             return Ok(true);
@@ -298,8 +298,8 @@ impl Writing {
         read
     }
 
-    /// Our own data cannot be read: say so, and no longer offer the piece. If its file is still what was verified (too many
-    /// files are open, a disk does not answer), it is offered again later.
+    /// This node cannot read its own data: reject the request, and withdraw the piece. If the file is still the
+    /// verified one (too many open files, a disk that does not respond), the piece is offered again later.
     async fn lost(&mut self, block: Block, error: tidecast_store::Error) -> Result<(), ConnError> {
         let (inbox, piece) = (&self.link.shared.inbox, block.piece);
         let same = !error.is_source_changed() && self.link.shared.store.has(piece);

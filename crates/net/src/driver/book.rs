@@ -1,4 +1,4 @@
-//! The address book: which addresses belong to which candidate, and who is banned.
+//! The address book: which addresses belong to which candidate, and which peers are banned.
 //!
 //! A candidate is one node; it may have several addresses, tried in order. The engine sees only its
 //! number. Bounded: a hostile tracker or peer cannot fill memory with addresses.
@@ -18,7 +18,7 @@ const MAX_CANDIDATES: usize = 16_384;
 /// Bans kept at most; the oldest kinds of attack are long gone when it fills.
 const MAX_BANS: usize = 65_536;
 
-/// What identifies a peer well enough to keep it out.
+/// Identifies a peer for a ban.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Culprit {
     /// A Tidecast node, by its key.
@@ -28,7 +28,7 @@ pub(crate) enum Culprit {
 }
 
 impl Culprit {
-    /// Who is at the other end of a connection.
+    /// The identity of the peer of a connection.
     pub(crate) fn new(node: Option<NodeId>, addr: SocketAddr) -> Culprit {
         match node {
             Some(node) => Culprit::Node(node),
@@ -94,7 +94,7 @@ impl Book {
         self.addresses.get(candidate.0 as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Keeps somebody out, for good or until a time.
+    /// Bans a peer, for good or until a time.
     pub(crate) fn ban(&mut self, culprit: Culprit, until: Option<Instant>) {
         if self.banned.len() < MAX_BANS || self.banned.contains_key(&culprit) {
             self.banned.insert(culprit, until);

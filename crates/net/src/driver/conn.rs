@@ -25,18 +25,18 @@ pub(super) struct Conn {
     pub(super) gathers: bool,
     pub(super) reads_hex: bool,
     pub(super) web: Option<Arc<Seed>>,
-    /// Which member of the plan it is, as the engine was told.
+    /// Its member number in the plan, as given to the engine.
     pub(super) member: Option<u32>,
     pub(super) greeting: Option<tidecast_wire::Message>,
     pub(super) outbox: mpsc::Sender<Out>,
     pub(super) received: u64,
     pub(super) sent: u64,
     pub(super) moved: Moved,
-    /// Neighbours it has been told of: a position in `Driver::met`.
+    /// Peers introduced to it so far: a position in `Driver::met`.
     pub(super) introduced: usize,
-    /// Candidates whose addresses lead to it too.
+    /// Other candidates whose addresses lead to it too.
     pub(super) others: Vec<Candidate>,
-    /// It no longer has a piece that is wanted, and that was told.
+    /// It no longer has a wanted piece, which was reported.
     pub(super) withdrew: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::report::Notice;
 use crate::security::Security;
 use crate::web_seed::Seed;
 
-/// Addresses in one introduction (BEP 11 says 50).
+/// Addresses in one introduction (BEP 11: 50).
 const INTRODUCTIONS: usize = 50;
 
 impl Driver {
@@ -40,7 +40,7 @@ impl Driver {
         match action {
             Action::Dial { candidate } => self.dial(candidate),
             Action::Disconnect { peer, reason } => {
-                tracing::debug!(?peer, ?reason, "letting go");
+                tracing::debug!(?peer, ?reason, "disconnecting");
                 self.close(peer);
             }
             Action::Ban { peer, reason } => self.ban(peer, reason),
@@ -74,7 +74,7 @@ impl Driver {
             Action::OfferBelow { peer, below } => self.offer_below(peer, below),
             Action::Wish { peer, pieces, stripe, urgent } => self.wish(peer, pieces, stripe, urgent),
             Action::Complain { member, stripe, why } => self.complain(Complained { member, stripe, why }),
-            // Progress says so; what is still to be checked decides too.
+            // Progress reports it; pieces that are still to be checked matter too.
             Action::Complete => {}
         }
     }
@@ -95,7 +95,7 @@ impl Driver {
         crate::race::spawn(&self.shared, candidate, addresses.to_vec());
     }
 
-    /// It takes Tidecast's own messages; of a web seed, what stands for it does.
+    /// It understands Tidecast's own messages; of a web seed, the task that represents it does.
     fn is_tidecast(&self, peer: PeerId) -> bool {
         self.conns.get(&peer).is_some_and(|c| !matches!(c.protocol, Protocol::Stock { .. }))
     }
@@ -108,8 +108,8 @@ impl Driver {
     fn put(&mut self, peer: PeerId, out: Out) {
         let Some(conn) = self.conns.get(&peer) else { return };
         match conn.outbox.try_send(out) {
-            Err(TrySendError::Full(_)) => self.down(peer, Some("it takes nothing any more")),
-            // It has ended; why, and whose fault it was, is on its way to us.
+            Err(TrySendError::Full(_)) => self.down(peer, Some("its send queue is full")),
+            // The connection has ended; the reason, and the fault, are already in the inbox.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
         }
     }
@@ -123,9 +123,9 @@ impl Driver {
         }
         let why = match reason {
             Reason::CorruptData => "it sent bytes that do not match their hashes".to_owned(),
-            Reason::Protocol(rule) => format!("it broke the protocol: {rule}"),
-            Reason::Flooding => "it sent more requests than its queue holds".to_owned(),
-            Reason::Withholding => "it claims pieces and does not deliver them".to_owned(),
+            Reason::Protocol(rule) => format!("protocol violation: {rule}"),
+            Reason::Flooding => "it sent more requests than allowed".to_owned(),
+            Reason::Withholding => "it announced pieces and did not send them".to_owned(),
             Reason::Useless | Reason::TooMany => format!("{reason:?}"),
         };
         if let Some(listens) = conn.listens {
@@ -135,7 +135,7 @@ impl Driver {
         self.close(peer);
     }
 
-    /// A web seed that lies is asked no more; others at its address are not to blame.
+    /// A web seed that sent wrong data is dropped; others at its address are not to blame.
     pub(super) fn condemn_web(&mut self, seed: &Seed) {
         seed.drop_it();
         let why = "dropped: it sent bytes that do not match their hashes".to_owned();
@@ -177,7 +177,7 @@ impl Driver {
         }
     }
 
-    /// A stock client that does not speak BEP 54 is told nothing: its requests are rejected.
+    /// A stock client without BEP 54 is not told: its requests are rejected.
     fn announce_lost(&mut self, peer: PeerId, piece: u32) {
         if self.is_tidecast(peer) {
             let lost = piece..piece.saturating_add(1);
@@ -189,14 +189,14 @@ impl Driver {
         }
     }
 
-    /// Only who takes part in a plan offers anything.
+    /// Only members of a plan offer pieces.
     fn offer_below(&mut self, peer: PeerId, below: u32) {
         if self.conns.get(&peer).is_some_and(|c| c.takes_offers) {
             self.send(peer, Message::Tidecast(ext::Message::OfferBelow { channel: 0, below }));
         }
     }
 
-    /// Only who takes part in a plan can pass it on.
+    /// Only members of a plan pass it on.
     fn wish(&mut self, peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
         if !self.conns.get(&peer).is_some_and(|c| c.takes_offers) {
             return;
@@ -229,7 +229,7 @@ impl Driver {
         }
     }
 
-    /// Tells every neighbour which tickets no longer count.
+    /// Sends all peers the list of revoked tickets.
     pub(super) fn pass_on_revocations(&mut self) {
         let Security::Private(membership) = &self.shared.security else { return };
         let Some(list) = membership.revocations().map(Bytes::from) else { return };
@@ -239,15 +239,15 @@ impl Driver {
         }
     }
 
-    /// Wakes the connections; each knows what its peer lacks.
+    /// Wakes the connections; each knows which roots its peer lacks.
     pub(super) fn pass_on_roots(&mut self) {
         for peer in self.conns.keys().copied().collect::<Vec<_>>() {
             self.put(peer, Out::Roots);
         }
     }
 
-    /// Tells every neighbour of those met since the last time, so that a ticket with one address in
-    /// it is enough for all to find each other.
+    /// Introduces new peers to all connected ones, so that a ticket with one address is enough for all peers to
+    /// find each other.
     pub(super) fn introduce(&mut self) {
         let peers: Vec<PeerId> = self.conns.keys().copied().collect();
         for peer in peers {

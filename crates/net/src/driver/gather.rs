@@ -1,12 +1,15 @@
-//! A plan for those who fetch the same tree, on demand or whole: whoever has the tree makes it, for those who join.
+//! A broadcast plan for nodes that fetch the same tree, on demand or whole: a node that has the tree makes it, for
+//! the nodes that join.
 //!
-//! Members find the maker by their ticket, or are told its key, and say that they join; each hears its own part, with
-//! keys and addresses of its neighbours, and again when the members have changed. A part counts only when it comes from a
-//! peer that the user, the ticket or the daemon has named; a wrong one would cost speed and nothing else. Where nodes
-//! are admitted one by one, those that the maker names are: it could give them the data itself.
+//! Members find the maker by their ticket, or are given its key, and send it a request to join; each receives its
+//! own role, with keys and addresses of its peers, and again when the members have changed. A role counts only if
+//! it comes from a peer that the user, the ticket or the daemon has named; a wrong one would cost speed and nothing
+//! else. In swarms where nodes are admitted one by one, the nodes that the maker names are admitted: it could send
+//! them the data itself.
 //!
-//! A plan for whole trees brings each piece once. Whoever comes when all is given to a stripe is told so, and fetches
-//! from all who have it; until it has its part or that answer, a member asks nobody for anything ([`EXPECT`]).
+//! A plan for whole trees transfers each piece once. A node that joins after all pieces were given to a stripe is
+//! told so, and fetches from all peers that have them; until it has its role or that answer, a member requests
+//! nothing ([`EXPECT`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +32,7 @@ const MAX_MEMBERS: usize = 65_536;
 const EXPECT: Duration = Duration::from_secs(5);
 
 impl Driver {
-    /// A connection is up: if it leads to who makes the plan, join.
+    /// A connection is up: if it leads to the maker of the plan, join.
     pub(super) fn greet_maker(&mut self, peer: PeerId) {
         let Some(conn) = self.conns.get(&peer) else { return };
         let whole = self.gather.group == Group::Whole;
@@ -69,7 +72,7 @@ impl Driver {
     /// A message about the plan.
     pub(super) fn gathered(&mut self, peer: PeerId, bytes: &[u8]) {
         let Ok(said) = serde_json::from_slice::<Said>(bytes) else {
-            return tracing::debug!(?peer, "a message about the plan that cannot be read");
+            return tracing::debug!(?peer, "malformed message about the broadcast plan");
         };
         let (from_maker, makes) = (self.gather.maker == Some(peer), self.makes_plan());
         match said {
@@ -94,7 +97,7 @@ impl Driver {
         }
     }
 
-    /// This node is to take part in a plan, and has heard nothing of it.
+    /// This node should join a plan, and has no answer yet.
     pub(super) fn is_gathering(&self) -> bool {
         self.gather.leader.is_some() && self.role.is_none() && !self.gather.late
     }
@@ -146,7 +149,7 @@ impl Driver {
             *member = joined;
         }
         gather.by_peer.insert(peer, number);
-        // Who is back in the part that it had needs to hear it all the same.
+        // A member that returns with the role it had needs the message all the same.
         if known.is_some() {
             self.hand_out(number);
         }
@@ -160,7 +163,7 @@ impl Driver {
         }
     }
 
-    /// Our own complaint goes to who makes the plan.
+    /// Sends this node's complaint to the maker of the plan.
     pub(super) fn complain_of(&mut self, complained: Complained) {
         let Complained { member, stripe, why } = complained;
         match self.gather.maker {
@@ -185,7 +188,7 @@ impl Driver {
             return;
         }
         if !plan.settles() && whole && self.engine.has_given_all() {
-            // New trees would bring nothing: what is lost from here on is fetched from whoever has it.
+            // New trees would be of no use: missing data is now fetched from any peer that has it.
             self.gather.plan = None;
             return;
         }
@@ -200,7 +203,11 @@ impl Driver {
             distance: 0,
         });
         let members = members.collect();
-        tracing::debug!(epoch = own.epoch, members = self.gather.members.len() - 1, "a plan is made");
+        tracing::debug!(
+            epoch = own.epoch,
+            members = self.gather.members.len() - 1,
+            "created a broadcast plan"
+        );
         self.plan(Arc::new(own), members);
         let numbers: Vec<u32> = self.gather.by_peer.values().copied().collect();
         numbers.into_iter().for_each(|number| self.hand_out(number));
@@ -227,7 +234,7 @@ impl Driver {
             || handed.stripes.len() > usize::from(MAX_STRIPES)
             || last as usize >= MAX_MEMBERS
         {
-            return tracing::debug!("a part in a plan that cannot be");
+            return tracing::debug!("invalid role in a broadcast plan");
         }
         let mut members = vec![Member::default(); last as usize + 1];
         for known in handed.known {
@@ -255,7 +262,11 @@ impl Driver {
         }
         let stripes =
             handed.stripes.into_iter().map(|(parent, children)| Edges { parent, children }).collect();
-        tracing::debug!(epoch = handed.epoch, member = handed.member, "a part in the plan");
+        tracing::debug!(
+            epoch = handed.epoch,
+            member = handed.member,
+            "received a role in the broadcast plan"
+        );
         let role = Role { epoch: handed.epoch, member: handed.member, sources: handed.sources, stripes };
         self.plan(Arc::new(role), members);
     }
@@ -265,7 +276,7 @@ impl Driver {
             Ok(bytes) if bytes.len() <= MAX_GATHER => {
                 self.send(peer, Message::Tidecast(ext::Message::Gather { channel: 0, bytes: bytes.into() }));
             }
-            _ => tracing::warn!("a part in the plan is too long to be told"),
+            _ => tracing::warn!("a role in the broadcast plan is too long to be sent"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a node knows of its group, and what its members say to each other.
+//! A node's state of its group, and the messages between its members.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use tidecast_swarm::plan::{Gathering, Plan};
 use super::id::{Form, Id};
 use crate::member::Group;
 
-/// What members and the maker say to each other, as JSON: they may be of different versions.
+/// Messages between members and the maker, as JSON: their versions may differ.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Said {
-    /// I take part.
+    /// A request to join.
     Join,
     /// Your part in a new epoch.
     Part(Handed),
     /// This member does not do its part for me.
     Complaint { member: u32, stripe: u16, why: u8 },
-    /// Every piece has been given out: fetch them from whoever has them.
+    /// Every piece has been given to a stripe: fetch pieces from any peer that has them.
     Late,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Handed {
     pub(super) epoch: u32,
     pub(super) member: u32,
     pub(super) sources: Vec<u32>,
-    /// Of each stripe: who feeds us, whom we feed.
+    /// For each stripe: the member that feeds this one, and the members that it feeds.
     pub(super) stripes: Vec<(Option<u32>, Vec<u32>)>,
     /// Whoever is named above.
     pub(super) known: Vec<Known>,
@@ -44,19 +44,19 @@ pub(super) struct Known {
     pub(super) addrs: Vec<SocketAddr>,
 }
 
-/// What this node knows of its group.
+/// A node's state of its group.
 #[derive(Default)]
 pub(super) struct Gather {
     pub(super) group: Group,
-    /// The maker's: the plan, and who the members are by their numbers; the maker itself is number 0.
+    /// On the maker: the plan, and the members by their numbers; the maker itself is number 0.
     pub(super) plan: Option<Gathering>,
     pub(super) members: Vec<Joined>,
     pub(super) by_peer: BTreeMap<PeerId, u32>,
-    /// A member's: whose plan it joins, where that is told by key.
+    /// On a member: the maker of its plan, if given by key.
     pub(super) leader: Option<NodeId>,
     /// It has no part for us.
     pub(super) late: bool,
-    /// A member's: whom it has joined.
+    /// On a member: the peer that it has joined.
     pub(super) maker: Option<PeerId>,
 }
 
@@ -83,7 +83,7 @@ impl Gather {
         self.leader = Some(node);
     }
 
-    /// What a member is told, with ids in this form.
+    /// The message to a member, with ids in this form.
     pub(super) fn handed(&self, plan: &Plan, number: u32, form: Form) -> Handed {
         let role = plan.role(number);
         let mut known = BTreeMap::new();

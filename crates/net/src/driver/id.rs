@@ -1,5 +1,5 @@
-//! Keys and peer ids in what members and the maker of a plan say to each other: lists of numbers in what older programs read,
-//! strings of hexadecimal digits to all others. Both are read.
+//! Keys and peer ids in messages between members and the maker of a plan: lists of numbers for older programs,
+//! strings of hexadecimal digits for others. Both are read.
 
 use std::fmt;
 

@@ -8,18 +8,18 @@ use tidecast_identity::NodeId;
 use super::conn::Conn;
 use crate::member::Member;
 
-/// Who is who.
+/// The members by their identities.
 #[derive(Default)]
 pub(super) struct Members {
     pub(super) list: Vec<Member>,
     pub(super) by_node: BTreeMap<NodeId, u32>,
     pub(super) by_peer_id: BTreeMap<[u8; 20], u32>,
-    /// Those of whom nothing better is known.
+    /// Members without a better identification.
     pub(super) by_addr: BTreeMap<SocketAddr, u32>,
 }
 
 impl Members {
-    /// `keys`: nodes prove their keys here, so that nothing else counts for a member who has one.
+    /// `keys`: nodes prove their keys here, so only the key identifies a member that has one.
     pub(super) fn new(list: Vec<Member>, keys: bool) -> Members {
         let mut members = Members::default();
         for (number, member) in (0..).zip(&list) {
@@ -36,7 +36,7 @@ impl Members {
         self.list.get(member as usize)
     }
 
-    /// The member at the other end of a connection, and how far it is.
+    /// The member at the other end of a connection, and the quality of the identification.
     pub(super) fn of(&self, conn: &Conn) -> Option<(u32, u8)> {
         let known = conn.node.and_then(|n| self.by_node.get(&n));
         let known = known.or_else(|| self.by_peer_id.get(&conn.remote_id));

@@ -1,8 +1,7 @@
-//! The plan of a broadcast, seen from the driver: which connection is which member, and whom to dial.
+//! The plan of a broadcast in the driver: which connection is which member, and which members to dial.
 //!
-//! A child dials its parents, and whoever nobody can connect to dials its children too. A
-//! member is known by the key that TLS has proven; where there are no keys, by the peer id of its
-//! run, or failing that by its address.
+//! A child dials its parents, and a member that cannot be reached dials its children too. A member is identified by
+//! the key that TLS has proven; without keys, by the peer id of its run, or else by its address.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,11 +15,11 @@ use super::conn::Conn;
 use super::members::Members;
 use crate::member::{Complained, Group, Member};
 
-/// Members beside those that the engine may dial by chance, should the plan not hold: about so many of all.
+/// Members that the engine may dial at random besides, in case the plan fails: about this many of all.
 const SPARE: u32 = 64;
 
 impl Driver {
-    /// A new epoch: the engine hears its role, then who is connected, then whom it may dial.
+    /// A new epoch: the engine is given its role, then the connected members, then those that it may dial.
     pub(super) fn plan(&mut self, role: Arc<Role>, members: Vec<Member>) {
         if self.role.as_ref().is_some_and(|known| known.epoch > role.epoch) {
             return;
@@ -33,7 +32,7 @@ impl Driver {
             self.introduce_member(peer);
         }
         let mut dialled: BTreeSet<u32> = role.stripes.iter().filter_map(|edges| edges.parent).collect();
-        // Whom nobody can connect to calls its children too.
+        // A member that cannot be reached dials its children too.
         if self.members.get(role.member).is_some_and(|own| own.addrs.is_empty()) {
             dialled.extend(role.stripes.iter().flat_map(|edges| &edges.children));
         }
@@ -44,7 +43,7 @@ impl Driver {
         self.publish();
     }
 
-    /// Gives the engine a member's addresses, to be dialled: for good if it is `told`.
+    /// Gives the engine a member's addresses to dial; permanently if it is `told`.
     fn propose(&mut self, member: u32, told: bool) {
         let Some(addrs) = self.members.get(member).map(|m| &m.addrs) else { return };
         let known = addrs.iter().find_map(|a| self.book.find(*a));
@@ -53,7 +52,7 @@ impl Driver {
         }
     }
 
-    /// The candidate that would be dialled to get the connection that is there.
+    /// The candidate whose dialling would lead to this connection.
     pub(super) fn candidate_of(&self, conn: &Conn) -> Option<Candidate> {
         let listens = conn.listens.and_then(|a| self.book.find(a));
         let member = || self.members.get(self.members.of(conn)?.0);
@@ -89,12 +88,12 @@ impl Driver {
             return self.complain_of(complaint);
         }
         if self.complaints.try_send(complaint).is_err() {
-            tracing::debug!("a complaint was dropped: nobody reads them");
+            tracing::debug!("dropped a complaint: its queue is full");
         }
     }
 }
 
-/// Of the members that are new, those beyond `known`, the share of the `count` that there are now which chance gives us.
+/// A random share of the new members (those after `known`), in proportion to their `count`.
 fn spares(known: u32, count: u32) -> impl Iterator<Item = u32> {
     (known..count).filter(move |_| rand::random_ratio(SPARE.min(count), count))
 }

@@ -1,4 +1,4 @@
-//! What a run reports while it goes and when it ends.
+//! Reports of a run, while it runs and when it ends.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -15,7 +15,7 @@ const NAMED: usize = 4;
 const CONNECTED: usize = 16;
 
 impl Driver {
-    /// The peers that people may see of those that are connected.
+    /// Connected peers for display.
     pub(super) fn connected(&self) -> Vec<Connected> {
         let mut conns: Vec<&Conn> = self.conns.values().collect();
         if conns.len() > CONNECTED {
@@ -26,7 +26,7 @@ impl Driver {
         conns.into_iter().map(|conn| Connected { report: conn.report(), quiet: quiet(conn) }).collect()
     }
 
-    /// Says how far it is.
+    /// Publishes the progress.
     pub(super) fn publish(&mut self) {
         self.published = Instant::now();
         let progress = self.snapshot();
@@ -44,7 +44,7 @@ impl Driver {
             unchecked_pieces: self.unchecked.len() as u32,
             peers: self.conns.values().filter(|c| c.web.is_none()).count(),
             web_seeds: self.conns.values().filter(|c| c.web.is_some()).count(),
-            // What comes from a connection that has just ended counts too.
+            // Data of a connection that has just ended counts too.
             received_bytes: stats.received,
             sent_bytes: self.sent,
             duplicate_bytes: stats.duplicate,
@@ -56,7 +56,7 @@ impl Driver {
         }
     }
 
-    /// Closes all connections, and says how it went.
+    /// Closes all connections; the summary.
     pub(super) fn stop(mut self) {
         for conn in self.conns.values() {
             let _ = conn.outbox.try_send(Out::Close);
@@ -73,7 +73,7 @@ impl Driver {
         }
     }
 
-    /// What was exchanged with each peer, those that are gone included.
+    /// Statistics of each peer, disconnected ones included.
     pub(super) fn reports(&self) -> Vec<PeerReport> {
         let mut peers: Vec<PeerReport> = Vec::new();
         for report in self
@@ -104,7 +104,7 @@ impl Driver {
         let stuck = |conn: &Conn| {
             conn.moved.stuck().is_some_and(|since| now.saturating_duration_since(since) >= SILENT)
         };
-        // Each connection is another way: the one that is stuck longest speaks for all.
+        // Each connection may be stuck alone: the longest stuck one counts.
         let silent = self.conns.values().filter(|conn| stuck(conn)).filter_map(|c| c.moved.stuck()).min();
         let went = self.conns.values().filter_map(|conn| conn.moved.last_went()).max();
         let news = self.stall.sending.look(now, silent, went);

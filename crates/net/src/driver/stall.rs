@@ -1,11 +1,11 @@
-//! Says when payload has stopped moving though peers are connected, and when it moves again.
+//! Detects when payload has stopped moving though peers are connected, and when it moves again.
 
 use std::time::{Duration, Instant};
 
-/// Nothing has moved for so long: people hear of it.
+/// No payload for this long: the user is told.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
 
-/// What was told.
+/// The reported state.
 #[derive(Default)]
 pub(super) struct Stall {
     /// Since when there is something to fetch from peers that are connected.
@@ -17,11 +17,11 @@ pub(super) struct Stall {
 /// One of the two ways. Pure: the time comes in.
 #[derive(Default)]
 pub(super) struct Way {
-    /// The silence that was told began then.
+    /// Start of the reported silence.
     pub(super) told: Option<Instant>,
 }
 
-/// What is new.
+/// A change to report.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     Stalled(Duration),
@@ -43,7 +43,7 @@ impl Way {
             }
             (Some(told), since) if since != Some(told) => {
                 self.told = None;
-                // A silence that ends with its connection is no news here.
+                // A silence that ends with its connection is not reported here.
                 let moved = moved.filter(|moved| *moved > told)?;
                 Some(News::Resumed(moved.saturating_duration_since(told)))
             }

@@ -1,4 +1,4 @@
-//! Which pieces are to be fetched: all that were selected, or those that are asked for.
+//! The pieces to fetch: all selected ones, or requested ones.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl Driver {
         if self.unchecked.is_empty() {
             return self.ask(pieces, urgency);
         }
-        // What may be on disk is judged first, and fetched when it turns out not to be.
+        // Pieces that may be on disk are checked first, and fetched if they are not.
         for piece in pieces {
             if !self.unchecked.contains(&piece) {
                 self.ask(piece..piece + 1, urgency);

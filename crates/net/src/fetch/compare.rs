@@ -1,9 +1,9 @@
-//! What an older version has of the data wherever it lies there, before the swarm brings the rest: a peer says what each leaf is
-//! known by, the leaves are looked for in the old files, and the peer gives those that are missing in pieces of which
-//! something was found ([`Patch`]). Files are found by their paths.
+//! Reuses data of an older version at any offset, before the swarm transfers the rest: a peer sends fingerprints of
+//! the leaves, these are searched in the old files, and the peer sends the missing leaves of pieces that were found
+//! in part ([`Patch`]). Files are matched by their paths.
 //!
-//! Nothing that the peer says here need be true: every piece is hashed before it counts. Whatever fails, or takes too long,
-//! only makes the swarm bring more; and so does a peer that does not know of fingerprints.
+//! The peer's answers need not be true: every piece is hashed before it counts. Any failure or timeout only makes
+//! the swarm transfer more; and so does a peer without fingerprints.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ use crate::ways::Ways;
 const LEN: u64 = LEAF as u64;
 /// Files shorter than this come whole.
 const LEAST: u64 = 4 * LEN;
-/// Longer ones are compared at the same offsets only: what is known of their leaves would take too much memory.
+/// Longer files are compared at the same offsets only: an index of their leaves would take too much memory.
 const MOST: u64 = 16 << 30;
 /// A file of which less than one leaf in so many is found comes whole.
 const WORTH: usize = 8;
@@ -42,7 +42,7 @@ const WORTH: usize = 8;
 const FILES: usize = 256;
 /// Missing bytes that are asked of the peer, which are held in memory; the swarm brings more.
 const ASKED: u64 = 64 << 20;
-/// No more is compared after so long: what is left comes whole.
+/// The comparison stops after this time: the remaining files are transferred whole.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A peer has to answer within this time.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -53,9 +53,9 @@ const AHEAD: usize = 256;
 /// Messages of other matters that are passed over between two answers.
 const OTHERS: usize = 10_000;
 
-/// With whom to compare, and how.
+/// The peers to compare with, and options.
 pub struct Compare {
-    /// What is to be fetched.
+    /// The manifest of the new version.
     pub manifest: Arc<Manifest>,
     /// Files of it that are wanted, by number.
     pub files: Vec<u32>,
@@ -66,21 +66,21 @@ pub struct Compare {
     /// Whether the peer is asked for leaves that are missing in pieces of which something is here. Where many fetch the same
     /// at once, they get them from each other.
     pub fill: bool,
-    /// What this node may take of its host.
+    /// Limits of this node on its host.
     pub throttle: Option<Arc<Throttle>>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Compared {
-    /// The older versions, with what was found in them.
+    /// The older versions, with the data that was found in them.
     pub bases: Vec<Base>,
     /// Bytes that the peer sent for it.
     pub received: u64,
 }
 
-/// Compares older versions, the best first, with what a peer says of the new one. `peers`: those that may have it; they
-/// are waited for only if something differs.
+/// Compares older versions, the best first, with a peer's fingerprints of the new one. `peers`: peers that may have
+/// it; they are contacted only if something differs.
 pub async fn compare(
     what: Compare,
     bases: Vec<Base>,
@@ -103,7 +103,7 @@ pub async fn compare(
             Ok(Ok(Some(patch))) => drop(found.entry(base).or_default().insert(file, patch)),
             Ok(Ok(None)) => {}
             Ok(Err(why)) => {
-                tracing::info!(%why, "the peer does not go on comparing");
+                tracing::info!(%why, "comparison with the peer stopped");
                 break;
             }
             Err(_) => break,
@@ -120,7 +120,7 @@ pub async fn compare(
     Compared { bases: bases.collect(), received }
 }
 
-/// Wanted files that the first base with such a path has otherwise, the largest first, and that base.
+/// Wanted files that differ in the first base with such a path, the largest first, and that base.
 async fn differing(what: &Compare, bases: &[Base], until: Instant) -> Vec<(u32, usize)> {
     let (manifest, bases, mut files) = (what.manifest.clone(), bases.to_vec(), what.files.clone());
     let looking = spawn_blocking(move || {
@@ -159,7 +159,7 @@ fn is_same(manifest: &Manifest, file: u32, old: &std::fs::File) -> bool {
     merkle::file(&leaves, manifest.piece_length()).is_some_and(|(is, _)| is == root)
 }
 
-/// The first peer that answers and knows of fingerprints.
+/// The first peer that answers and supports fingerprints.
 async fn call(what: &Compare, peers: Vec<SocketAddr>) -> Option<Established> {
     let mut calling = JoinSet::new();
     for addr in peers.into_iter().take(PEERS) {
@@ -199,7 +199,7 @@ struct Talk<'a> {
     over: bool,
 }
 
-/// What the peer says that matters here.
+/// The relevant messages of the peer.
 enum Said {
     Fingerprints(u32, bytes::Bytes),
     Block(BlockHeader),
@@ -207,7 +207,7 @@ enum Said {
 }
 
 impl Talk<'_> {
-    /// What the base has of a file, if it is enough; with what the peer gave for it.
+    /// The parts of a file in the base, if they are enough; with the parts that the peer sent.
     async fn patch(&mut self, file: u32, bases: &[Base], base: usize) -> Result<Option<Patch>, ConnError> {
         let old = bases.get(base).and_then(|base| base.file(&self.what.manifest, file));
         let (Some(old), Some(new)) = (old, self.what.manifest.file(file)) else { return Ok(None) };
@@ -222,14 +222,15 @@ impl Talk<'_> {
         if self.what.fill {
             let piece_length = u64::from(self.what.manifest.piece_length());
             let filled = self.fill(&mut patch, pieces.start, piece_length).await;
-            self.over = filled.inspect_err(|why| tracing::info!(%why, "the peer gives no more")).is_err();
+            self.over =
+                filled.inspect_err(|why| tracing::info!(%why, "the peer stopped sending blocks")).is_err();
         }
         Ok(Some(patch))
     }
 
-    /// What all leaves of a file of these pieces are known by.
+    /// Fingerprints of all leaves of a file in these pieces.
     async fn fingerprints(&mut self, pieces: Range<u32>, len: u64) -> Result<Vec<Fingerprint>, ConnError> {
-        let strange = || ConnError::Protocol("fingerprints that were not asked for");
+        let strange = || ConnError::Protocol("unrequested fingerprints");
         let total = usize::try_from(len.div_ceil(LEN)).map_err(|_| strange())?;
         let leaves = (self.what.manifest.piece_length() as usize / LEAF).max(1);
         let at_once = u32::try_from(MAX_FINGERPRINTS / leaves).unwrap_or(1).clamp(1, MAX_PIECES);
@@ -239,7 +240,7 @@ impl Talk<'_> {
             let range = PieceRange { channel: 0, first, count };
             self.say(ext::Message::FingerprintsRequest(range)).await?;
             let Said::Fingerprints(of, bytes) = self.next().await? else {
-                return Err(ConnError::Protocol("no fingerprints"));
+                return Err(ConnError::Protocol("no fingerprints in the reply"));
             };
             let (told, _) = bytes.as_chunks::<FINGERPRINT>();
             let expected = (total - all.len()).min(count as usize * leaves);
@@ -273,7 +274,7 @@ impl Talk<'_> {
                 (range.start, room) = (range.start + len, room - len);
             }
         }
-        // By leaves: who serves may cut a block, or join two.
+        // By leaves: the peer may split a block, or join two.
         let mut under_way: BTreeSet<(u32, u32)> = BTreeSet::new();
         loop {
             while under_way.len() < AHEAD
@@ -290,7 +291,7 @@ impl Talk<'_> {
             };
             let strange = u64::from(len) > most || u64::from(begin) % LEN != 0;
             if strange || !leaves(begin, len).all(|leaf| under_way.remove(&(piece, leaf))) {
-                return Err(ConnError::Protocol("a block that was not asked for"));
+                return Err(ConnError::Protocol("unrequested block"));
             }
             let mut data = vec![0; len as usize];
             self.peer.input.payload(&mut data, || {}, &Moved::default()).await?;
@@ -336,7 +337,7 @@ impl Talk<'_> {
                 _ => {}
             }
         }
-        Err(ConnError::Protocol("it talks about other things than what it is asked"))
+        Err(ConnError::Protocol("no reply to the request among its messages"))
     }
 
     async fn count(&mut self, bytes: usize) {

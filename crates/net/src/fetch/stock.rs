@@ -26,7 +26,7 @@ impl Asking<'_> {
         self.greet().await?;
         let size = self.size().await?;
         if size == 0 || size > MAX_INFO {
-            return Err(ConnError::Protocol("an info dictionary of an impossible size"));
+            return Err(ConnError::Protocol("invalid size of the info dictionary"));
         }
         let mut info = Vec::with_capacity(size as usize);
         for piece in 0..size.div_ceil(METADATA_PIECE) {
@@ -35,7 +35,7 @@ impl Asking<'_> {
             info.extend_from_slice(&bytes);
         }
         let manifest = Manifest::from_info(&info, Vec::new());
-        let manifest = manifest.map_err(|_| ConnError::Protocol("its info dictionary cannot be read"))?;
+        let manifest = manifest.map_err(|_| ConnError::Protocol("malformed info dictionary"))?;
         self.check(manifest)
     }
 
@@ -44,7 +44,7 @@ impl Asking<'_> {
         for missing in manifest.missing_layers() {
             let layer = self.layer(manifest, missing).await?;
             let added = manifest.add_layer(missing.file, &layer);
-            added.map_err(|_| ConnError::Protocol("its piece layer does not match"))?;
+            added.map_err(|_| ConnError::Protocol("piece layer does not match its root"))?;
         }
         Ok(())
     }
@@ -53,11 +53,11 @@ impl Asking<'_> {
     async fn size(&mut self) -> Result<u32, ConnError> {
         for _ in 0..PATIENCE {
             if let Message::ExtHandshake(hello) = self.peer.input.message().await? {
-                let none = ConnError::Protocol("it has no metadata to give");
+                let none = ConnError::Protocol("it offers no metadata");
                 return hello.metadata_size.ok_or(none);
             }
         }
-        Err(ConnError::Protocol("it does not introduce itself"))
+        Err(ConnError::Protocol("no extension handshake"))
     }
 
     async fn metadata(&mut self, want: u32, size: u32) -> Result<bytes::Bytes, ConnError> {
@@ -69,12 +69,12 @@ impl Asking<'_> {
                     return Ok(bytes);
                 }
                 Message::Metadata(Metadata::Reject { piece }) if piece == want => {
-                    return Err(ConnError::Protocol("it rejects requests for metadata"));
+                    return Err(ConnError::Protocol("it rejected the request for metadata"));
                 }
                 _ => {}
             }
         }
-        Err(ConnError::Protocol("it talks about other things than the metadata"))
+        Err(ConnError::Protocol("no metadata among its messages"))
     }
 
     /// One file's piece layer, in ranges; the whole is checked against the root by the caller.
@@ -99,11 +99,11 @@ impl Asking<'_> {
             match self.peer.input.message().await? {
                 Message::Hashes(answer) if answer.range == range => return Ok(answer.hashes),
                 Message::HashReject(answer) if answer == range => {
-                    return Err(ConnError::Protocol("it rejects requests for hashes"));
+                    return Err(ConnError::Protocol("it rejected the request for hashes"));
                 }
                 _ => {}
             }
         }
-        Err(ConnError::Protocol("it talks about other things than the hashes"))
+        Err(ConnError::Protocol("no hashes among its messages"))
     }
 }

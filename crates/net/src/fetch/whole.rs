@@ -29,16 +29,16 @@ impl Asking<'_> {
             }
             let (offset, whole, part) = self.part().await?;
             if whole > MAX_MANIFEST || total.is_some_and(|t| t != whole) {
-                return Err(ConnError::Protocol("a manifest that is too long, or changes its length"));
+                return Err(ConnError::Protocol("manifest too long, or its length changed"));
             }
             if offset != here || part.is_empty() || u64::from(here) + part.len() as u64 > u64::from(whole) {
-                return Err(ConnError::Protocol("a part of the manifest that was not asked for"));
+                return Err(ConnError::Protocol("unrequested part of the manifest"));
             }
             total = Some(whole);
             bytes.extend_from_slice(&part);
         }
         let manifest = Manifest::parse(&bytes);
-        let manifest = manifest.map_err(|_| ConnError::Protocol("its manifest cannot be read"))?;
+        let manifest = manifest.map_err(|_| ConnError::Protocol("malformed manifest"))?;
         self.check(manifest)
     }
 
@@ -50,12 +50,12 @@ impl Asking<'_> {
                     return Ok((offset, total, bytes));
                 }
                 Message::Tidecast(ext::Message::ManifestReject(_)) => {
-                    return Err(ConnError::Protocol("it does not give its manifest away"));
+                    return Err(ConnError::Protocol("it rejected the request for the manifest"));
                 }
                 Message::Tidecast(ext::Message::Denied { text, .. }) => return Err(ConnError::Denied(text)),
                 _ => {}
             }
         }
-        Err(ConnError::Protocol("it talks about other things than the manifest"))
+        Err(ConnError::Protocol("no manifest among its messages"))
     }
 }

@@ -13,7 +13,7 @@ use crate::transport::{Reader, Writer, enciphered};
 /// Bytes read at once.
 const CHUNK: usize = 2 << 10;
 
-/// A connection behind the opening, and what was received of its payload.
+/// A connection after the MSE handshake, and the payload received so far.
 pub(crate) type Opened = (Reader, Writer, BytesMut);
 
 /// Opens a connection to a peer that may demand encryption. `first` goes along.
@@ -31,7 +31,7 @@ pub(super) async fn call(
     Ok(behind(session, reader, writer, cpu))
 }
 
-/// Answers a peer whose first bytes, `begun`, are no plain handshake.
+/// Answers a peer whose first bytes, `begun`, are not a plain handshake.
 pub(super) async fn answer(
     mut reader: Reader,
     mut writer: Writer,

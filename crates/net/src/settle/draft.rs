@@ -1,7 +1,7 @@
-//! Checks in a draft: what is on disk is hashed before anybody can say whether it is right.
+//! Checks in a draft: data on disk is hashed before its correct hash is known.
 //!
-//! At the origin that is how the roots are found: a piece counts, and others hear of it, once its root is signed.
-//! Elsewhere what an earlier run or version has left is hashed and kept in mind; the verdict comes with the root.
+//! At the origin this finds the roots: a piece counts, and is announced, once its root is signed. On other nodes
+//! the data of an earlier run or version is hashed and the hash kept; the verdict comes with the root.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl Shared {
         }
     }
 
-    /// The origin has the root of a piece: what is signed now counts.
+    /// The origin has the root of a piece: newly signed pieces count.
     fn make(&self, roots: &Roots, piece: u32, root: Option<Digest>) {
         // A piece that cannot be read ends the broadcast, which the user hears of; so does a file that became shorter.
         let Some(root) = root else {
@@ -61,7 +61,7 @@ impl Shared {
         }
     }
 
-    /// A piece that was there hashes to this: what the engine is to hear, if its root is known.
+    /// A piece on disk has this hash: the inputs for the engine, if its root is known.
     fn found(&self, piece: u32, root: Option<Digest>) -> Vec<Input> {
         let mut found = self.found.lock();
         if self.manifest.expected(piece).v2.is_none() {
@@ -72,7 +72,7 @@ impl Shared {
         self.verdict(piece, root)
     }
 
-    /// The roots of these pieces have become known: what the engine is to hear of those that were found on disk.
+    /// The roots of these pieces have become known: the inputs for the engine about those found on disk.
     pub(super) fn weigh(&self, pieces: Range<u32>) -> Vec<Input> {
         // Roots become known before the lock is taken, so that a piece that is found now is either here or sees them.
         let mut found = self.found.lock();

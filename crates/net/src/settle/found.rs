@@ -1,12 +1,12 @@
-//! What a draft has on disk before anybody can say whether it is right.
+//! A draft's data on disk before its correct hash is known.
 
 use std::collections::BTreeMap;
 
 use tidecast_hash::Digest;
 
-/// Pieces that were found on disk and whose roots nobody has said yet.
+/// Pieces that were found on disk and whose roots are not known yet.
 #[derive(Default)]
 pub(super) struct Found {
-    /// What they hash to; None for those of which a part is missing.
+    /// Their hashes; None for pieces that are incomplete.
     pub(super) pieces: BTreeMap<u32, Option<Digest>>,
 }

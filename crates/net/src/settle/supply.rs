@@ -1,4 +1,4 @@
-//! Whole pieces that come from somewhere else than a peer: verified first, then stored like what peers send.
+//! Whole pieces from a source other than a peer: verified first, then stored like data of peers.
 
 use tidecast_hash::LEAF;
 use tidecast_store::Error;
@@ -7,15 +7,15 @@ use tidecast_swarm::{Block, PeerId};
 use super::table::Admitted;
 use super::{Desk, Settler};
 
-/// Who sent it, in the books of blame: no connection has this number.
+/// The sender, for blame: no connection has this number.
 const NOBODY: PeerId = PeerId(u32::MAX);
 
 impl Settler {
-    /// Stores a piece. False, and nothing is stored, if it is not what the manifest says. What is here of it already, or
-    /// on its way to the disk, stays.
+    /// Stores a piece. False, and nothing is stored, if it does not match the manifest. Parts already on disk, or
+    /// being written, stay.
     ///
     /// # Errors
-    /// What the store reports.
+    /// The store's error.
     pub(crate) fn supply(&self, piece: u32, bytes: &[u8]) -> Result<bool, Error> {
         let shared = &self.shared;
         let expected = shared.manifest.expected(piece);
@@ -54,7 +54,7 @@ impl Settler {
             }
         }
         for input in desk.heard {
-            // When nobody listens any more, the swarm has ended.
+            // If the receiver is gone, the swarm has ended.
             let _: Result<(), _> = shared.inbox.blocking_send(input);
         }
         Ok(true)

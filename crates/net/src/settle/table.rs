@@ -1,5 +1,4 @@
-//! The pieces that are coming in: which 16 KiB leaves are being written, by whom they were sent,
-//! and what their hashes are.
+//! The pieces that are being received: which 16 KiB leaves are being written, their senders, and their hashes.
 //!
 //! The invariant: a leaf of an unverified piece is free, being written, or stored; it moves from
 //! free to writing once, so that two copies of a block never race to the disk. A verified piece
@@ -19,12 +18,12 @@ const ATTEMPTS: usize = 4;
 /// Pieces per lock that may have leaf hashes and no data yet; a peer that sends more is ignored.
 const KNOWN_AHEAD: usize = 256;
 
-/// What to do with a block.
+/// The decision about a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admitted {
     /// All of it is new. `proven`: it was compared with known leaf hashes.
     Write { proven: bool },
-    /// All of it is there, or on its way.
+    /// All of it is stored, or being written.
     Duplicate,
     /// It contradicts a known leaf hash.
     Bad,
@@ -32,7 +31,7 @@ pub(super) enum Admitted {
     Partly { parts: Vec<(Block, bool)>, proven: bool },
 }
 
-/// A piece whose leaves are all stored: who sent each, and their hashes (none for v1).
+/// A piece whose leaves are all stored: the sender of each, and their hashes (none for v1).
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     pub(super) senders: Vec<PeerId>,
@@ -48,7 +47,7 @@ enum Leaf {
     Proven,
 }
 
-/// What may be sent to others of a block.
+/// Whether a block may be sent to other peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// Its piece is whole and verified.
@@ -156,7 +155,7 @@ impl Table {
         entries.entry(piece).or_default().known = Some(leaves);
     }
 
-    /// Whether leaf hashes of the piece would be news.
+    /// Whether the leaf hashes of the piece are unknown.
     pub(super) fn lacks_leaves(&self, piece: u32) -> bool {
         !self.is_verified(piece) && self.lock(piece).get(&piece).is_none_or(|e| e.known.is_none())
     }
@@ -191,7 +190,7 @@ impl Table {
         }
     }
 
-    /// The piece could not be kept: it starts again, and nobody is blamed.
+    /// The piece could not be stored: it starts again, and no peer is blamed.
     pub(super) fn dropped(&self, piece: u32) {
         if let Some(entry) = self.lock(piece).get_mut(&piece) {
             entry.leaves.clear();

@@ -19,7 +19,7 @@ struct Node {
     inbox: mpsc::Receiver<Input>,
     pool: Pool,
     manifest: Arc<Manifest>,
-    /// Blocks are settled by who has read them, not by the threads.
+    /// Blocks are settled by the reading task, not by the threads.
     light: bool,
     _to: tempfile::TempDir,
 }
@@ -44,7 +44,7 @@ fn publish(path: &Path) -> Arc<Manifest> {
 }
 
 impl Node {
-    /// Hands over a block as a peer sends it; what the engine hears.
+    /// Passes on a block as a peer sends it; the events for the engine.
     async fn give(&mut self, block: Block, piece: &[u8]) -> Vec<Event> {
         let slot = self.settler.slot().await.unwrap();
         let mut data = self.pool.get().await.unwrap();

@@ -18,7 +18,8 @@ use crate::report::Notice;
 use crate::shared::Shared;
 use crate::web_seed::Seed;
 
-/// A block comes within this, or who sends a byte now and then would never end. Others are asked long before.
+/// A block must come within this time; else a server that sends a byte now and then would never time out. Other
+/// sources are asked long before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 
 /// An answer from the start of a file is kept open for so long, though nothing is asked for.
@@ -73,7 +74,7 @@ impl Lane {
         goes_on || end && a.piece + 1 == b.piece && b.begin == 0
     }
 
-    /// What a server merely lacks costs it those pieces.
+    /// A file that a server lacks costs it those pieces only.
     async fn excuse(&self, error: WebError) -> Result<(), WebError> {
         let manifest = &self.shared.manifest;
         let WebError::Missing { file, .. } = &error else { return Err(error) };
@@ -96,7 +97,8 @@ impl Lane {
             throttle.receive(u64::from(block.len)).await;
         }
         let what = || self.seed.url.clone();
-        let late = |_| WebError::Wrong { url: what(), why: "a block took longer than ten minutes".into() };
+        let late =
+            |_| WebError::Wrong { url: what(), why: "a block was not complete after ten minutes".into() };
         timeout(BLOCK_MOST, self.fill(source, block, &mut data)).await.map_err(late)??;
         let slot = settler.slot().await.ok_or(WebError::Stopping)?;
         let peer = self.peer;
@@ -132,7 +134,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Up to where in a file the run goes on from an offset without a gap.
+    /// The end of the contiguous part of the run in this file from an offset.
     fn ahead(&self, block: Block, file: u32, offset: u64) -> u64 {
         let manifest = &self.shared.manifest;
         let work = self.work.lock();
@@ -150,7 +152,7 @@ impl Lane {
     }
 }
 
-/// Says why a web seed gives nothing, or not all.
+/// Reports why a web seed sends nothing, or not all.
 pub(super) async fn tell(shared: &Shared, seed: &Seed, error: &WebError) {
     tracing::debug!(url = seed.url, %error, "web seed");
     if !matches!(error, WebError::Stopping) {

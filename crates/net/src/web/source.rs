@@ -1,4 +1,4 @@
-//! The files of a web seed by ranges: connections that are kept, redirects, and what an answer must be.
+//! Ranges of files of a web seed: kept connections, redirects, and checks of replies.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::web_seed::Seed;
 const REDIRECTS: usize = 5;
 /// Connections kept: to the server itself, and to where it redirects.
 const KEPT: usize = 2;
-/// What lies between two parts of a file that are asked for is read and dropped, up to so much.
+/// A gap between two requested parts of a file is read and dropped, up to this size.
 const GAP: u64 = 256 << 10;
 /// The engine hears this often that something comes.
 const COMING: Duration = Duration::from_secs(1);
@@ -141,7 +141,7 @@ impl Source {
             None => self.url(file)?,
         };
         match self.follow(file, url, redirected, offset..end).await {
-            // What a redirect leads to may be good for a while only.
+            // The target of a redirect may be valid for a while only.
             Err(WebError::Missing { .. }) if redirected => {
                 self.found = None;
                 let url = self.url(file)?;
@@ -156,7 +156,7 @@ impl Source {
         let url = TrackerUrl::parse(&text).map_err(|e| wrong(&text, &unusable(&e)))?;
         match url.scheme() {
             Scheme::Http | Scheme::Https => Ok(url),
-            Scheme::Udp => Err(wrong(&text, "it is no URL of HTTP")),
+            Scheme::Udp => Err(wrong(&text, "not an HTTP URL")),
         }
     }
 
@@ -208,7 +208,7 @@ impl Source {
             if addrs.is_empty() {
                 return Err(wrong(
                     url.as_str(),
-                    "a redirect to this host or a private network is not followed from outside of it",
+                    "redirect from a public address to this host or a private network not followed",
                 ));
             }
         }
@@ -232,23 +232,27 @@ impl Source {
         let text = || url.to_string();
         let len = self.shared.manifest.file(file).map_or(0, |f| f.len());
         let other = |n: u64| {
-            wrong(url.as_str(), &format!("the file has {n} bytes there, not {len} as in the manifest"))
+            wrong(url.as_str(), &format!("the file has {n} bytes on the server and {len} in the manifest"))
         };
         match answer.status {
             _ if answer.encoded => {
-                Err(wrong(url.as_str(), "the server sends it compressed, though asked not to"))
+                Err(wrong(url.as_str(), "the server sent compressed data, which was not requested"))
             }
             206 => {
                 let range = answer.range.as_deref().and_then(|text| text.parse::<ContentRange>().ok());
                 let Some(range) = range else {
-                    return Err(wrong(url.as_str(), "status 206 without a readable Content-Range"));
+                    return Err(wrong(url.as_str(), "status 206 without a valid Content-Range"));
                 };
                 if range.total.is_some_and(|total| total != len) {
                     return Err(other(range.total.unwrap_or_default()));
                 }
                 if range.first != offset || range.last >= end.max(1) {
-                    let said =
-                        format!("it sends bytes {}-{}, not {offset}-{}", range.first, range.last, end - 1);
+                    let said = format!(
+                        "the server sent bytes {}-{} instead of {offset}-{}",
+                        range.first,
+                        range.last,
+                        end - 1
+                    );
                     return Err(wrong(url.as_str(), &said));
                 }
                 Ok((offset, range.last + 1))
@@ -259,7 +263,7 @@ impl Source {
                 }
                 let whole = offset == 0 && end == len;
                 if !whole && self.seed.ignores_ranges() && offset > 0 {
-                    return Err(wrong(url.as_str(), "the server ignores ranges (it answers 200)"));
+                    return Err(wrong(url.as_str(), "the server ignores ranges (status 200)"));
                 }
                 Ok((0, len))
             }
@@ -277,7 +281,7 @@ impl Body {
         let left = self.end - self.at;
         match self.answer.next(&self.url).await? {
             Some(bytes) => {
-                // What comes beyond the end is not read.
+                // Data beyond the end is not read.
                 let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 self.rest = bytes.slice(..len);
                 if len == 0 { Err(self.short()) } else { Ok(()) }
@@ -287,28 +291,28 @@ impl Body {
     }
 
     fn short(&self) -> WebError {
-        let why = format!("the answer ended {} bytes short", self.end - self.at);
+        let why = format!("the reply ended {} bytes early", self.end - self.at);
         wrong(self.url.as_str(), &why)
     }
 }
 
 /// Where a redirect leads to.
 fn redirect(from: &TrackerUrl, location: &str) -> Result<TrackerUrl, WebError> {
-    let refuse = |why: &str| wrong(from.as_str(), &format!("a redirect is not followed: {why}"));
-    // As browsers do: no fragment, and what must be escaped is.
+    let refuse = |why: &str| wrong(from.as_str(), &format!("redirect not followed: {why}"));
+    // As browsers do: without the fragment, and escaped where needed.
     let whole = clean_web_seed(location.as_bytes());
     let location = whole.as_deref().unwrap_or(location).split('#').next().unwrap_or_default();
     let to = from.join(location).map_err(|e| refuse(&unusable(&e)))?;
     match (from.scheme(), to.scheme()) {
-        (_, Scheme::Udp) => Err(refuse("it leads to another protocol")),
-        (Scheme::Https, Scheme::Http) => Err(refuse("it leads away from TLS")),
+        (_, Scheme::Udp) => Err(refuse("it changes the protocol")),
+        (Scheme::Https, Scheme::Http) => Err(refuse("it leaves TLS")),
         _ => Ok(to),
     }
 }
 
 fn unusable(error: &tidecast_discovery::Error) -> String {
     match error {
-        tidecast_discovery::Error::Url { why, .. } => format!("the URL cannot be used: {why}"),
+        tidecast_discovery::Error::Url { why, .. } => format!("invalid URL: {why}"),
         other => other.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a web seed was asked for and has not been fetched. No I/O.
+//! Blocks requested from a web seed and not fetched yet. No I/O.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use tidecast_swarm::Block;
 
 use crate::pool::BUFFER;
 
-/// Bytes of one run: what one request to the server asks for.
+/// Bytes of one run: of one request to the server.
 const RUN: u64 = 8 << 20;
 const LEAST: u64 = 256 << 10;
 
@@ -15,7 +15,7 @@ const LEAST: u64 = 256 << 10;
 pub(super) struct Work {
     /// In the order in which they were asked for, each at most a buffer long.
     queue: VecDeque<Block>,
-    /// The rest of what each lane is fetching.
+    /// The remaining blocks of each lane.
     runs: Vec<VecDeque<Block>>,
 }
 
@@ -33,7 +33,7 @@ impl Work {
         }
     }
 
-    /// What lies within this block is not wanted any more.
+    /// The data within this block is no longer wanted.
     pub(super) fn cancel(&mut self, gone: Block) {
         for list in self.runs.iter_mut().chain([&mut self.queue]) {
             if list.iter().any(|b| b.piece == gone.piece) {
@@ -42,8 +42,8 @@ impl Work {
         }
     }
 
-    /// Gives a lane its next run: blocks that follow one another, so many that the lanes share what there is. `whole`: all
-    /// there is, in order, for a server that begins at the start of a file each time. False if there is nothing.
+    /// Gives a lane its next run: contiguous blocks, so many that the lanes share the work. `whole`: all blocks, in
+    /// order, for a server that starts at the beginning of a file each time. False if there is nothing.
     pub(super) fn take(
         &mut self,
         lane: usize,
@@ -76,7 +76,7 @@ impl Work {
         self.runs.get_mut(lane)?.pop_front()
     }
 
-    /// What comes behind it in the run.
+    /// The blocks after it in the run.
     pub(super) fn ahead(&self, lane: usize) -> impl Iterator<Item = Block> {
         self.runs.get(lane).into_iter().flatten().copied()
     }
@@ -91,7 +91,7 @@ impl Work {
     }
 }
 
-/// What is left of a block; what is taken out of it is in whole leaves, or to its end.
+/// The remaining parts of a block; removed parts are whole leaves, or reach its end.
 fn without(block: Block, gone: Block) -> impl Iterator<Item = Block> {
     let (start, end) = (block.begin, block.begin + block.len);
     let (from, to) = (gone.begin.clamp(start, end), gone.begin.saturating_add(gone.len).clamp(start, end));

@@ -1,4 +1,4 @@
-//! A peer made by hand: says exactly what a test has it say, and shows what it hears.
+//! A peer made by hand: sends exactly what a test tells it to send, and returns what it receives.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tidecast_wire::{BlockHeader, Codec, Decoded, ExtHandshake, ExtIds, Frame, Ha
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a fake peer hears: a message of the extension, or a block with its payload.
+/// A message that a fake peer receives: of the extension, or a block with its payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     Message(ext::Message),

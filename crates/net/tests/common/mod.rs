@@ -1,4 +1,4 @@
-//! What the tests of whole nodes share.
+//! Shared by the tests of whole nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unreachable_pub)]
 
 pub mod fake;

@@ -1,5 +1,5 @@
-//! What the tests share: trees of known content, their manifests in each format, and a driver that
-//! downloads them the way `net` does.
+//! Shared by the tests: trees of known content, their manifests in each format, and a driver that downloads them
+//! like `net`.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! A disk in memory that cuts the power: what was not synced is dropped, or any part of it kept.
+//! A disk in memory that cuts the power: unsynced data is dropped, or any part of it kept.
 //!
 //! Each file keeps the bytes that are durable and a log of later changes; names change through one
 //! log of atomic operations. A cut keeps a random subset of both logs, and of each write a random

@@ -131,7 +131,7 @@ pub(super) fn names(name: Option<String>, serves: Serves) -> Result<(String, Opt
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let user = match serves {
         Serves::Everyone => None,
-        Serves::Owner => Some(tidecast_daemon::user().context("cannot find out who you are")?),
+        Serves::Owner => Some(tidecast_daemon::user().context("cannot determine the name of the user")?),
     };
     let name = name.unwrap_or_else(|| match &user {
         Some(user) => tidecast_daemon::name::of_daemon(user, &host()),
@@ -140,7 +140,7 @@ pub(super) fn names(name: Option<String>, serves: Serves) -> Result<(String, Opt
     if tidecast_daemon::name::is_name(&name) {
         return Ok((name, user));
     }
-    Err(Error::usage(format!("{name:?} cannot be the name of a daemon: choose one by --name")))
+    Err(Error::usage(format!("{name:?} is not a valid name of a daemon: choose one with --name")))
 }
 
 /// The same for all daemons of one machine, and no other.

@@ -11,15 +11,15 @@ use crate::settings::Table;
 /// Confines this process; answers what came of it, for people. To be called before there are threads.
 pub(super) fn confine(table: &Table, config: &Config) -> Result<String, Error> {
     let made =
-        |dir: &Path| std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()));
+        |dir: &Path| std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()));
     made(&config.dir)?;
     let socket = config.socket.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     made(socket)?;
     if !table.confine.unwrap_or(true) {
-        return Ok("not confined: the settings say so".into());
+        return Ok("not confined: disabled in the settings".into());
     }
     if config.has_elder_with_links() {
-        return Ok("not confined: takes links from another daemon of its user on this machine".into());
+        return Ok("not confined: uses links from another daemon of its user on this machine".into());
     }
     let mut confinement = Confinement::new().writes(&config.dir).writes(socket);
     for file in config.trust.iter().chain(&config.certificate) {

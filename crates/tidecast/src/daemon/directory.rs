@@ -52,7 +52,7 @@ impl Directory {
         if let Some(user) = &table.serve_as {
             return Server::start((&root, &table, listen, user), dir, program).map(Self::There);
         }
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let accept = if table.serve_trust_metadata { Accept::All } else { Accept::Plain };
         let options = ServerOptions { root, read_only: table.serve_read_only, plain: false, accept };
         let keys = Keys::load(dir).fault()?;
@@ -94,7 +94,7 @@ impl Server {
             // Whatever it says later is not to break it.
             let _ = std::io::copy(&mut out, &mut std::io::sink());
         });
-        let line = heard.recv_timeout(STARTS).context("the server of the directory does not answer")?;
+        let line = heard.recv_timeout(STARTS).context("the server of the directory did not answer")?;
         let said: Said = serde_json::from_str(&line.fault()?).context(ENDED)?;
         match said.url {
             Some(url) => server.url = url,

@@ -44,9 +44,9 @@ impl OnDemand {
             return Ok(path);
         }
         let dir = settings.state_dir(self.state_dir.as_deref())?.join("daemon");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let log = dir.join("daemon.log");
-        let mut child = self.start(&log).context("cannot start a daemon of your own")?;
+        let mut child = self.start(&log).context("cannot start a daemon for this user")?;
         let mut until = Instant::now() + STARTS;
         let mut ended = false;
         while !answers() {
@@ -56,7 +56,7 @@ impl OnDemand {
                 let why = last.map_or_else(|| "does not answer".into(), |line| format!("has ended: {line}"));
                 let log = log.display();
                 return Err(Error::fault(format!(
-                    "the daemon that was started for you {why}; its log is {log}"
+                    "the daemon that was started for this user {why}; its log is {log}"
                 )));
             }
             // One that was started at the same time may have been faster: then ours has ended, and that one answers.

@@ -47,7 +47,7 @@ const KEPT: &str = "field.key";
 pub fn kept_key(state_dir: Option<&Path>) -> Result<Key, Error> {
     let state = state::own(state_dir)?;
     let path = state.join(KEPT);
-    let damaged = || format!("{} is damaged; remove it for a new key", path.display());
+    let damaged = || format!("{} is damaged; remove it to create a new key", path.display());
     let read = || match read_private(&path) {
         Ok(bytes) => {
             let text = String::from_utf8(bytes).with_context(damaged)?;
@@ -64,12 +64,12 @@ pub fn kept_key(state_dir: Option<&Path>) -> Result<Key, Error> {
     }
     let secret = Secret::random();
     // Readable by its owner only, as a temporary file is.
-    let file = tempfile::NamedTempFile::new_in(&state).context("cannot keep the key")?;
-    std::fs::write(file.path(), format!("{secret}\n")).context("cannot keep the key")?;
+    let file = tempfile::NamedTempFile::new_in(&state).context("cannot save the key")?;
+    std::fs::write(file.path(), format!("{secret}\n")).context("cannot save the key")?;
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key(secret)),
         // Another receiver was quicker.
-        Err(_) => read()?.map(key).with_context(|| format!("cannot keep {}", path.display())),
+        Err(_) => read()?.map(key).with_context(|| format!("cannot save {}", path.display())),
     }
 }
 

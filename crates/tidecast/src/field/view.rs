@@ -37,11 +37,13 @@ async fn run(options: &Options, work: &Work<Started, Done>) -> Result<Done, Erro
     work.started(Started { command: "field view", url, address, path, volumes });
     if !viewer.has_page() {
         work.warning(
-            "this program was built without its page: run scripts/web in the sources, and build again",
+            "this program was built without its page: run scripts/web in the sources, then build again",
         );
     }
     if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
-        work.warning(format!("{address} is not encrypted: the network sees the token and the field"));
+        work.warning(format!(
+            "{address} is not encrypted: the token and the field are readable on the network"
+        ));
     }
     viewer.serve(work.stop.wait()).await;
     Ok(Done { seconds: work.seconds() })

@@ -36,14 +36,14 @@ pub(super) async fn finish(
                 store.stop_waiting();
             }
             () = deadline.wait(), if cut.is_none() => {
-                cut = Some(format!("not in place after {}", Span(deadline.after)));
+                cut = Some(format!("not in place within {}", Span(deadline.after)));
                 store.stop_waiting();
             }
             () = tokio::time::sleep(WAIT_UNSAID), if unsaid => {
                 if let Some(lock) = store.waits_for() {
                     let (to, lock) = (store.path(), lock.display().to_string());
                     let to = to.display();
-                    teller.warning(format!("another tidecast writes to {to}; waiting for its lock {lock}"));
+                    teller.warning(format!("another tidecast is writing to {to}; waiting for its lock {lock}"));
                     unsaid = false;
                 }
             }

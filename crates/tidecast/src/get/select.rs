@@ -26,7 +26,7 @@ pub(super) fn by_number(manifest: &Manifest, numbers: &[RangeInclusive<u32>]) ->
     }
     if files.is_empty() {
         let why =
-            "so= of the magnet link selects no file: `tidecast show --json` tells their numbers (index)";
+            "so= of the magnet link selects no file: `tidecast show --json` lists their numbers (index)";
         return Err(Error::fault(format!("{why}; the last is {last}")));
     }
     Ok(Select::Files(files.into_iter().collect()))

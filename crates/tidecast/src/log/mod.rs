@@ -31,7 +31,7 @@ use self::repeat::{PAUSE, Repeats};
 /// The filter does not parse; of kind [`Kind::Usage`](crate::Kind::Usage).
 pub fn start(filter: &str) -> Result<(), Error> {
     let parsed = EnvFilter::builder().parse(filter);
-    let filter = parsed.with_context(|| format!("the log filter {filter:?} does not parse"));
+    let filter = parsed.with_context(|| format!("cannot parse the log filter {filter:?}"));
     let filter = filter.map_err(|error| Error::new(tidecast_event::Kind::Usage, error))?;
     // No colours in a file, nor where they are not wanted (no-color.org).
     let colours =

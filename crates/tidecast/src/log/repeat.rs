@@ -125,7 +125,7 @@ impl Line {
         let times = if count == 1 { "once".into() } else { format!("{count} times") };
         match one {
             true => format!("{text} (again {times} since {since})"),
-            false => format!("{text} (the last of {count} such lines since {since})"),
+            false => format!("{text} (the last of {count} lines like this since {since})"),
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         let (t, mut log) = (Instant::now(), Repeats::new());
         let written = (0..500).filter(|n| log.hear(t, "09:30Z", &1, &format!("peer {n} is banned"))).count();
         assert_eq!(written, BURST as usize);
-        assert_eq!(log.rest(), ["peer 499 is banned (the last of 490 such lines since 09:30Z)"]);
+        assert_eq!(log.rest(), ["peer 499 is banned (the last of 490 lines like this since 09:30Z)"]);
         assert!(log.hear(t + MINUTE, "", &1, "peer 500 is banned"));
     }
 

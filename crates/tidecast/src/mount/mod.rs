@@ -83,17 +83,17 @@ async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -
 fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     let absolute = std::path::absolute(at).with_context(|| format!("cannot mount at {}", at.display()))?;
     if clean(&absolute)? {
-        tracing::info!(at = %absolute.display(), "a mount that no process served any more was taken away");
+        tracing::info!(at = %absolute.display(), "removed a mount that no process served");
     }
     if mounted_at(&absolute).is_none() {
         find(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
         let made = std::fs::create_dir_all(at);
-        made.with_context(|| format!("cannot make the mount point {}", at.display()))?;
+        made.with_context(|| format!("cannot create the mount point {}", at.display()))?;
     }
     let place = Place::open(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
     if mounted_at(place.path()).is_some() {
         let at = place.path().display();
-        return Err(Error::fault(format!("{at} is mounted already; unmount it first: tidecast umount {at}")));
+        return Err(Error::fault(format!("{at} is already mounted; unmount it first: tidecast umount {at}")));
     }
     Ok(place)
 }
@@ -106,7 +106,7 @@ fn connect(
     options: &MountOptions,
     (work, teller): (&Doing, &Teller<'_>),
 ) -> Result<Packets, Error> {
-    let (interrupts, mut interrupt) = std::io::pipe().context("cannot make a pipe")?;
+    let (interrupts, mut interrupt) = std::io::pipe().context("cannot create a pipe")?;
     let stop = work.stop.clone();
     let telling = tokio::spawn(async move {
         stop.wait().await;
@@ -176,7 +176,7 @@ pub fn unmount(at: impl AsRef<Path>, options: UnmountOptions) -> Result<Unmounte
     let by_link = || at.canonicalize().ok().and_then(|at| mounted_at(&at));
     let mounted = mounted_at(&at).or_else(by_link);
     let mounted = mounted.with_context(|| {
-        format!("{} is no mount of tidecast's; `tidecast status` lists those", at.display())
+        format!("{} is not a tidecast mount; `tidecast status` lists the mounts", at.display())
     })?;
     if options.abort {
         launch::ask(&mounted.source, &Ask::Stop)?;

@@ -77,7 +77,7 @@ pub fn data_below(manifest: &Manifest, dirs: &[PathBuf]) -> Result<PathBuf, Erro
     found.next().filter(|_| is_name).with_context(|| {
         let dirs = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
         let name = plain(&manifest.name());
-        format!("no {name} in {dirs}; the data of a manifest lies below --data under its name")
+        format!("no {name} in {dirs}; the data of a manifest must be below --data under its name")
     })
 }
 
@@ -141,7 +141,7 @@ fn read(
                 let twin: Option<&PathBuf> = twin;
                 if let Some(twin) = twin {
                     let (from, twin) = (from.display(), twin.display());
-                    teller.warning(format!("{from} is of the same swarm as {twin}, and is served by it"));
+                    teller.warning(format!("{from} has the same swarm as {twin} and is served by it"));
                     continue;
                 }
                 first.extend(manifest.swarm_hashes().into_iter().map(|hash| (hash, from.clone())));
@@ -173,7 +173,7 @@ async fn serve(served: &mut Vec<Served>, work: &Doing, teller: &Teller<'_>) -> V
             }
             if gone {
                 let from = one.from.display();
-                teller.warning(format!("{from} is served no more: none of its data is as it was published"));
+                teller.warning(format!("{from} is no longer served: none of its data is as published"));
                 ended.push(end(one).await);
             } else {
                 served.push(one);

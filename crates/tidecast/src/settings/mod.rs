@@ -205,7 +205,7 @@ fn from_env(env: Vec<(String, std::ffi::OsString)>) -> Result<Settings> {
             Kind::Flag => toml::Value::Boolean(match value.as_str() {
                 "1" | "true" | "yes" => true,
                 "0" | "false" | "no" => false,
-                _ => return Err(Error::usage(format!("{name} is {value:?}: write true or false"))),
+                _ => return Err(Error::usage(format!("{name} is {value:?}; use true or false"))),
             }),
         };
         // One at a time, so that the error names the variable.

@@ -18,7 +18,7 @@ impl Settings {
             Some("tidecast") => Policy::Tidecast,
             Some("classic") => Policy::Classic,
             Some(other) => {
-                return Err(Error::usage(format!("policy is {other:?}: write tidecast or classic")));
+                return Err(Error::usage(format!("policy is {other:?}; use tidecast or classic")));
             }
         };
         let net = self.net.as_ref().map(|net| net.parse()).transpose();

@@ -56,6 +56,6 @@ impl FromStr for Listen {
         if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
             return Ok(Self { ip: None, port });
         }
-        Err(format!("{text:?} is not an address to listen at; write 10.0.0.1:6881, [fd00::1]:6881 or :6881"))
+        Err(format!("{text:?} is not a listening address; write 10.0.0.1:6881, [fd00::1]:6881 or :6881"))
     }
 }

@@ -133,7 +133,7 @@ async fn watch(plan: &Arc<Plan>, way: usize, work: &Work<Started, Done>) -> Resu
     if work.stop.is_asked() {
         let at = seconds(progress.get().0);
         return Err(Error::cut(format!(
-            "interrupted in {name} at {at:.3} s of simulated time; the same command begins anew"
+            "interrupted in {name} at {at:.3} s of simulated time; the same command starts from the beginning"
         )));
     }
     outcome.map_err(|error| match error {

@@ -103,7 +103,7 @@ pub fn soak(options: SoakOptions) -> Soak {
         let done = Soaked { seconds: work.seconds(), ..summary.into() };
         if !done.failures.is_empty() {
             let broken = count(done.failures.len() as u64, "run");
-            let error = Error::fault(format!("{broken} broke a rule, which is a bug of this program"));
+            let error = Error::fault(format!("{broken} violated a rule, which is a bug in this program"));
             return Err(error.with(Reached::Soak(Box::new(done))));
         }
         if work.stop.is_asked() && !endless {

@@ -54,7 +54,7 @@ impl Announced {
     #[must_use]
     pub fn start(command: &'static str) -> Option<Self> {
         let (listener, bound) = places::listen(command)
-            .inspect_err(|error| tracing::debug!(%error, "`tidecast status` will not show this process"))
+            .inspect_err(|error| tracing::debug!(%error, "this process is not visible in `tidecast status`"))
             .ok()?;
         let process = Process {
             pid: Some(std::process::id()),

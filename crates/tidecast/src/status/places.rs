@@ -30,7 +30,7 @@ const MOST: usize = 1000;
 /// # Errors
 /// No directory can be used.
 pub(super) fn listen(command: &str) -> io::Result<(UnixListener, Bound)> {
-    let mut last = io::Error::other("no directory for it");
+    let mut last = io::Error::other("no directory for the status socket");
     let id = rand::random::<u32>();
     let name = format!("{command}-{}-{id:08x}{SUFFIX}", std::process::id());
     for dir in places() {
@@ -79,7 +79,7 @@ fn open(dir: &Path) -> io::Result<File> {
     let open = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)?;
     let meta = open.metadata()?;
     if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
-        let why = format!("{} is not a directory of this user's alone", dir.display());
+        let why = format!("{} belongs to another user, or others may access it", dir.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(open)
@@ -126,7 +126,7 @@ fn ask(dir: &File, name: &std::ffi::OsStr) -> Option<Process> {
         let name = name.to_string_lossy();
         let mut parts = name.rsplit('-').skip(1);
         let pid = parts.next().and_then(|pid| pid.parse().ok());
-        let message = "it does not answer: it is stopped, or hangs".to_owned();
+        let message = "the process does not answer: it is stopped or hangs".to_owned();
         let last_error = Some(Trouble { message, ..Trouble::default() });
         Process { pid, command: parts.next().map(str::to_owned), last_error, ..Process::default() }
     }))

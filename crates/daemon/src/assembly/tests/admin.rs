@@ -1,4 +1,4 @@
-//! What administrators have daemons do, here and elsewhere, and what users learn of it.
+//! Commands of administrators to daemons, here and on other hosts, and what users see of them.
 
 use super::site::{Site, admin, user};
 use crate::model::api_error::ErrorKind;
@@ -34,7 +34,7 @@ async fn a_host_obeys_only_those_that_its_settings_name() {
     };
     let refused = by("node1").await;
     assert_eq!(done(&refused), [("node2", None)]);
-    assert_eq!(refused[0].why.as_deref(), Some("node2 does not obey node1"));
+    assert_eq!(refused[0].why.as_deref(), Some("node2 does not accept commands from node1"));
     assert_eq!(done(&by("head").await), [("node2", Some("draining"))]);
 }
 
@@ -65,7 +65,7 @@ async fn a_host_of_no_name_is_not_found() {
     let site = Site::new(&["head", "node1"]).await;
     let rule = &site.host("head").daemon.app.site;
     let refused = rule.rule(&admin(), "pause", Limit::default(), Some("node7")).await.unwrap_err();
-    assert_eq!((refused.kind, refused.why.as_str()), (ErrorKind::Absent, "no daemon called node7 is alive"));
+    assert_eq!((refused.kind, refused.why.as_str()), (ErrorKind::Absent, "no running daemon is named node7"));
 }
 
 #[tokio::test(start_paused = true)]

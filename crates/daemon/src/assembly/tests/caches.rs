@@ -1,4 +1,4 @@
-//! What users do with caches that are here.
+//! Operations of users on caches of this host.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
     let created = begin(head, &alice, "nt", b"acgtacgt").await;
     let error = send(head, &alice, &created, b"acgt").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
-    assert_eq!(error.why, "the upload ends in the midst of file, of which 4 of 8 bytes came");
+    assert_eq!(error.why, "the upload ended within file: 4 of 8 bytes received");
     assert!(listed(head, &alice).await.is_empty());
     assert_eq!(send(head, &alice, &created, b"acgtacgt").await.unwrap_err().kind, ErrorKind::Absent);
 }
@@ -86,7 +86,7 @@ async fn what_is_here_already_need_not_be_sent() {
     head.make(&alice, "a", "acgt").await;
     let created = begin(head, &alice, "b", b"acgt").await;
     assert!(created.files.is_empty());
-    // To another, who may read the first as all may, that is no secret.
+    // To another user, who may read the first as all may, that is no secret.
     assert!(begin(head, &user("bob"), "c", b"acgt").await.files.is_empty());
     let own = Create { mode: Some(0o700), ..create("d") };
     head.create(&alice, own, &[("file", b"a secret")]).await;

@@ -1,4 +1,4 @@
-//! Whether a cache comes, for whom, and why not.
+//! Whether and for whom a cache is fetched, and reasons of failures.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn what_a_reader_may_not_have_is_absent_and_its_owner_has_it() {
     assert_eq!(head.noted("want"), ["node1 absent"]);
     assert!(node1.sources().is_empty());
     assert!(node1.get(&alice, "head/nt").await.is_ok());
-    // That it is here now makes it no more his.
+    // The copy on this host does not change that.
     assert_eq!(node1.get(&bob, "head/nt").await.unwrap_err().kind, ErrorKind::Absent);
 }
 
@@ -108,7 +108,7 @@ async fn a_host_takes_nothing_of_owners_whose_jobs_are_not_expected() {
     head.make(&alice, "a", "acgt").await;
     head.make(&bob, "b", "tgca").await;
     let refused = site.host("node1").get(&alice, "head/a").await.unwrap_err();
-    let why = "no job of alice is expected on this host";
+    let why = "this host accepts no caches of user alice";
     assert_eq!((refused.kind, refused.why.as_str()), (ErrorKind::Rejected, why));
     assert!(site.host("node1").get(&bob, "head/b").await.is_ok());
 }
@@ -162,7 +162,7 @@ async fn a_cache_that_nobody_has_is_absent() {
     let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
     let node1 = site.host("node1");
     assert_eq!(node1.get(&alice, "head/nt").await.unwrap_err().kind, ErrorKind::Absent);
-    // Of its own there is nobody else to ask.
+    // Of its own caches there is no other host to ask.
     assert_eq!(node1.get(&alice, "node1/nt").await.unwrap_err().kind, ErrorKind::Absent);
     assert_eq!(site.host("head").noted("want"), ["node1 absent"]);
 }
@@ -173,13 +173,13 @@ async fn a_daemon_that_is_not_trusted_is_told_so_and_users_hear_it() {
     let (head, node1) = (site.host("head"), site.host("node1"));
     head.make(&alice, "nt", "acgt").await;
     site.trust(&["head"]);
-    // As a hangup has it.
+    // As on SIGHUP.
     head.daemon.links.trust().read_again();
     head.daemon.swarms.expel(&head.daemon.links.judge_again());
     eventually("the link is down", 10, || node1.daemon.links.to(head.node).is_none()).await;
     let refused = node1.get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unreachable, "{refused:?}");
-    assert!(refused.why.contains("head turns this daemon away"), "{}", refused.why);
+    assert!(refused.why.contains("head rejected this daemon"), "{}", refused.why);
     assert_eq!(head.noted("connect").len(), 1);
 }
 
@@ -196,7 +196,7 @@ async fn so_many_transfers_go_on_at_once_and_others_wait() {
     let get = |name: &str| Get { name: name.into(), ..Get::default() };
     assert!(matches!(node1.got(&alice, get("head/a")).await, Ok(Got::Wait { .. })));
     match node1.got(&alice, get("node2/b")).await.unwrap() {
-        Got::Wait { why, .. } => assert_eq!(why, "asking for it"),
+        Got::Wait { why, .. } => assert_eq!(why, "looking for a source"),
         other => panic!("{other:?}"),
     }
     node1.daemon.requests.allow(2);

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::site::{Host, Site, eventually, user};
 use crate::model::types::CacheInfo;
 
-/// What has brought the next cache serves it to so many peers.
+/// The swarm that fetched the next cache serves it to this many peers.
 fn serving(host: &Host, peers: usize) -> watch::Sender<Progress> {
     let (tell, progress) = watch::channel(Progress { peers, ..Progress::default() });
     *host.seen.serving.lock() = Some(progress);

@@ -1,4 +1,4 @@
-//! Who is there.
+//! Membership.
 
 use super::site::{Site, eventually, user};
 

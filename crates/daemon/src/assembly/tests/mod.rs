@@ -1,5 +1,5 @@
-//! Daemons of a site in one process: all their parts but sockets, on tokio's clock, which the tests pause. The wire between
-//! them delays, and can be cut; what the engine would move is copied. Depots are real.
+//! Daemons of a site in one process: all their parts but sockets, on tokio's clock, which the tests pause.
+//! The wire between them delays, and can be cut; data that the engine would move is copied. Depots are real.
 #![allow(clippy::unwrap_used)]
 
 mod admin;

@@ -1,10 +1,10 @@
-//! What a name means: whose, which version, and on whose word.
+//! The meaning of a name: its origin, its version, and its signature.
 
 use super::site::{Site, user};
 use crate::model::api_error::ErrorKind;
 use crate::model::types::{Create, Get, Got};
 
-/// What is given for a name, and why it may not be the newest.
+/// The cache that a name gives, and why it may not be the newest.
 async fn older(
     host: &super::site::Host,
     who: &crate::host::caller::Caller,
@@ -63,7 +63,7 @@ async fn without_the_origin_what_is_here_is_given_and_said_to_be_perhaps_old() {
     assert!(began.elapsed().as_secs() <= 3, "nobody waits for long");
     let began = tokio::time::Instant::now();
     let (_, why) = older(node1, &alice, by("head/nt")).await;
-    assert!(why.unwrap().ends_with("head did not answer a moment ago"));
+    assert!(why.unwrap().ends_with("head did not answer recently"));
     assert!(began.elapsed().as_millis() < 100, "it is not asked again at once");
     let offline = Get { offline: true, ..by("head/nt") };
     assert_eq!(older(node1, &alice, offline).await, ("head/nt@1".into(), None));
@@ -83,7 +83,7 @@ async fn a_newer_version_that_does_not_come_leaves_the_older() {
     head.create(&alice, choosy, &[("file", b"second")]).await;
     let (name, why) = older(node1, &alice, by("head/nt")).await;
     assert_eq!(name, "head/nt@1");
-    assert!(why.unwrap().starts_with("head/nt@1 is not the newest version: head/nt@2 cannot be had"));
+    assert!(why.unwrap().starts_with("head/nt@1 is not the newest version; cannot get head/nt@2"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,8 +46,8 @@ async fn a_paused_host_and_one_whose_owners_are_others_reject_an_offer() {
     node1.daemon.app.admin.admin(&admin(), "pause", Default::default()).await.unwrap();
     let offered = offer(head, &made, &["node1", "node2"]).await;
     assert_eq!(told(&offered), [("node1", "rejected"), ("node2", "rejected")]);
-    assert_eq!(offered[0].why.as_deref(), Some("this daemon takes nothing new"));
-    assert_eq!(node1.noted("offer"), ["head rejected: this daemon takes nothing new"]);
+    assert_eq!(offered[0].why.as_deref(), Some("this daemon accepts no new caches"));
+    assert_eq!(node1.noted("offer"), ["head rejected: this daemon accepts no new caches"]);
 }
 
 #[tokio::test(start_paused = true)]

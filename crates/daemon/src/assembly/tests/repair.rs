@@ -1,4 +1,4 @@
-//! What is damaged on a disk is brought again from whoever has it.
+//! Damaged content on a disk is fetched again from any host that has it.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! As many copies as the owner wants are kept, whoever comes and goes.
+//! The number of copies that the owner wants is kept while hosts join and leave.
 
 use std::time::Duration;
 

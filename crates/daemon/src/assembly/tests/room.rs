@@ -1,4 +1,4 @@
-//! What a store does that is full.
+//! A full store.
 
 use super::site::{Host, Site, admin, user};
 use crate::Config;
@@ -39,7 +39,7 @@ async fn a_store_that_is_full_of_what_is_pinned_refuses_more() {
     }
     assert_eq!(fill(head, &bob, "c", 3600).await.unwrap_err().kind, ErrorKind::Denied);
     assert_eq!([head.has("a"), head.has("b"), head.has("c")], [true, true, false]);
-    // What was refused keeps no room and no name.
+    // A rejected request leaves no reserved space and no name.
     let left = head.daemon.app.caches.list(&bob, None, None).await.unwrap();
     assert_eq!(left.into_iter().map(|info| info.name).collect::<Vec<_>>(), ["head/a@1", "head/b@1"]);
 }

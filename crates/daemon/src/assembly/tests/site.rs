@@ -1,4 +1,4 @@
-//! Daemons of hosts and users that trust each other, and what users do with them.
+//! Daemons of hosts and users that trust each other, and users' operations.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ const MADE: SystemTime = SystemTime::UNIX_EPOCH;
 /// A change of one daemon's settings.
 pub(super) type Change<'a> = &'a dyn Fn(&mut Config);
 
-/// One daemon, and what runs it.
+/// One daemon, and its tasks.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addr: SocketAddr,
@@ -101,7 +101,7 @@ impl Site {
         std::fs::write(self.dir.path().join("trust.toml"), trusted.map(line).collect::<String>()).unwrap();
     }
 
-    /// Starts a daemon, with what its depot has.
+    /// Starts a daemon with an existing depot.
     pub(super) fn start(&mut self, name: &str, change: Change<'_>) {
         let (_, key, addr) = self.keys.iter().find(|(known, ..)| known == name).unwrap().clone();
         let mut config = self.config(name, addr);
@@ -191,7 +191,7 @@ impl Site {
         self.hosts.iter().find(|host| host.name == name).unwrap()
     }
 
-    /// A host is switched off: nobody is told.
+    /// A host is switched off, without a goodbye.
     pub(super) fn kill(&mut self, name: &str) {
         let at = self.hosts.iter().position(|host| host.name == name).unwrap();
         let host = self.hosts.remove(at);
@@ -199,12 +199,12 @@ impl Site {
         self.net.remove(host.addr);
     }
 
-    /// A host that was switched off starts again, with what its disk has.
+    /// A host that was switched off starts again, with its disk.
     pub(super) async fn start_again(&mut self, name: &str) {
         self.kill(name);
         let at = self.keys.iter().find(|(known, ..)| known == name).unwrap().2;
         let config = self.config(name, at);
-        // What was under way at it ends when it is found out to be dead.
+        // Transfers to it end when its failure is detected.
         let busy = || {
             matches!(
                 Depot::open(&config.dir.join("depot"), config.depot.clone()),
@@ -216,7 +216,7 @@ impl Site {
         self.heal();
     }
 
-    /// These hosts see the others no more, but each other.
+    /// These hosts no longer reach the others, but each other.
     pub(super) fn part(&self, names: &[&str]) {
         let addrs: Vec<_> = names.iter().map(|name| self.host(name).addr).collect();
         self.net.part(&addrs, 1);
@@ -272,14 +272,14 @@ impl Host {
         }
     }
 
-    /// As the request says, but for a copy, as no process is to be minded; for a minute at most.
+    /// A get, as a copy, as no process is to be watched; for a minute at most.
     pub(super) async fn got(&self, who: &Caller, get: Get) -> Result<Got, ApiError> {
         let get = Get { copy_for: Some(who.name.clone()), ..get };
         let name = get.name.parse().unwrap();
         self.daemon.app.getting.get(who, name, Duration::from_secs(60), get).await
     }
 
-    /// What the one file of a small cache says.
+    /// The content of the one file of a small cache.
     pub(super) fn content(&self, info: &CacheInfo) -> String {
         std::fs::read_to_string(info.path.as_ref().unwrap().join("file")).unwrap()
     }
@@ -301,13 +301,13 @@ impl Host {
         self.daemon.store.depot.caches(&tidecast_depot::Filter::default()).iter().any(named)
     }
 
-    /// What the audit log has of these, as `WHO OUTCOME`.
+    /// The audit log's entries of this kind, as `WHO OUTCOME`.
     pub(super) fn noted(&self, what: &str) -> Vec<String> {
         let events = self.daemon.audit.read(|event| event.what == what).unwrap();
         events.into_iter().map(|event| format!("{} {}", event.who, event.outcome)).collect()
     }
 
-    /// Names of those from whom bytes came.
+    /// Names of hosts that sent bytes.
     pub(super) fn sources(&self) -> Vec<String> {
         self.seen.sources.lock().clone()
     }
@@ -319,12 +319,12 @@ impl Drop for Host {
     }
 }
 
-/// A user who is not the one that runs the tests.
+/// A user other than the one that runs the tests.
 pub(super) fn user(name: &str) -> Caller {
     Caller { uid: 61_234, gid: 61_234, name: name.into(), groups: vec![name.into()], pid: None }
 }
 
-/// The one who runs the daemons.
+/// The user that runs the daemons.
 pub(super) fn admin() -> Caller {
     let uid = rustix::process::geteuid().as_raw();
     Caller { uid, gid: 0, name: "root".into(), groups: vec!["root".into()], pid: None }

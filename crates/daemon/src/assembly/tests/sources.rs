@@ -1,4 +1,4 @@
-//! Whom a daemon asks for a cache, and whom it leaves alone.
+//! Which daemons are asked for a cache, and which are not.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn when_all_sources_fail_the_user_hears_why() {
     let failed = node1.get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Unreachable, "{failed:?}");
     assert!(!node1.has("nt"));
-    // What was kept for it is free again.
+    // The reserved space is free again.
     assert_eq!(node1.daemon.app.admin.status().unwrap().transfers, Vec::<String>::new());
 }
 
@@ -100,8 +100,8 @@ async fn a_daemon_alone_says_that_there_is_nobody_to_ask() {
     let head = site.host("head");
     let refused = head.get(&alice, "node1/nt").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Absent);
-    let why = "no cache node1/nt that you may read is here, and this daemon trusts no other: name the site's CA in its \
-               configuration";
+    let why = "no cache node1/nt on this host that you may read, and this daemon trusts no other daemon: set the site's CA \
+               in its configuration";
     assert_eq!(refused.why, why);
 }
 

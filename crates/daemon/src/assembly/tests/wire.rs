@@ -1,4 +1,4 @@
-//! The network between the daemons of a test, and what moves bytes over it.
+//! The network between the daemons of a test, and the transfer of bytes over it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl Net {
         self.state.lock().ends.insert(addr, End { node, name: name.into(), links, store });
     }
 
-    /// These hosts are in another part from now on: what is on its way between parts waits, as TCP has it.
+    /// Moves these hosts to another partition: messages between partitions wait, as in TCP.
     pub(super) fn part(&self, addrs: &[SocketAddr], part: u32) {
         let mut state = self.state.lock();
         state.parts.extend(addrs.iter().map(|addr| (*addr, part)));
@@ -75,7 +75,7 @@ impl Net {
         self.cuts.send_modify(|n| *n += 1);
     }
 
-    /// A host that is dead: nobody is there.
+    /// Removes a failed host: nothing answers at its address.
     pub(super) fn remove(&self, addr: SocketAddr) {
         self.state.lock().ends.remove(&addr);
     }
@@ -166,20 +166,20 @@ impl Wire for FakeWire {
     }
 }
 
-/// Copies files from the depot of whoever granted them.
+/// Copies files from the depot of the host that granted them.
 pub(super) struct Copier {
     pub(super) net: Arc<Net>,
     pub(super) addr: SocketAddr,
     pub(super) seen: Arc<Seen>,
 }
 
-/// What was brought from whom, and from whom nothing can be.
+/// Received content by source, and sources that fail.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) sources: Mutex<Vec<String>>,
     pub(super) broken: Mutex<BTreeSet<String>>,
     came: Mutex<BTreeMap<[u8; 32], (String, u64)>>,
-    /// What brings the next cache serves on so.
+    /// How the mover of the next cache serves it.
     pub(super) serving: Mutex<Option<Serving>>,
 }
 
@@ -195,13 +195,13 @@ impl Mover for Copier {
         Box::pin(async move {
             let failed = |why: &str| Failed::new(ErrorKind::Unreachable, why);
             let source = self.net.of(grant.link.peer.node);
-            let (addr, name, store) = source.ok_or_else(|| failed("it is gone"))?;
+            let (addr, name, store) = source.ok_or_else(|| failed("the cache was removed"))?;
             self.seen.sources.lock().push(name.clone());
             sleep(DELAY).await;
             let comes = timeout(LOST, self.net.wait_for(self.addr, addr)).await;
-            comes.map_err(|_| failed("nothing has come"))?;
+            comes.map_err(|_| failed("no data"))?;
             if self.seen.broken.lock().contains(&name) {
-                return Err(failed("it gives nothing"));
+                return Err(failed("no data"));
             }
             let content = grant.about.content.unwrap();
             let copied = tokio::task::spawn_blocking(move || copy(&store, content, &bring)).await.unwrap();

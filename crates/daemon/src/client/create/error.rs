@@ -1,4 +1,4 @@
-//! Why there is no new cache.
+//! Errors of creating a cache.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tidecast_text::Span;
 
 use crate::client::ClientError;
 
-/// Why there is no new cache.
+/// Why a cache was not created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,37 +18,37 @@ pub enum Error {
     #[error(transparent)]
     Publish(#[from] tidecast_publish::Error),
     /// There is no room now.
-    #[error("{0}; --wait DURATION waits for room")]
+    #[error("{0}; use --wait DURATION to wait for space")]
     NoRoom(String),
     /// There was no room for as long as the caller waits.
-    #[error("{name} is not made after {}: {why}", Span(*.after))]
+    #[error("{name} was not created within {}: {why}", Span(*.after))]
     Late {
         /// The cache.
         name: String,
         /// How long was waited.
         after: std::time::Duration,
-        /// What takes the room.
+        /// What occupies the space.
         why: String,
     },
     /// Files of several directories.
-    #[error("{} does not lie in {}: give one directory", path.display(), root.display())]
+    #[error("{} is not inside {}: give one directory", path.display(), root.display())]
     Apart {
         /// One of them.
         path: PathBuf,
         /// Where the others are.
         root: PathBuf,
     },
-    /// `..` and its kin.
-    #[error("{} has no name of its own", .0.display())]
+    /// A path that ends in `..` or the like.
+    #[error("{} does not end in a file name", .0.display())]
     Nameless(PathBuf),
     /// A file.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file cannot be read any more, or has become shorter.

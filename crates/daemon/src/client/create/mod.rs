@@ -24,7 +24,7 @@ const CHUNK: usize = 1 << 20;
 const CHUNKS: usize = 4;
 /// Room is asked for again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The daemon verifies and syncs what it was given: at least so much a second is expected.
+/// The daemon verifies and syncs the data: it is expected to reach at least this rate, bytes a second.
 const RATE: u64 = 10 << 20;
 
 /// Files that are to become a cache, hashed.
@@ -37,24 +37,24 @@ pub struct Prepared {
 /// A cache that was made.
 #[derive(Debug)]
 pub struct MadeCache {
-    /// What it is.
+    /// The cache.
     pub info: CacheInfo,
     /// Bytes that were new to the daemon.
     pub sent: u64,
-    /// What keeps others from reading it, with its mode.
+    /// The file that restricts its readers, with its mode.
     pub narrowed_by: Option<(PathBuf, u32)>,
 }
 
 impl Prepared {
-    /// Walks and hashes a directory, whose content it will be, or files of one directory. Blocks.
+    /// Walks and hashes a directory, or files of one directory, as the content of the cache. Blocks.
     ///
     /// # Errors
-    /// They cannot be read, or are of several directories.
+    /// A file cannot be read, or the files are in several directories.
     pub fn of(paths: &[PathBuf], name: &str, progress: &Progress) -> Result<Self, Error> {
         hash(paths, name, progress).map(|(tree, manifest)| Self { tree, manifest })
     }
 
-    /// What the user should know of the files.
+    /// Warnings about the files.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let of_links =
@@ -118,7 +118,7 @@ fn open_to(create: &mut Create, tree: &Tree) -> Result<Option<(PathBuf, u32)>, E
     let readers = readers::of(tree, &groups)?;
     create.mode = Some(readers.mode);
     if create.group.is_some() {
-        // Whom they named may read.
+        // The named group may read.
         create.mode = Some(readers.mode | 0o050);
         return Ok(None);
     }
@@ -134,7 +134,7 @@ fn open_to(create: &mut Create, tree: &Tree) -> Result<Option<(PathBuf, u32)>, E
     Ok(readers.narrowed_by)
 }
 
-/// Walks and hashes what is given.
+/// Walks and hashes the paths.
 fn hash(paths: &[PathBuf], name: &str, progress: &Progress) -> Result<(Tree, Manifest), Error> {
     let options = |name: Option<OsString>| ScanOptions { name, ..ScanOptions::default() };
     let tree = match paths {
@@ -184,14 +184,15 @@ async fn upload(
     });
     let wait = Duration::from_secs(3600 + bytes / RATE);
     let sent = client.upload(&created.cache, queue, wait).await;
-    // What could not be read is the cause, whatever became of the connection.
+    // A file that cannot be read is the cause, whatever happened to the connection.
     if let Ok(Some(error)) = reading.join() {
         return Err(Error::Reading(error));
     }
     Ok(sent?)
 }
 
-/// Sends what the files hold, one after the other. One that has changed since it was hashed ends it: the daemon verifies.
+/// Sends the content of the files, one after the other. A file that has changed since it was hashed ends it:
+/// the daemon verifies.
 fn read(
     tree: &Tree,
     manifest: &Manifest,
@@ -210,7 +211,7 @@ fn read(
             from.read_exact(&mut chunk).map_err(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => named(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    "the file has become shorter since it was hashed; create the cache again when it no longer changes",
+                    "the file was truncated after it was hashed; create the cache again when the file no longer changes",
                 )),
                 _ => named(e),
             })?;

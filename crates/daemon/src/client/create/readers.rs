@@ -1,5 +1,5 @@
-//! Who may read a cache if its maker does not say: whoever could read all its files where they are. The narrowest of them
-//! counts, with the directories on the way to them.
+//! The default readers of a cache: those who could read all its files in place. The narrowest mode counts,
+//! with the directories on the path.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,18 +13,18 @@ use super::error::Error;
 const READ: u32 = 0o4;
 const ENTER: u32 = 0o1;
 
-/// Who may read, and why no more may.
+/// The readers, and why not more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Readers {
     /// 0o700, 0o750 or 0o755.
     pub(super) mode: u32,
     /// The group of 0o750.
     pub(super) gid: Option<u32>,
-    /// What keeps others out, with its mode.
+    /// The file that excludes others, with its mode.
     pub(super) narrowed_by: Option<(PathBuf, u32)>,
 }
 
-/// One file or directory, and what readers need of it.
+/// One file or directory, and the permissions that readers need.
 struct Inode {
     path: PathBuf,
     mode: u32,
@@ -36,10 +36,10 @@ struct Inode {
 
 impl Inode {
     fn of(path: PathBuf, needs: u32) -> Result<Self, Error> {
-        let meta = fs::symlink_metadata(&path).map_err(Error::io("look at", &path))?;
+        let meta = fs::symlink_metadata(&path).map_err(Error::io("stat", &path))?;
         let mode = meta.mode() & 0o7777;
         let mut group = mode >> 3 & 0o7;
-        // With an access control list these bits are its mask, and say nothing of the group.
+        // With an access control list these bits are its mask, not the group's permissions.
         if group & needs != 0
             && let Ok(Some(list)) = xattr(&path)
         {
@@ -48,7 +48,7 @@ impl Inode {
         Ok(Self { path, mode, gid: meta.gid(), needs, group })
     }
 
-    /// Everybody but its owner gets what is needed.
+    /// Everybody but its owner has the needed permissions.
     fn is_open(&self) -> bool {
         self.mode & self.needs == self.needs && self.group & self.needs == self.needs
     }
@@ -65,7 +65,7 @@ fn xattr(path: &Path) -> rustix::io::Result<Option<Acl>> {
     Ok(Acl::decode(value.get(..len).unwrap_or_default()))
 }
 
-/// Who could read all of a tree. `groups`: those of this process's user.
+/// The readers of a whole tree. `groups`: those of this process's user.
 pub(super) fn of(tree: &Tree, groups: &[u32]) -> Result<Readers, Error> {
     let join = |below: &Path| match below.as_os_str().is_empty() {
         true => tree.root.clone(),
@@ -86,7 +86,7 @@ pub(super) fn of(tree: &Tree, groups: &[u32]) -> Result<Readers, Error> {
             gids.push(inode.gid);
         }
         let is_open = gids.len() == 1 && inode.is_open_to(inode.gid);
-        // What keeps a group out tells more than what keeps out everybody else.
+        // A file that excludes a group is more informative than one that excludes only others.
         if closed.is_none() || open_to_group && !is_open {
             closed = Some(inode);
         }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that everybody can reach, with `file` of this mode in `sub` of that one.
+    /// A directory readable by everybody, with `file` of this mode in `sub` of that mode.
     fn found(dir: u32, file: u32, other: u32) -> (Readers, u32) {
         let base = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidecast_classad::{Ad, Expr, Value};
 
-/// What the plugin is; its version is said beside it.
+/// Properties of the plugin; its version is added to them.
 pub const SELF: [&str; 4] = [
     "MultipleFileSupport = true",
     "PluginType = \"FileTransfer\"",
@@ -25,12 +25,13 @@ pub struct Wanted {
     pub amiss: Option<&'static str>,
 }
 
-/// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor LocalFileName say other
-/// things (PluginData), and are passed over; but an input with no ad at all was cut off, or is none.
+/// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor
+/// LocalFileName have other purposes (PluginData) and are skipped; but an input without any ad was truncated
+/// or is malformed.
 pub(super) fn wanted(text: &[u8]) -> Result<Vec<Wanted>, String> {
-    let ads = Ad::parse_all(text).map_err(|e| format!("it holds no ClassAds: {e}"))?;
+    let ads = Ad::parse_all(text).map_err(|e| format!("not ClassAds: {e}"))?;
     if ads.is_empty() {
-        return Err("it holds no ClassAd".into());
+        return Err("no ClassAd in the file".into());
     }
     let about_files =
         ads.iter().filter(|ad| ["Url", "LocalFileName"].iter().any(|name| ad.get(name).is_some()));
@@ -44,8 +45,8 @@ fn wanted_by(ad: &Ad) -> Wanted {
     };
     let (url, local) = (word("Url"), word("LocalFileName"));
     let amiss = match (&url, &local) {
-        (None, _) => Some("its ad has no Url that is a string"),
-        (_, None) => Some("its ad has no LocalFileName that is a string"),
+        (None, _) => Some("the ClassAd lacks a string attribute Url"),
+        (_, None) => Some("the ClassAd lacks a string attribute LocalFileName"),
         _ => None,
     };
     Wanted { url: url.unwrap_or_default(), local: local.unwrap_or_default(), upload: false, amiss }
@@ -64,7 +65,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// One that came to nothing, just now.
+    /// A transfer that failed, just now.
     pub(super) fn failed(wanted: Wanted, error: Error) -> Self {
         let why = match wanted.url.as_str() {
             "" => error.why,

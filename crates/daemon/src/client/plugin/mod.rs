@@ -1,8 +1,9 @@
 //! HTCondor's file-transfer plugin for `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
 //!
-//! HTCondor runs it as the job's user in the job's directory. What HTCondor makes of failures decides its manners: a job
-//! runs although its input is missing if the plugin says "failed" and exits with 0, or says "done" of a file that is not
-//! there. So every file is looked at after it was made, every failure is said, and what may get better is tried again in here.
+//! HTCondor runs it as the job's user in the job's directory. HTCondor's handling of failures determines its
+//! behaviour: a job runs although its input is missing if the plugin reports "failed" and exits with 0, or
+//! reports "done" for a missing file. So every file is checked after it was created, every failure is
+//! reported, and temporary failures are retried here.
 
 mod ads;
 
@@ -23,9 +24,10 @@ use ads::{error, seconds};
 
 /// One request to the daemon may take so long, seconds.
 const ASK: u64 = 30;
-/// A daemon that does not answer, or whose sources do not, is tried again for so long.
+/// A daemon that does not answer, or whose sources do not, is retried for this long.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where there is not even a socket: one that is started anew makes it first of all, long before it has read its store.
+/// The limit if there is no socket: a daemon that restarts creates it first of all, long before it has read
+/// its store.
 const NO_SOCKET: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_secs(2);
 /// An answer is padded with blanks up to this length.
@@ -33,16 +35,15 @@ const MOST_BLANKS: usize = 16 << 20;
 /// A cache that is coming is waited for so long.
 const COMING: Duration = Duration::from_secs(6 * 3600);
 
-/// What an input file asks for. `upload`: all of it is to go, not to come. What cannot be understood is a transfer that failed:
-/// whoever looks at the answer alone must not think that there was nothing to do.
+/// The requests of an input file. `upload`: all of them are uploads. A malformed request is a failed
+/// transfer: a caller that reads only the results must not conclude that there was nothing to do.
 ///
 /// # Errors
 /// That transfer.
 pub fn read(infile: &Path, upload: bool) -> Result<Vec<Wanted>, Box<Transfer>> {
     let text = std::fs::read(infile).map_err(|e| format!("cannot read {}: {e}", infile.display()));
-    let wanted = text.and_then(|text| {
-        ads::wanted(&text).map_err(|e| format!("cannot understand {}: {e}", infile.display()))
-    });
+    let wanted = text
+        .and_then(|text| ads::wanted(&text).map_err(|e| format!("cannot parse {}: {e}", infile.display())));
     let wanted = wanted.map_err(|why| {
         let nothing = Wanted { upload, ..Wanted::default() };
         Box::new(Transfer::failed(nothing, error("Specification", false, why)))
@@ -50,13 +51,13 @@ pub fn read(infile: &Path, upload: bool) -> Result<Vec<Wanted>, Box<Transfer>> {
     Ok(wanted.into_iter().map(|one| Wanted { upload, ..one }).collect())
 }
 
-/// None of it, as there is no daemon to ask.
+/// All transfers failed, as there is no daemon.
 #[must_use]
 pub fn without_daemon(wanted: Vec<Wanted>, why: &str) -> Vec<Transfer> {
     wanted.into_iter().map(|one| Transfer::failed(one, error("Contact", false, why))).collect()
 }
 
-/// One after the other, by the daemon at `socket`. When `stop` is over, those that are left have failed.
+/// Runs the transfers one after the other, by the daemon at `socket`. After `stop`, the remaining ones fail.
 pub async fn transfer_all(
     socket: &Path,
     wanted: Vec<Wanted>,
@@ -65,7 +66,7 @@ pub async fn transfer_all(
     let mut stop = std::pin::pin!(stop);
     let (mut asker, mut results, mut is_stopped) = (Asker::new(socket), Vec::new(), false);
     for one in wanted {
-        let why = error("Transfer", true, "the transfer was told to stop");
+        let why = error("Transfer", true, "the transfer was interrupted");
         let stopped = Transfer::failed(one.clone(), why);
         if !is_stopped {
             tokio::select! {
@@ -82,8 +83,9 @@ pub async fn transfer_all(
     results
 }
 
-/// The caches that are here, as attributes of a host's slots. Jobs match on these: `stringListMember("head/nt@1", TidecastCaches)`.
-/// Where no daemon answers, there are none. None: they cannot be written as an ad.
+/// The caches on this host, as attributes of a host's slots. Jobs match on these:
+/// `stringListMember("head/nt@1", TidecastCaches)`. If no daemon answers, the list is empty. None: they
+/// cannot be written as an ad.
 pub async fn caches(client: &Client) -> Option<String> {
     let mut here = client.get::<Vec<CacheInfo>>("/v1/caches").await.unwrap_or_default();
     here.retain(|info| info.state == "committed");
@@ -93,8 +95,8 @@ pub async fn caches(client: &Client) -> Option<String> {
     ad.to_old().ok().map(|text| text.trim_end().to_owned())
 }
 
-/// HTCondor has filled the file with blanks, so that there is room for it: it is written over, not cut. What an earlier and
-/// longer answer has left (up to 23.3 several transfers have one file) becomes blanks.
+/// HTCondor has filled the file with blanks to reserve its space: it is overwritten, not truncated. The rest
+/// of an earlier and longer answer (up to 23.3 several transfers share one file) becomes blanks.
 ///
 /// # Errors
 /// It cannot be written.
@@ -116,9 +118,11 @@ async fn transfer(asker: &mut Asker, wanted: Wanted) -> Transfer {
     let start = seconds();
     let got = match wanted.amiss {
         Some(why) => Err(error("Specification", false, why)),
-        None if wanted.upload => {
-            Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
-        }
+        None if wanted.upload => Err(error(
+            "Specification",
+            false,
+            "file transfers cannot create caches: use tidecast cache create",
+        )),
         None => bring(asker, &wanted).await,
     };
     match got {
@@ -132,7 +136,7 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
     let to = &place(&wanted.local, &name, path);
     let info = ready(asker, &name).await?;
-    let mut made = Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+    let mut made = Err(error("Resolution", false, format!("no {path} in {}", info.name)));
     for path in decoded(path) {
         made = make(asker, &info, &path, to).await;
         match &made {
@@ -145,14 +149,14 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
 
 /// Makes the job's file of a cache that is here; its bytes.
 async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result<u64, Error> {
-    let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
+    let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon reported no path"))?;
     let whole = path.as_os_str().is_empty();
     let source = if whole { view.to_owned() } else { view.join(path) };
     let is_below = path.components().all(|c| matches!(c, std::path::Component::Normal(_)));
     if !is_below {
-        return Err(error("Parameter", false, format!("{path:?} is no path in a cache")));
+        return Err(error("Parameter", false, format!("{path:?} is not a path inside a cache")));
     }
-    // What the job's user can read here can be a link; else this process makes a copy.
+    // If the job's user can read the store here, a link suffices; else this process makes a copy.
     match (materialize::sees(info), std::fs::metadata(&source)) {
         (Ok(_), Ok(_)) if !asker.contained => {
             let (dir, name) = parts(to)?;
@@ -160,7 +164,7 @@ async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result
         }
         (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
             let path = path.display();
-            return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+            return Err(error("Resolution", false, format!("no {path} in {}", info.name)));
         }
         _ => copy(&asker.client, info, path, to).await?,
     }
@@ -169,8 +173,8 @@ async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result
     Ok(if whole || made.is_dir() { info.bytes } else { made.len() })
 }
 
-/// Where the job's file is to be. Of a URL that ends with a slash HTCondor makes the name of a directory that is there: what is
-/// wanted has its own name in it, as without the slash.
+/// The place of the job's file. If a URL ends with a slash, HTCondor passes the name of an existing
+/// directory: the file gets its own name in it, as without the slash.
 fn place(local: &str, name: &CacheName, path: &str) -> PathBuf {
     let own = path.rsplit('/').next().filter(|own| !own.is_empty()).unwrap_or(&name.name);
     if local.ends_with('/') { Path::new(local).join(own) } else { local.into() }
@@ -259,10 +263,12 @@ async fn copy(client: &Client, info: &CacheInfo, path: &Path, to: &Path) -> Resu
     materialize::place(client, info, wanted).await.map(|_| ()).map_err(unmade)
 }
 
-/// The directory and the name of what is to be made.
+/// The directory and the name of the target.
 fn parts(to: &Path) -> Result<(PathBuf, &OsStr), Error> {
     let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = to.file_name().ok_or_else(|| error("Parameter", false, format!("{to:?} has no name")))?;
+    let name = to
+        .file_name()
+        .ok_or_else(|| error("Parameter", false, format!("{to:?} does not end in a file name")))?;
     Ok((dir.to_owned(), name))
 }
 

@@ -1,4 +1,5 @@
-//! The collector of an HTCondor pool. Its own tools speak with it, with the rights and the settings of this host.
+//! The collector of an HTCondor pool, used through HTCondor's own tools, with the rights and the settings of
+//! this host.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -41,7 +42,7 @@ impl Catalogue for Condor {
     }
 }
 
-/// Runs one of HTCondor's tools; what it prints.
+/// Runs one of HTCondor's tools; its output.
 async fn tool(words: &[&str], input: String) -> Result<String, CatalogueError> {
     let words: Vec<String> = ["timeout", TOOL].iter().chain(words).map(|&word| word.to_owned()).collect();
     let run = move || -> Result<String, CatalogueError> {
@@ -56,7 +57,7 @@ async fn tool(words: &[&str], input: String) -> Result<String, CatalogueError> {
             .map_err(|e| because(&e))?;
         // It reads all of it before it prints anything.
         if let Some(mut stdin) = child.stdin.take() {
-            // One that ends without reading says why in a moment.
+            // A tool that ends without reading reports its error below.
             let _ = stdin.write_all(input.as_bytes());
         }
         let done = child.wait_with_output().map_err(|e| because(&e))?;
@@ -64,7 +65,7 @@ async fn tool(words: &[&str], input: String) -> Result<String, CatalogueError> {
             return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&done.stderr);
-        Err(because(&format!("{}: {}", done.status, said.lines().last().unwrap_or("it says nothing"))))
+        Err(because(&format!("{}: {}", done.status, said.lines().last().unwrap_or("no error message"))))
     };
     tokio::task::spawn_blocking(run).await.map_err(failed)?
 }

@@ -1,4 +1,4 @@
-//! What a catalogue does: enters this daemon, and names others.
+//! Interface of a catalogue: it registers this daemon, and lists others.
 
 use std::fmt;
 use std::future::Future;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tidecast_classad::Ad;
 
-/// A catalogue is looked at this often in the long run.
+/// Interval of visits to a catalogue in the long run.
 pub(super) const LAST: Duration = Duration::from_secs(30);
 /// An entry that is not renewed for so long may go, seconds.
 pub(super) const LIFETIME: u32 = 4 * LAST.as_secs() as u32;
 
-/// What a catalogue is told of this daemon.
+/// The entry of this daemon in a catalogue.
 pub(crate) struct Entry {
     pub(super) name: String,
     pub(super) addresses: Vec<SocketAddr>,
@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// Why a visit came to nothing.
+/// Why a visit failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CatalogueError(String);
@@ -48,7 +48,7 @@ pub(super) type Visit<'a, T> = Pin<Box<dyn Future<Output = Result<T, CatalogueEr
 
 /// A catalogue of daemons.
 pub(super) trait Catalogue: Send + Sync {
-    /// Enters this daemon, or renews its entry; says who else is there, as `--peer` names them.
+    /// Registers this daemon, or renews its entry; the other daemons, in the format of `--peer`.
     fn visit<'a>(&'a self, entry: &'a Entry) -> Visit<'a, Vec<String>>;
     /// Takes the entry away.
     fn leave<'a>(&'a self, name: &'a str) -> Visit<'a, ()>;

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use super::entry::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
 use super::found::REMEMBERED;
 
-/// All of ours begins so.
+/// Prefix of all keys of Tidecast.
 const PREFIX: &str = "/tidecast/daemons/";
-/// The first key behind all of ours.
+/// The first key after all keys of Tidecast.
 const BEHIND: &str = "/tidecast/daemons0";
 /// One request takes no longer: then the next member of the cluster is tried.
 const ASK: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ impl Catalogue for Etcd {
         Box::pin(async {
             // Each time under a lease of its own: the one before ends without the key, that has the new one.
             let granted = self.ask("lease/grant", &json!({ "TTL": LIFETIME })).await?;
-            let lease = granted.get("ID").ok_or_else(|| failed("it grants no lease"))?;
+            let lease = granted.get("ID").ok_or_else(|| failed("no lease in the reply"))?;
             let key = BASE64.encode(format!("{PREFIX}{}", entry.name).as_bytes());
             let value = BASE64.encode(entry.addresses().as_bytes());
             self.ask("kv/put", &json!({ "key": key, "value": value, "lease": lease })).await?;
@@ -53,7 +53,7 @@ impl Catalogue for Etcd {
 impl Etcd {
     /// Asks the first member that answers.
     async fn ask(&self, what: &str, body: &Value) -> Result<Value, CatalogueError> {
-        let mut last = failed("no member is named");
+        let mut last = failed("no etcd member configured");
         for host in &self.0 {
             match timeout(ASK, post(host, what, body)).await {
                 Ok(Ok(answer)) => return Ok(answer),
@@ -89,7 +89,7 @@ async fn post(host: &str, what: &str, body: &Value) -> Result<Value, CatalogueEr
     talked
 }
 
-/// What the keys say.
+/// The daemons that the keys list.
 fn peers(range: &Value) -> Vec<String> {
     let word = |pair: &Value, key: &str| -> Option<String> {
         String::from_utf8(BASE64.decode(pair.get(key)?.as_str()?.as_bytes()).ok()?).ok()

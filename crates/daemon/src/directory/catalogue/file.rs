@@ -7,7 +7,7 @@ use super::entry::{Catalogue, Entry, Visit, failed};
 /// Larger ones are a mistake.
 const MOST: u64 = 4 << 20;
 
-/// Read anew at each visit; never written.
+/// Read at each visit; never written.
 pub(super) struct File(pub(super) PathBuf);
 
 impl Catalogue for File {

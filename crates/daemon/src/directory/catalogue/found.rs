@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Daemons remembered of a catalogue, and those of them that are asked without being named.
+/// Daemons kept of a catalogue, and how many of them are asked without being named.
 pub(super) const REMEMBERED: usize = 10_000;
 const ASKED: usize = 16;
 
-/// Who was found at the last visit, as `--peer` names them.
+/// The daemons found at the last visit, in the format of `--peer`.
 #[derive(Default)]
 pub(crate) struct Found {
     peers: Mutex<Vec<String>>,
@@ -18,7 +18,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whom to ask: the one of this name, and a few others, for each daemon others.
+    /// Daemons to ask: the one of this name, and a few others, which differ from daemon to daemon.
     pub(crate) fn some(&self, host: Option<&str>, own: &str) -> Vec<String> {
         let all = self.peers.lock();
         let named = |peer: &&String| peer.split_once('=').map(|(name, _)| name) == host && host.is_some();

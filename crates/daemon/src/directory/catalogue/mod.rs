@@ -1,7 +1,7 @@
-//! Catalogues that a site runs already: this daemon is entered, and others are found there.
+//! Catalogues that a site already runs: this daemon registers there, and finds others.
 //!
-//! What is found is a hint whom to ask, and no more: who a daemon is, its card says when it is spoken with. So a
-//! catalogue that is down, empty or full of lies costs time at most, and nothing here stops the daemon.
+//! An entry is only a hint where to ask; the certificate proves the identity when a connection is made. So a
+//! catalogue that is down, empty or wrong costs time at most, and never stops the daemon.
 
 mod condor;
 mod entry;
@@ -23,14 +23,14 @@ use crate::storage::store::Store;
 use entry::{Catalogue, Entry, LAST, failed};
 use found::Found;
 
-/// It is looked at so soon after the start, then less and less often.
+/// The first visit comes this soon after the start, later ones less and less often.
 const FIRST: Duration = Duration::from_secs(1);
 /// One visit takes no longer.
 const VISIT: Duration = Duration::from_secs(25);
 /// Caches named in this daemon's entry.
 const NAMED: usize = 1000;
 
-/// The catalogue of the configuration, and what this daemon's entry there is made from.
+/// The catalogue of the configuration, and the sources of this daemon's entry.
 pub(crate) struct Keeper {
     pub(crate) config: Arc<Config>,
     pub(crate) links: Arc<Links>,
@@ -62,9 +62,9 @@ impl Keeper {
                     self.found.set(found);
                     well = true;
                 }
-                // What was found before still holds.
+                // Daemons found before stay valid.
                 Err(error) if well => {
-                    tracing::warn!(%at, %error, "the catalogue cannot be used");
+                    tracing::warn!(%at, %error, "cannot use the catalogue");
                     well = false;
                 }
                 Err(_) => {}
@@ -80,7 +80,7 @@ impl Keeper {
         let catalogue = open(at);
         let left = tokio::time::timeout(Duration::from_secs(5), catalogue.leave(&self.config.name));
         if let Ok(Err(error)) = left.await {
-            tracing::info!(%at, %error, "the catalogue keeps this daemon until its entry ends");
+            tracing::info!(%at, %error, "cannot leave the catalogue; it lists this daemon until the entry expires");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Who takes turns with it takes ten times as much.
+/// Other cgroups get ten times its share.
 const WEIGHT: &str = "10";
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "io"];
 const PERIOD: f64 = 100_000.0;
@@ -23,19 +23,19 @@ impl Cgroup {
         Self { dir: None, controllers: Vec::new(), said: format!("none: {why}") }
     }
 
-    /// Makes one and moves into it, if that is of use.
+    /// Creates a cgroup and moves into it, if it can limit anything.
     pub(crate) fn enter() -> Self {
         let none = |why: &str| Self::none(why);
-        let Some((mount, path)) = own() else { return none("the system has no cgroup v2") };
+        let Some((mount, path)) = own() else { return none("no cgroup v2 on this host") };
         let is_root = rustix::process::geteuid().is_root();
-        // Of a service whose cgroup is delegated: below it. Else root makes one beside the others.
+        // In a service with a delegated cgroup: below it. Else root creates one beside the others.
         let delegated = std::env::var_os("INVOCATION_ID").is_some() && path != mount;
         let parent = if delegated || !is_root { path } else { mount };
         let offered = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
         let offered: Vec<&str> =
             CONTROLLERS.into_iter().filter(|c| offered.split_whitespace().any(|o| o == *c)).collect();
         if offered.is_empty() {
-            return none("no controller of cpu, memory or io is offered to it");
+            return none("no cpu, memory or io controller is available");
         }
         match make(&parent, &offered) {
             Err(error) => none(&format!("{}: {error}", parent.display())),
@@ -60,7 +60,7 @@ impl Cgroup {
     pub(crate) fn limit(&self, cores: Option<f64>, memory: u64) {
         let Some(dir) = &self.dir else { return };
         let quota = cores.map_or("max".to_owned(), |cores| format!("{:.0}", (cores * PERIOD).max(1000.0)));
-        // Above blocks in memory there are the program itself and what is being written.
+        // Besides blocks in memory there are the program itself and data being written.
         let high = memory.saturating_mul(2).max(256 << 20).to_string();
         for (controller, file, text) in [
             ("cpu", "cpu.max", format!("{quota} {PERIOD}")),
@@ -71,7 +71,7 @@ impl Cgroup {
             if self.controllers.contains(&controller)
                 && let Err(error) = fs::write(dir.join(file), text)
             {
-                tracing::debug!(%error, file, "a limit of the cgroup is not set");
+                tracing::debug!(%error, file, "cannot set a cgroup limit");
             }
         }
     }
@@ -99,7 +99,7 @@ fn make(parent: &Path, offered: &[&'static str]) -> io::Result<(PathBuf, Vec<&'s
     }
     let dir = parent.join(format!("tidecast.{}", std::process::id()));
     fs::create_dir(&dir)?;
-    // First out of the parent: what has processes of its own cannot share among children.
+    // First out of the parent: a cgroup with processes of its own cannot distribute controllers to children.
     let moved = fs::write(dir.join("cgroup.procs"), "0");
     let taken: Vec<&'static str> = offered
         .iter()
@@ -112,7 +112,7 @@ fn make(parent: &Path, offered: &[&'static str]) -> io::Result<(PathBuf, Vec<&'s
         let _ = fs::write(parent.join("cgroup.procs"), "0");
         let _ = fs::remove_dir(&dir);
         moved?;
-        return Err(io::Error::other("it may not limit anything there"));
+        return Err(io::Error::other("cannot enable any controller in the cgroup"));
     }
     Ok((dir, taken))
 }
