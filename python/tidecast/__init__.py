@@ -27,26 +27,29 @@ from typing import TYPE_CHECKING, Any
 from ._errors import CutError, Error, FaultError, Lost, UsageError
 
 if TYPE_CHECKING:
-    from . import aio, copy, field
+    from . import aio, field
     from ._caches import Cache, Caches, caches
     from ._group import Group, bcast
     from ._installed import find_tidecast_bin, get_include, get_library
-    from ._sync import bcast_files, get, publish, seed, share, verify
-    from ._transfer import Manifest, Share, Swarm, Tree
+    from ._transfer import Manifest, Share, Swarm, Tree, bcast_files, get, publish, seed, share, verify
+    from .copy import _Module
+
+    copy: _Module
 
 #: What is loaded when it is first used, and where it is: `import tidecast` is quick, and needs neither NumPy nor MPI.
 _LAZY = {
     "Cache": "_caches", "Caches": "_caches", "caches": "_caches",
     "Group": "_group", "bcast": "_group",
     "find_tidecast_bin": "_installed", "get_include": "_installed", "get_library": "_installed",
-    "bcast_files": "_sync", "get": "_sync", "publish": "_sync", "seed": "_sync", "share": "_sync", "verify": "_sync",
-    "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
+    "bcast_files": "_transfer", "get": "_transfer", "publish": "_transfer", "seed": "_transfer", "share": "_transfer",
+    "verify": "_transfer", "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
 }
 _MODULES = ("aio", "copy", "field")
 
 __all__ = [
-    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Share", "Swarm", "Tree", "UsageError", "aio", "bcast",
-    "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "publish", "seed", "share", "verify",
+    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Share", "Swarm", "Tree", "UsageError", "aio",
+    "bcast", "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "publish", "seed",
+    "share", "verify",
 ]
 
 

@@ -1,23 +1,31 @@
 """The extension module (crates/python). Only this package calls it; what arguments mean is where it does."""
 import os
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from ._caches import New
-from ._transfer import Broadcast, Copying, Fetch, Swarm, Tree
+from ._transfer import Broadcast, Fetch, Swarm, Tree
+from .copy import Copying
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Answer: TypeAlias = tuple[bool, str]
 
+__all__ = [
+    "VERSION", "Daemon", "Operation", "broadcast", "copy", "create_cache", "get", "get_cache", "publish", "revoke", "seed", "share",
+    "verify",
+]
+
 VERSION: str
 
+@final
 class Operation:
     def next(self) -> str | None: ...
     def result(self) -> _Answer: ...
     def stop(self) -> None: ...
 
+@final
 class Daemon:
-    def __init__(self, socket: _Path | None) -> None: ...
+    def __new__(cls, socket: _Path | None) -> Daemon: ...
     @property
     def socket(self) -> os.PathLike[str]: ...
     def list(self, name: str | None) -> _Answer: ...
@@ -41,4 +49,3 @@ def broadcast(source: _Path, to: _Path, how: Broadcast) -> Operation: ...
 def create_cache(socket: _Path, paths: Sequence[_Path], new: New, wait: float | None) -> Operation: ...
 def get_cache(socket: _Path, name: str, to: _Path | None, link: str, force: bool, wait: float | None,
               offline: bool) -> Operation: ...
-
