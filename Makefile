@@ -26,7 +26,7 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-lint: ## format, clippy, the purity of the pure crates, the layers of others, and that files are reached by crate paths
+lint: ## format, clippy, the purity of the pure crates, the layers of others, that files are reached by crate paths, Python's types
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
@@ -34,6 +34,8 @@ lint: ## format, clippy, the purity of the pure crates, the layers of others, an
 	scripts/contained
 	scripts/deny
 	scripts/web check
+	scripts/setup python
+	scripts/types --no-wheel
 
 unit: ## the Rust tests
 	cargo test --workspace --quiet --profile testing
