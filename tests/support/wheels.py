@@ -1,9 +1,11 @@
 """Fixtures of tests of the Python package, as its users have it: the wheel and nothing else, or beside other libraries."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -58,13 +60,26 @@ class Script:
         self._environment = {"HOME": str(place), "LANG": "C.UTF-8", **environment}
 
     def __call__(self, text: str, **env: str) -> dict:
-        done = subprocess.run([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True,
-                              env={**self._environment, **env}, capture_output=True, timeout=240)
-        assert done.returncode == 0, done.stdout + done.stderr
-        given: dict = {"stderr": done.stderr}
-        for line in done.stdout.splitlines():
-            given.update(json.loads(line))
+        out, err = self.run(text, **env)
+        given: dict = {"stderr": err}
+        for line in out.splitlines():
+            if line.startswith("{"):
+                given.update(json.loads(line))
         return given
+
+    def run(self, text: str, **env: str) -> tuple[str, str]:
+        """What a script has printed, to standard output and to standard error."""
+        # A session of its own: the processes that it has started end with it, whatever happens.
+        process = subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True, start_new_session=True,
+                                   env={**self._environment, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(timeout=240)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        assert process.returncode == 0, out + err
+        return out, err
 
     def popen(self, text: str) -> subprocess.Popen:
         return subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True, env=self._environment,
