@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import threading
+import types
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -111,25 +112,31 @@ def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:
 
 
 def awaited(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The twin for asyncio of a function that :func:`waiting` made."""
-    begins: Callable[P, Task[T]] = inspect.unwrap(waits)
+    """The twin for asyncio of a function, or of an object's method, that :func:`waiting` made."""
+    begins: Callable[P, Task[T]] = inspect.unwrap(getattr(waits, "__func__", waits))
+    if isinstance(waits, types.MethodType):
+        begins = types.MethodType(begins, waits.__self__)
 
-    @functools.wraps(waits)
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
         return await begins(*arguments, **named).run_async()
 
-    twin.__module__ = "tidecast.aio"
-    return twin
+    return _as(waits, twin)
 
 
 def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """The twin for asyncio of a function that is short: it runs in a thread."""
 
-    @functools.wraps(waits)
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
         return await asyncio.to_thread(waits, *arguments, **named)
 
+    return _as(waits, twin)
+
+
+def _as(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin, with the name, the text and the parameters of what it is the twin of."""
+    functools.update_wrapper(twin, waits)
     twin.__module__ = "tidecast.aio"
+    twin.__signature__ = inspect.signature(waits)  # type: ignore[attr-defined]
     return twin
 
 

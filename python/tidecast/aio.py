@@ -4,11 +4,11 @@ A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``
 """
 from __future__ import annotations
 
-from . import _transfer
+from . import _caches, _transfer
 from . import copy as _copy
-from ._operation import awaited, in_thread
+from ._operation import AnyPath, awaited, in_thread
 
-__all__ = ["bcast_files", "copy", "get", "publish", "seed", "share", "verify"]
+__all__ = ["Caches", "bcast_files", "caches", "copy", "get", "publish", "seed", "share", "verify"]
 
 bcast_files = awaited(_transfer.bcast_files)
 copy = awaited(_copy.copy)
@@ -17,3 +17,29 @@ publish = awaited(_transfer.publish)
 verify = awaited(_transfer.verify)
 seed = in_thread(_transfer.seed)
 share = in_thread(_transfer.share)
+
+
+class Caches:
+    """The daemon of this host: the methods of :class:`tidecast.Caches`, each to be awaited.
+
+    :ivar socket: where it listens
+    """
+
+    def __init__(self, socket: AnyPath | None = None):
+        """:param socket: as of :class:`tidecast.Caches`"""
+        of = _caches.Caches(socket)
+        self.socket = of.socket
+        self.create = awaited(of.create)
+        self.get = awaited(of.get)
+        self.extend = in_thread(of.extend)
+        self.ls = in_thread(of.ls)
+        self.pin = in_thread(of.pin)
+        self.replicate = in_thread(of.replicate)
+        self.rm = in_thread(of.rm)
+        self.show = in_thread(of.show)
+        self.where = in_thread(of.where)
+
+
+def caches(socket: AnyPath | None = None) -> Caches:
+    """The daemon of this host, by its socket; see :class:`Caches`."""
+    return Caches(socket)

@@ -30,7 +30,8 @@ def users():
     return {use["pid"] for use in tidecast.caches().show("here/nt")["uses"] or [] if use.get("pid")}
 """
 SHARE = """
-os.environ.update(TIDECAST_LISTEN="127.0.0.1:0", TIDECAST_LSD="false", TIDECAST_STATE_DIR=os.path.abspath("workers"))
+os.mkdir("run", 0o700)
+os.environ.update(XDG_RUNTIME_DIR=os.path.abspath("run"), TIDECAST_LISTEN="127.0.0.1:0", TIDECAST_LSD="false", TIDECAST_STATE_DIR=os.path.abspath("workers"))
 def share(): return tidecast.share("data", state_dir="origin")
 """
 DASK = """

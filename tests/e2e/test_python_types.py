@@ -22,12 +22,19 @@ def test_a_function_and_its_twin_have_one_signature(beside):
             assert waits.__doc__ == twin.__doc__ and len(waits.__doc__) > 80, waits
             assert inspect.iscoroutinefunction(twin) and not inspect.iscoroutinefunction(waits), waits
             assert typing.get_type_hints(waits) == typing.get_type_hints(twin), waits
+        waits, twin = tidecast.Caches(), aio.Caches()
+        methods = [name for name in dir(tidecast.Caches) if not name.startswith("_")]
+        for name in methods:
+            assert inspect.signature(getattr(waits, name)) == inspect.signature(getattr(twin, name)), name
+            assert inspect.iscoroutinefunction(getattr(twin, name)), name
         hints = typing.get_type_hints(tidecast.get)
         give(returns=hints["return"], timeout=hints["timeout"], shown=str(inspect.signature(tidecast.verify)),
-             method=typing.get_type_hints(_caches.Caches.get)["return"], module=aio.get.__module__)
+             method=typing.get_type_hints(_caches.Caches.get)["return"], module=aio.get.__module__,
+             methods=len(methods))
     """)
     assert given["returns"] == given["method"] == "<class 'pathlib.Path'>" and given["timeout"] == "float | None"
     assert given["shown"].endswith("progress: 'Progress' = False) -> 'dict[str, Any]'") and given["module"] == "tidecast.aio"
+    assert given["methods"] >= 9
 
 
 USER = """
@@ -51,6 +58,7 @@ with tidecast.share("a") as shared:
 async def main() -> None:
     assert_type(await tidecast.aio.get("a", "b", files=["*.nc"]), Path)
     assert_type(await tidecast.aio.share("a"), tidecast.Share)
+    assert_type(await tidecast.aio.caches().get("nt", wait=3), Path)
     assert_type(await tidecast.aio.copy(["a"], "b"), dict[str, Any])
 """
 WRONG = """
@@ -79,3 +87,32 @@ def test_a_users_program_is_checked(package, tmp_path):
     assert said(check("user.py")) == []
     lines = [line.split(":")[1] for line in said(check("wrong.py"))]
     assert sorted(set(lines)) == ["3", "4", "5", "6", "7"]
+
+
+def test_asyncio_asks_a_daemon(beside):
+    given = beside("""
+        import asyncio, subprocess
+        words = ["tidecast", "daemon", "--dir", "store", "--socket", "s", "--name", "here", "--machine", os.getcwd()]
+        daemon = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        os.mkdir("data"); pathlib.Path("data/a").write_text("a")
+        async def main():
+            caches = tidecast.aio.caches("s")
+            await caches.create("nt", "data")
+            path, listed = await asyncio.gather(caches.get("here/nt"), caches.ls())
+            endless = asyncio.create_task(caches.get("other/absent", wait=1000))
+            await asyncio.sleep(0)
+            endless.cancel()
+            try:
+                await endless
+            except asyncio.CancelledError:
+                give(cancelled=True)
+            give(text=(path / "a").read_text(), listed=[cache["name"] for cache in listed])
+        try:
+            for line in daemon.stdout:
+                if "users ask at" in line: break
+            asyncio.run(main())
+        finally:
+            daemon.terminate()
+            daemon.wait(60)
+    """)
+    assert given["text"] == "a" and given["listed"] == ["here/nt@1"] and given["cancelled"]
