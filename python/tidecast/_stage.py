@@ -1,7 +1,7 @@
-"""Data that each host has once, whichever of its processes needs it: what :mod:`tidecast.dask`, ``ray`` and ``parsl`` share.
+"""Data that each host fetches once, whichever of its processes needs them. :mod:`tidecast.dask`, ``ray`` and ``parsl`` share this.
 
-A cache is the daemon's: it is fetched once a host, and kept while any process that asked for it runs. What a ticket leads to is
-fetched into a directory by one process of the user, while the others wait for the lock of a file.
+The daemon fetches a cache once, and keeps it while any process that asked for it runs. One process of the user fetches the content of
+a ticket into a directory, while the others wait for the lock of a file.
 """
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _locked(name: str, until: float) -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise CutError("another process of this host is still fetching it", 3) from None
+                    raise CutError("another process of this host has not finished fetching it; allow more time by timeout", 3) from None
                 time.sleep(_AGAIN)
         try:
             yield file

@@ -1,4 +1,4 @@
-"""Dask: a cache, or what a ticket leads to, on each host once before tasks run there.
+"""Dask: a cache, or the content of a ticket, on each host once before tasks run there.
 
     from dask.distributed import Client
     import tidecast.dask
@@ -25,9 +25,9 @@ __all__ = ["StageCache", "path"]
 
 class StageCache(WorkerPlugin):
     """A worker plugin: each worker asks its host's daemon for a cache, which fetches it once and keeps it while the worker's process
-    runs; or with ``to``, one worker of each host fetches what a ticket leads to, and the others wait for it.
+    runs; or with ``to``, one worker of each host fetches the content of a ticket, and the others wait for it.
 
-    Where that fails, :meth:`distributed.Client.register_plugin` raises the :class:`tidecast.Error`; on workers that join later,
+    If that fails, :meth:`distributed.Client.register_plugin` raises the :class:`tidecast.Error`; on workers that join later,
     :func:`path` tries again and raises it.
 
     :param source: a cache (``origin/name``); with ``to`` a ticket, ``@FILE``, a magnet link or the path of a manifest. Dask sends

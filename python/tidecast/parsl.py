@@ -40,10 +40,10 @@ class TidecastStaging(Staging, RepresentationMixin):
     """A staging provider for ``tidecast://``: within the task, on the host where it runs, before it begins.
 
     A worker's process has asked its host's daemon for a cache before the task begins, and the daemon keeps it while the process runs.
-    What a ticket leads to is fetched by one worker of a host, while the others wait. If it fails, the task fails with a
+    One worker of a host fetches the content of a ticket, while the others wait. If that fails, the task fails with a
     :class:`tidecast.Error`.
 
-    :param to: the directory of each host into which is fetched what tickets lead to
+    :param to: the directory of each host into which the content of tickets is fetched
     :param timeout: seconds that a task waits for the data
     """
 
@@ -86,7 +86,7 @@ def _parts(file: File) -> tuple[str, str]:
         name, _, inside = path.strip("/").partition("/")
         source = f"{host}/{name}" if name else host
     if ".." in Path(inside).parts:
-        raise UsageError(f"{file.url}: '..' leads out of the data")
+        raise UsageError(f"{inside}: '..' leads out of the data")
     return source, inside
 
 

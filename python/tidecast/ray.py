@@ -1,4 +1,4 @@
-"""Ray: a cache, or what a ticket leads to, on each node once before tasks run there.
+"""Ray: a cache, or the content of a ticket, on each node once before tasks run there.
 
     import ray, tidecast.ray
 
@@ -42,7 +42,7 @@ class _Keeper:
 
 
 class Staged:
-    """What :func:`stage` has put on each node. Tasks and actors may hold it: a context manager in the driver alone."""
+    """Data that :func:`stage` has put on each node. Pass it to tasks and actors; the driver closes it."""
 
     def __init__(self, stage: Stage, keepers: list[Any]):
         self._stage, self._keepers = stage, keepers

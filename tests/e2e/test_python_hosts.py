@@ -1,4 +1,4 @@
-"""A cache, or what a ticket leads to, once on each host of Dask, Ray and Parsl: the real libraries, on loopback."""
+"""A cache, or the content of a ticket, once on each host of Dask, Ray and Parsl: the real libraries, on loopback."""
 from __future__ import annotations
 
 import importlib.util
@@ -43,7 +43,7 @@ def look(name=None):
 def on_each(client, name=None):
     workers = sorted(client.scheduler_info()["workers"])
     return [client.submit(look, name, workers=[worker], pure=False).result(timeout=100) for worker in workers]
-def cluster(n, **how): return LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", **how)
+def cluster(n, **how): return LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", protocol="tcp://", **how)
 """
 
 
@@ -82,10 +82,11 @@ with daemon(), cluster(2) as local, Client(local, timeout=100) as client:
     assert given["absent"].startswith(f"cannot stage here/absent on {host}: ") and given["code"] in (1, 3)
 
 
-def test_dask_fetches_by_a_ticket_once_a_host(beside, data):
-    given = beside(SHARE + DASK + """
+@pytest.mark.parametrize("processes", [True, False])
+def test_dask_fetches_by_a_ticket_once_a_host(beside, data, processes):
+    given = beside(SHARE + DASK + f"processes = {processes}" + """
 shared = share()
-with cluster(3) as local, Client(local, timeout=100) as client:
+with cluster(3, processes=processes) as local, Client(local, timeout=100) as client:
     client.register_plugin(tidecast.dask.StageCache(shared.ticket, "scratch", name="nt"))
     give(seen=on_each(client, "nt"), names=[name for names in client.run(lambda dask_worker: list(dask_worker.plugins)).values() for name in names],
          ticket=shared.ticket)
@@ -136,7 +137,7 @@ shutil.rmtree(path)
 give(back=(one.path() / "sub/b.txt").read_text())
 shared.close()
 """)
-    assert "still fetching" in given["held"] and given["after"] and given["code"] == 3
+    assert "not finished fetching" in given["held"] and given["after"] and given["code"] == 3
     assert given["none"].startswith("cannot stage none on ")
     assert given["twice"] and given["ticket"] not in given["shown"] and given["back"] == "b"
 
