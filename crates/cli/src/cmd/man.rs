@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Report
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     program.build();
     let mut pages = vec![page(&args.dir, program.clone())?];
-    for command in program.get_subcommands().filter(|c| c.get_name() != "help") {
+    for command in program.get_subcommands().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
         let name = format!("tidecast-{}", command.get_name());
         // The name is kept for as long as the program runs, which is not long.
         pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);
