@@ -118,21 +118,26 @@ def _locked(name: str, until: float) -> Iterator[int]:
         os.close(file)
 
 
+def _places() -> list[str]:
+    """Directories of this host that all processes of the user find, whatever their environment says; the first that is safe is used.
+
+    Not the runtime directory first: it goes when the user's last session ends, and jobs do not.
+    """
+    user = os.geteuid()
+    return [f"/tmp/tidecast-{user}", f"/run/user/{user}/tidecast"]
+
+
 def _private() -> int:
     """A directory of this user's alone that only this host has; its descriptor."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    user = os.geteuid()
-    places = [os.path.join(runtime, "tidecast")] if os.path.isabs(runtime) else []
-    places += [f"/run/user/{user}/tidecast", f"/tmp/tidecast-{user}"]
-    for last, place in zip([False] * (len(places) - 1) + [True], places, strict=True):
+    refused = []
+    for place in _places():
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(place, 0o700)
             return _ours(place)
-        except OSError:
-            if last:
-                raise
-    raise AssertionError("there is always a last place")
+        except OSError as error:
+            refused.append(str(error))
+    raise PermissionError("; ".join(refused))
 
 
 def _ours(place: str) -> int:
@@ -141,7 +146,7 @@ def _ours(place: str) -> int:
     if meta.st_uid == os.geteuid() and not stat.S_IMODE(meta.st_mode) & 0o077:
         return directory
     os.close(directory)
-    raise PermissionError(f"{place} is not a directory of this user's alone: remove it")
+    raise PermissionError(f"{place} is not a directory of this user alone, with mode 0700; remove it")
 
 
 def _written(file: int, mark: str) -> Path | None:

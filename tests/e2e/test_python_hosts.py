@@ -30,8 +30,7 @@ def users():
     return {use["pid"] for use in tidecast.caches().show("here/nt")["uses"] or [] if use.get("pid")}
 """
 SHARE = """
-os.mkdir("run", 0o700)
-os.environ.update(XDG_RUNTIME_DIR=os.path.abspath("run"), TIDECAST_LISTEN="127.0.0.1:0", TIDECAST_LSD="false", TIDECAST_STATE_DIR=os.path.abspath("workers"))
+os.environ.update(TIDECAST_LISTEN="127.0.0.1:0", TIDECAST_LSD="false", TIDECAST_STATE_DIR=os.path.abspath("workers"))
 def share(): return tidecast.share("data", state_dir="origin")
 """
 DASK = """
@@ -144,8 +143,7 @@ shared.close()
 
 @pytest.mark.parametrize("trap", ["link", "open", "file"])
 def test_locks_are_made_in_a_directory_of_the_users_alone(beside, tmp_path, trap):
-    place = tmp_path / "run/tidecast"
-    place.parent.mkdir()
+    place = tmp_path / "first"
     if trap == "link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         place.symlink_to(tmp_path / "elsewhere")
@@ -156,10 +154,16 @@ def test_locks_are_made_in_a_directory_of_the_users_alone(beside, tmp_path, trap
         place.write_text("")
     given = beside("""
         from tidecast import _stage
-        found = _stage._private()
-        give(place=os.readlink(f"/proc/self/fd/{found}"), mode=os.fstat(found).st_mode & 0o777)
-    """, XDG_RUNTIME_DIR=str(place.parent))
-    assert not given["place"].startswith(str(tmp_path)) and given["mode"] == 0o700
+        _stage._places = lambda: ["first", "second"]
+        with _stage._locked("name", 0): pass
+        give(mode=os.stat("second").st_mode & 0o777, there=os.listdir("second"))
+        _stage._places = lambda: ["first"]
+        try:
+            with _stage._locked("name", 0): pass
+        except tidecast.FaultError as error:
+            give(refused=str(error))
+    """)
+    assert given["mode"] == 0o700 and given["there"] == ["name"] and "first" in given["refused"]
     assert not (tmp_path / "elsewhere").exists() or not list((tmp_path / "elsewhere").iterdir())
 
 
