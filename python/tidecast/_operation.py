@@ -107,7 +107,10 @@ def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:
     def waits(*arguments: P.args, **named: P.kwargs) -> T:
         return begins(*arguments, **named).run()
 
-    _returns(waits, begins.__annotations__["return"].removeprefix("Task[").removesuffix("]"))
+    # What `wraps` copied says that a Task is returned.
+    kind = begins.__annotations__["return"].removeprefix("Task[").removesuffix("]")
+    waits.__annotations__ = {**begins.__annotations__, "return": kind}
+    waits.__signature__ = inspect.signature(begins).replace(return_annotation=kind)  # type: ignore[attr-defined]
     return waits
 
 
@@ -136,14 +139,9 @@ def _as(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Cal
     """The twin, with the name, the text and the parameters of what it is the twin of."""
     functools.update_wrapper(twin, waits)
     twin.__module__ = "tidecast.aio"
+    twin.__annotations__ = dict(waits.__annotations__)
     twin.__signature__ = inspect.signature(waits)  # type: ignore[attr-defined]
     return twin
-
-
-def _returns(function: Callable[..., Any], kind: str) -> None:
-    """Says that a function returns this; :func:`functools.wraps` copied what the wrapped one returns."""
-    function.__annotations__ = {**function.__annotations__, "return": kind}
-    function.__signature__ = inspect.signature(function).replace(return_annotation=kind)  # type: ignore[attr-defined]
 
 
 def void(_: object) -> None:
