@@ -18,6 +18,9 @@ pub enum Error {
     /// This broadcast failed; the next may not.
     #[error("{0}")]
     Failed(String),
+    /// The caller broke the call off; the group can only be closed.
+    #[error("the call was broken off; this rank has left the group")]
+    Stopped,
     /// Shared memory is too small.
     #[error(
         "{} has {free} bytes free and the buffer takes {need}; TIDECAST_SHM_DIR names another directory", dir.display()
