@@ -11,8 +11,8 @@ _Path: TypeAlias = str | os.PathLike[str]
 _Answer: TypeAlias = tuple[bool, str]
 
 __all__ = [
-    "VERSION", "Daemon", "Operation", "broadcast", "copy", "create_cache", "get", "get_cache", "publish", "revoke", "seed", "share",
-    "verify",
+    "VERSION", "Daemon", "Member", "Operation", "Place", "broadcast", "copy", "create_cache", "get", "get_cache", "publish", "revoke",
+    "seed", "share", "verify",
 ]
 
 VERSION: str
@@ -22,6 +22,22 @@ class Operation:
     def next(self) -> str | None: ...
     def result(self) -> _Answer: ...
     def stop(self) -> None: ...
+
+@final
+class Place:
+    @staticmethod
+    def of_buffer(object: object, writable: bool) -> Place: ...
+    @staticmethod
+    def of_capsule(capsule: object, writable: bool) -> Place: ...
+
+@final
+class Member:
+    def __new__(cls, address: str, rank: int, size: int, secret: str, timeout: float, plain: bool) -> Member: ...
+    @property
+    def address(self) -> str: ...
+    def bcast(self, place: Place, root: int, timeout: float) -> list[int]: ...
+    def abstain(self, root: int, why: str, timeout: float) -> None: ...
+    def close(self) -> None: ...
 
 @final
 class Daemon:

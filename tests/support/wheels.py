@@ -42,6 +42,14 @@ def package(wheel, tmp_path_factory) -> dict[str, str]:
     return {"PYTHONPATH": str(place), "PATH": path}
 
 
+@pytest.fixture
+def extension(package, monkeypatch) -> None:
+    """What the tests' own process imports from the sources has the extension module of the wheel."""
+    monkeypatch.syspath_prepend(ROOT / "python")
+    import tidecast
+    monkeypatch.setattr(tidecast, "__path__", [*tidecast.__path__, f"{package['PYTHONPATH']}/tidecast"])
+
+
 @pytest.fixture(scope="session")
 def fresh(wheel, tmp_path_factory) -> pathlib.Path:
     """An environment that has the wheel alone."""

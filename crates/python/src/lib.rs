@@ -3,7 +3,9 @@
 //! It starts operations and hands out what they say as the JSON objects of `docs/events.md`; the package makes Python types of
 //! these. It holds Python's lock only while it reads arguments, and looks for signals five times a second.
 
+mod buffer;
 mod caches;
+mod group;
 mod operation;
 mod start;
 mod swarm;
@@ -14,7 +16,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::buffer::Place;
+    #[pymodule_export]
     use crate::caches::Daemon;
+    #[pymodule_export]
+    use crate::group::Member;
     #[pymodule_export]
     use crate::operation::Operation;
     #[pymodule_export]
