@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from typing import TypeAlias, final
 
 from ._caches import New
+from ._field_receiver import Receiving
+from ._field_sender import Sending
+from ._mount import Mounting
 from ._transfer import Broadcast, Fetch, Swarm, Tree
 from .copy import Copying
+from .sim import Simulated
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Answer: TypeAlias = tuple[bool, str]
 
 __all__ = [
-    "VERSION", "Daemon", "Member", "Operation", "Place", "broadcast", "copy", "create_cache", "get", "get_cache", "publish", "revoke",
-    "seed", "share", "verify",
+    "VERSION", "Daemon", "Member", "Operation", "Place", "broadcast", "copy", "create_cache", "get", "get_cache", "mount", "publish",
+    "receive_field", "revoke", "seed", "send_field", "share", "simulate", "unmount", "verify",
 ]
 
 VERSION: str
@@ -26,9 +30,9 @@ class Operation:
 @final
 class Place:
     @staticmethod
-    def of_buffer(object: object, writable: bool) -> Place: ...
+    def of_buffer(of: object, writable: bool) -> Place: ...
     @staticmethod
-    def of_capsule(capsule: object, writable: bool) -> Place: ...
+    def of_capsule(of: object, writable: bool) -> Place: ...
 
 @final
 class Member:
@@ -65,3 +69,9 @@ def broadcast(source: _Path, to: _Path, how: Broadcast) -> Operation: ...
 def create_cache(socket: _Path, paths: Sequence[_Path], new: New, wait: float | None) -> Operation: ...
 def get_cache(socket: _Path, name: str, to: _Path | None, link: str, force: bool, wait: float | None,
               offline: bool) -> Operation: ...
+def mount(source: str, at: _Path, how: Mounting, swarm: Swarm, allow_other: bool, program: _Path,
+          state_dir: _Path | None) -> Operation: ...
+def unmount(at: _Path, lazy: bool, abort: bool) -> _Answer: ...
+def receive_field(how: Receiving, key: str | None, state_dir: _Path | None) -> Operation: ...
+def send_field(feed: str, to: Sequence[str], how: Sending, key: str | None) -> Operation: ...
+def simulate(what: Simulated) -> Operation: ...

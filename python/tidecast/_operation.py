@@ -123,7 +123,7 @@ def awaited(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
         return await begins(*arguments, **named).run_async()
 
-    return _as(waits, twin)
+    return as_twin(waits, twin)
 
 
 def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -132,10 +132,10 @@ def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
         return await asyncio.to_thread(waits, *arguments, **named)
 
-    return _as(waits, twin)
+    return as_twin(waits, twin)
 
 
-def _as(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def as_twin(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """The twin, with the name, the text and the parameters of what it is the twin of."""
     functools.update_wrapper(twin, waits)
     twin.__module__ = "tidecast.aio"

@@ -1,19 +1,27 @@
 """The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop.
 
-A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``.
+A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount`. A ``bcast`` that
+is cancelled goes on in its thread. :func:`simulate` is :func:`tidecast.sim.run`.
 """
 from __future__ import annotations
 
-from . import _caches, _transfer
+from . import _caches, _group, _mount, _transfer
 from . import copy as _copy
+from . import sim as _sim
 from ._operation import AnyPath, awaited, in_thread
 
-__all__ = ["Caches", "bcast_files", "caches", "copy", "get", "publish", "seed", "share", "verify"]
+__all__ = [
+    "Caches", "bcast", "bcast_files", "caches", "copy", "get", "mount", "publish", "run", "seed", "share", "simulate", "verify",
+]
 
+bcast = in_thread(_group.bcast)
 bcast_files = awaited(_transfer.bcast_files)
 copy = awaited(_copy.copy)
 get = awaited(_transfer.get)
+mount = awaited(_mount.mount)
 publish = awaited(_transfer.publish)
+run = _mount.awaited_run(_mount.run)
+simulate = awaited(_sim.run)
 verify = awaited(_transfer.verify)
 seed = in_thread(_transfer.seed)
 share = in_thread(_transfer.share)

@@ -9,6 +9,7 @@ import importlib.util
 import re
 
 import pytest
+from support.mounts import needs_mounts
 from support.wheels import ROOT
 
 pytestmark = pytest.mark.xdist_group("python-docs")
@@ -56,6 +57,28 @@ place = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_err
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000, _temp_dir=place.name)
 """,
     "parsl": "",
+    "mount": "",
+    "pandas": "",
+    # Rank 0 of a group of two, at `address`.
+    "rank": """
+import secrets, socket
+secret = secrets.token_hex(16)
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{free.getsockname()[1]}"
+root = subprocess.Popen([sys.executable, "-c", '''
+import numpy, sys, tidecast
+with tidecast.Group(group=sys.argv[1], rank=0, size=2, secret=sys.argv[2]) as group:
+    group.bcast(numpy.ones(1_000_000))
+''', address, secret])
+atexit.register(root.wait, 60)
+""",
+    # The key of a field, and a name that no other test has.
+    "field": """
+import uuid
+name, key = "test-" + uuid.uuid4().hex[:12], "a" * 52
+os.environ["TIDECAST_FIELD_KEY"] = key
+""",
 }
 # The cache `head/era5`, which the daemon has made of `data`.
 SETS["cache"] = SETS["daemon"] + """
@@ -84,4 +107,6 @@ def test_an_example_runs(beside, example):
     assert set(sets) <= set(SETS), "the comment above the example names what it runs with"
     if "ray" in sets and importlib.util.find_spec("ray") is None:
         pytest.skip("SKIPPED: ray is not installed (pip install ray)")
+    if "mount" in sets:
+        needs_mounts()
     assert beside.run(ALONE + "".join(SETS[name] for name in sets) + example[2])[0], "an example shows something"

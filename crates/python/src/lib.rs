@@ -5,8 +5,11 @@
 
 mod buffer;
 mod caches;
+mod field;
 mod group;
+mod mount;
 mod operation;
+mod sim;
 mod start;
 mod swarm;
 
@@ -20,9 +23,15 @@ mod _native {
     #[pymodule_export]
     use crate::caches::Daemon;
     #[pymodule_export]
+    use crate::field::{receive_field, send_field};
+    #[pymodule_export]
     use crate::group::Member;
     #[pymodule_export]
+    use crate::mount::{mount, unmount};
+    #[pymodule_export]
     use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::sim::simulate;
     #[pymodule_export]
     use crate::start::{broadcast, copy, create_cache, get, get_cache, publish, revoke, seed, share, verify};
     #[pymodule_export]
