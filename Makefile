@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build install uninstall wheel debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -13,7 +13,13 @@ build: ## the release programs, in target/release
 	@scripts/web
 	cargo build --release --workspace
 
-wheel: setup ## the Python package with the program and the C library in it, in target/wheel
+install: ## the release programs, library, header, manual pages, completions and units below PREFIX (/usr/local), in DESTDIR
+	@scripts/install
+
+uninstall: ## remove what `make install` put there; changed settings stay
+	@scripts/install remove
+
+wheel: setup ## the Python package for this machine with the program and the C library in it, in target/wheel
 	@scripts/wheel
 
 debugging: ## the same with symbols, for debuggers and profilers, in target/debugging
@@ -26,7 +32,7 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-lint: ## format, clippy, the purity of the pure crates, the layers of others, and that files are reached by crate paths
+lint: ## format, clippy, the purity of the pure crates, the layers of others, that files are reached by crate paths, Python's types
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
@@ -34,6 +40,8 @@ lint: ## format, clippy, the purity of the pure crates, the layers of others, an
 	scripts/contained
 	scripts/deny
 	scripts/web check
+	scripts/setup python
+	scripts/types --no-wheel
 
 unit: ## the Rust tests
 	cargo test --workspace --quiet --profile testing

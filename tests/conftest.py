@@ -22,6 +22,7 @@ from support.daemons import Site  # noqa: E402
 from support.mounts import Mounts, needs_mounts  # noqa: E402
 from support.proc import Proc  # noqa: E402
 from support.tidecast import Node  # noqa: E402
+from support.wheels import beside, extension, fresh, package, script, wheel  # noqa: E402, F401
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # Which build is tested: `make test` has a profile of its own (Cargo.toml).

@@ -7,6 +7,10 @@
         ...
     path = tidecast.get(ticket, to="/scratch")            # on the others
 
+    with tidecast.mount(ticket, "/opt/env") as path:      # files come when they are opened
+        ...
+    tidecast.run(ticket, ["/opt/env/bin/python3", "x.py"])  # a command that sees the tree where it was built
+
     tidecast.bcast_files("/sw/env", "/scratch/env", hosts="node[001-064]")
     tidecast.copy("store:/archive/cmip6", "/data/")
     path = tidecast.caches().get("head/nt")               # from the daemon of this host
@@ -27,26 +31,31 @@ from typing import TYPE_CHECKING, Any
 from ._errors import CutError, Error, FaultError, Lost, UsageError
 
 if TYPE_CHECKING:
-    from . import aio, copy, field
+    from . import aio, field, sim
     from ._caches import Cache, Caches, caches
     from ._group import Group, bcast
     from ._installed import find_tidecast_bin, get_include, get_library
-    from ._sync import bcast_files, get, publish, seed, share, verify
-    from ._transfer import Manifest, Share, Swarm, Tree
+    from ._mount import Mount, mount, run
+    from ._transfer import Manifest, Share, Swarm, Tree, bcast_files, get, publish, seed, share, verify
+    from .copy import _Module
+
+    copy: _Module
 
 #: What is loaded when it is first used, and where it is: `import tidecast` is quick, and needs neither NumPy nor MPI.
 _LAZY = {
     "Cache": "_caches", "Caches": "_caches", "caches": "_caches",
     "Group": "_group", "bcast": "_group",
     "find_tidecast_bin": "_installed", "get_include": "_installed", "get_library": "_installed",
-    "bcast_files": "_sync", "get": "_sync", "publish": "_sync", "seed": "_sync", "share": "_sync", "verify": "_sync",
-    "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
+    "Mount": "_mount", "mount": "_mount", "run": "_mount",
+    "bcast_files": "_transfer", "get": "_transfer", "publish": "_transfer", "seed": "_transfer", "share": "_transfer",
+    "verify": "_transfer", "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
 }
-_MODULES = ("aio", "copy", "field")
+_MODULES = ("aio", "copy", "field", "sim")
 
 __all__ = [
-    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Share", "Swarm", "Tree", "UsageError", "aio", "bcast",
-    "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "publish", "seed", "share", "verify",
+    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Mount", "Share", "Swarm", "Tree", "UsageError",
+    "aio", "bcast", "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "mount",
+    "publish", "run", "seed", "share", "sim", "verify",
 ]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._operation import Progress, Task, answer, begin
-from ._transfer import AnyPath, Path, path_of
+from ._operation import AnyPath, Progress, Task, answer, begin, waiting
+from ._transfer import Path, path_of
 
 #: What the daemon says of a cache: the fields of ``docs/events.md``, ``name``, ``bytes``, ``files``, ``lease``, ``pinned`` and so on.
 Cache = dict[str, Any]
@@ -39,9 +39,10 @@ class Caches:
         self._daemon = begin(_native.Daemon, socket)
         self.socket = Path(self._daemon.socket)
 
+    @waiting
     def create(self, name: str, paths: AnyPath | Sequence[AnyPath], *, lease: float | None = None, policy: str | None = None,
                requirements: str | None = None, private: bool = False, replicas: int = 0, mode: int | None = None,
-               group: str | None = None, wait: float | None = None, progress: Progress = False) -> Cache:
+               group: str | None = None, wait: float | None = None, progress: Progress = False) -> Task[Cache]:
         """Makes a cache of a directory's content, or of files of one directory.
 
         :param lease: keep it at least so many seconds
@@ -54,10 +55,11 @@ class Caches:
         """
         new = New(name, None if lease is None else int(lease), policy, requirements, private, replicas, mode, group)
         words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        return Task(begin(_native.create_cache, self.socket, words, new, wait), lambda done: done).run(progress)
+        return Task(begin(_native.create_cache, self.socket, words, new, wait), lambda done: done, progress)
 
+    @waiting
     def get(self, name: str, to: AnyPath | None = None, *, link: str = "symlink", force: bool = False, wait: float | None = None,
-            offline: bool = False, progress: Progress = False) -> Path:
+            offline: bool = False, progress: Progress = False) -> Task[Path]:
         """Has a cache on this host, and gives its path. It is kept while this process runs.
 
         :param to: have it in this directory too, under its own name
@@ -66,39 +68,35 @@ class Caches:
         :param offline: the newest version that is here, without asking for a newer one
         """
         native = begin(_native.get_cache, self.socket, name, to, link, force, wait, offline)
-        return Task(native, lambda done: path_of(done, "made" if "made" in done else "path")).run(progress)
+        return Task(native, lambda done: path_of(done, "made" if "made" in done else "path"), progress)
 
     def ls(self, name: str | None = None) -> list[Cache]:
         """The caches that the caller may read; those of a name, if one is given."""
-        return list(self._answer(self._daemon.list, name))
+        return list(answer(begin(self._daemon.list, name)))
 
     def show(self, name: str) -> Cache:
         """One cache, with what uses it."""
-        return dict(self._answer(self._daemon.show, name))
+        return dict(answer(begin(self._daemon.show, name)))
 
     def extend(self, name: str, lease: float) -> Cache:
         """Keeps it at least so many seconds from now."""
-        return dict(self._answer(self._daemon.extend, name, int(lease)))
+        return dict(answer(begin(self._daemon.extend, name, int(lease))))
 
     def pin(self, name: str, pinned: bool = True) -> Cache:
         """Keeps it until it is unpinned."""
-        return dict(self._answer(self._daemon.pin, name, pinned))
+        return dict(answer(begin(self._daemon.pin, name, pinned)))
 
     def rm(self, name: str) -> Cache:
         """Removes it from this host; other hosts keep theirs."""
-        return dict(self._answer(self._daemon.remove, name))
+        return dict(answer(begin(self._daemon.remove, name)))
 
     def replicate(self, name: str, to: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Offers it to these hosts; to none: to as many as it is to have copies."""
-        return list(self._answer(self._daemon.replicate, name, list(to)))
+        return list(answer(begin(self._daemon.replicate, name, list(to))))
 
     def where(self, name: str) -> list[dict[str, Any]]:
         """Which hosts have it."""
-        return list(self._answer(self._daemon.holders, name))
-
-    @staticmethod
-    def _answer(question: Any, *arguments: Any) -> Any:
-        return answer(begin(question, *arguments))
+        return list(answer(begin(self._daemon.holders, name)))
 
 
 def caches(socket: AnyPath | None = None) -> Caches:

@@ -40,13 +40,14 @@ class Meaning:
         self._kind = _signedness(stored, said)
         self._truth = said.get("dtype") == "bool"
         numbers = _numbers(said)
-        packing = [numbers[name][0] if name in numbers else None for name in _PACKING]
+        packing = scale, offset = [numbers[name][0] if name in numbers else None for name in _PACKING]
         # A plain number (of JSON) takes the kind of those that it is multiplied with.
-        self._packing = [said[name] if isinstance(said.get(name), (int, float)) else value for name, value in zip(_PACKING, packing)]
+        self._packing = [said[name] if isinstance(said.get(name), (int, float)) else value
+                         for name, value in zip(_PACKING, packing, strict=True)]
         self._missing = _as_xarray(numbers, stored, self._kind)
         # NaN is one whatever is said; of integers there is none.
-        said_missing = bool(self._missing) or self._kind.kind == "f" and any(name in said for name in _MISSING)
-        self._real = _real_kind(self._kind, *packing, bool(self._missing), said_missing)
+        said_missing = bool(self._missing) or (self._kind.kind == "f" and any(name in said for name in _MISSING))
+        self._real = _real_kind(self._kind, scale, offset, bool(self._missing), said_missing)
         numbers |= {name: _as_stored(values, self._kind, stored) for name, values in numbers.items() if name not in _PACKING}
         default = _default(stored, self._kind) if netcdf else []
         missing = [*numbers.get("_FillValue", default), *numbers.get("missing_value", [])]
@@ -63,7 +64,7 @@ class Meaning:
             return stored
         values = np.empty(stored.shape, "f4")
         # By planes: in doubles a volume would take much memory.
-        for plane, packed in zip(values, stored):
+        for plane, packed in zip(values, stored, strict=True):
             native = packed.astype(packed.dtype.newbyteorder("="), copy=False)
             with np.errstate(over="ignore", invalid="ignore"):
                 self._plane(native.view(self._kind) if native.dtype != self._kind else native, plane)
@@ -207,7 +208,7 @@ def _default(stored: Any, kind: Any) -> list[Any]:
     return [] if value is None or kind.kind == "u" != stored.kind else [np.asarray(value, stored).view(kind)[()]]
 
 
-def _valid(numbers: dict[str, list]) -> tuple[Any, Any]:
+def _valid(numbers: dict[str, list[Any]]) -> tuple[Any, Any]:
     """The least and the greatest value that is one, where that is said."""
     between = numbers.get("valid_range", [])
     if len(between) == 2:
@@ -215,7 +216,7 @@ def _valid(numbers: dict[str, list]) -> tuple[Any, Any]:
     return numbers.get("valid_min", [None])[0], numbers.get("valid_max", [None])[0]
 
 
-def _of_unpacked(numbers: dict[str, list], kind: Any) -> bool:
+def _of_unpacked(numbers: dict[str, list[Any]], kind: Any) -> bool:
     """Whether what is valid is said of unpacked values: if it has their type, and packed ones are integers
     (NetCDF User's Guide, attribute conventions)."""
     import numpy as np

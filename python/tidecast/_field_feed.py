@@ -9,7 +9,8 @@ import os
 import pathlib
 import runpy
 import sys
-from typing import Any, Callable, Iterator, Protocol, Sequence, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TextIO
 
 from ._field_files import Series, Wrong, package, split, stored
 from ._field_values import NotReal, check, put
@@ -68,7 +69,8 @@ def _function(file: str, name: str) -> Callable[[], Iterator[Any]]:
     """A script's function of this name."""
     function = runpy.run_path(file).get(name) if name else None
     if callable(function):
-        return function
+        generator: Callable[[], Iterator[Any]] = function
+        return generator
     tree = ast.parse(pathlib.Path(file).read_text("utf-8"), file)
     there = ", ".join(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) or "none"
     raise Wrong(f"{f'it has no function {name}' if name else 'name a function of it behind a colon'}; there are: {there}")
@@ -114,7 +116,7 @@ def main() -> int:
         serve(find(args.source, args.axes.split(",") if args.axes else ()), name, args.memory, args.slots, sys.stdin, say)
     except (BrokenPipeError, KeyboardInterrupt):
         return 1
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the sender shows it, whatever it is
         say({"error": str(error) if isinstance(error, (Wrong, NotReal)) else f"{type(error).__name__}: {error}"})
         return 1
     return 0

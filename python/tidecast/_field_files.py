@@ -1,5 +1,5 @@
-"""Arrays in files of science, recognised by what is in them and not by their names: NetCDF of every version, HDF5, Zarr (2, 3; a directory or a zip),
-NumPy's .npy and .npz, VTK's images. What their axes are is taken from the names of dimensions, or from the user."""
+"""Arrays in files of science, recognised by what is in them and not by their names: NetCDF of every version, HDF5, Zarr (2, 3; a directory
+or a zip), NumPy's .npy and .npz, VTK's images. What their axes are is taken from the names of dimensions, or from the user."""
 from __future__ import annotations
 
 import importlib
@@ -8,7 +8,9 @@ import os
 import pathlib
 import sys
 import zipfile
-from typing import Any, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 from . import _field_vtk as vtk
 from ._field_cf import Meaning
@@ -20,8 +22,8 @@ _ZARR = ("zarr.json", ".zarray", ".zgroup")
 #: What the axis of steps is called, in any case.
 _TIME = {"time", "times", "t", "step", "steps", "ocean_time", "record", "frame"}
 #: Filters of HDF5 by their numbers (https://github.com/HDFGroup/hdf5_plugins), those that hdf5plugin brings.
-_FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32018: "fcidecomp", 32023: "spherical",
-            32024: "sz3", 32026: "blosc2", 307: "bzip2", 32000: "lzf"}
+_FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32018: "fcidecomp",
+            32023: "spherical", 32024: "sz3", 32026: "blosc2", 307: "bzip2", 32000: "lzf"}
 
 
 class Wrong(Exception):
@@ -38,7 +40,8 @@ def package(name: str, brought_by: str = "") -> Any:
 
 
 def split(spec: str) -> tuple[str, str]:
-    """File and name within of ``file:name``. File names have colons too (wrfout_d01_2026-11-26_00:00:00): the longest that is there counts."""
+    """File and name within of ``file:name``. File names have colons too (wrfout_d01_2026-11-26_00:00:00): the longest that is there
+    counts."""
     if pathlib.Path(spec).exists():
         return spec, ""
     file, _, inner = spec.rpartition(":")
@@ -118,10 +121,8 @@ def _image(file: str) -> vtk.Image:
 
 def plugins() -> None:
     """Has HDF5 know the filters of hdf5plugin, where that is installed."""
-    try:
+    with suppress(ImportError):
         importlib.import_module("hdf5plugin")
-    except ImportError:
-        pass
 
 
 def _classic(file: str) -> Any:
@@ -169,7 +170,7 @@ def arrays(group: Any, axes: Sequence[str] = (), before: str = "", depth: int = 
     items = {**variables, **getattr(group, "groups", {})} if variables is not None else {name: group[name] for name in group}
     for name, item in items.items():
         if hasattr(item, "shape"):
-            if len(item.shape) in (3, 4) or axes and set(axes) <= set(dimensions(item)):
+            if len(item.shape) in (3, 4) or (axes and set(axes) <= set(dimensions(item))):
                 yield before + name
         elif depth > 0 and (hasattr(item, "keys") or hasattr(item, "variables")):
             yield from arrays(item, axes, f"{before}{name}/", depth - 1)
@@ -192,7 +193,7 @@ def _is_time(name: str) -> bool:
 def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
     """The axis of steps, if there is one, and those of z, y and x (or y and x)."""
     names = dimensions(array)
-    shown = ", ".join(f"{name} ({length})" for name, length in zip(names, array.shape)) or "none"
+    shown = ", ".join(f"{name} ({length})" for name, length in zip(names, array.shape, strict=True)) or "none"
     if not axes:
         times = [n for n, name in enumerate(names) if _is_time(name)]
         step = times[0] if times else 0 if len(names) == 4 else None
@@ -200,9 +201,10 @@ def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
         if len(rest) > 3:
             # Axes of one value, as a member or a height above ground may be, are passed over.
             rest = [n for n in rest if array.shape[n] != 1]
-        if len(rest) == 3 or len(rest) == 2 and times:
+        if len(rest) == 3 or (len(rest) == 2 and times):
             return step, rest
-        raise Wrong(f"it has {len(names)} axes: three are needed, or time and three; they are {shown}: choose them by --axes STEP,Z,Y,X (or Z,Y,X)")
+        raise Wrong(f"it has {len(names)} axes: three are needed, or time and three; they are {shown}: "
+                    "choose them by --axes STEP,Z,Y,X (or Z,Y,X)")
     places = []
     for axis in axes:
         if axis not in names and not (axis.isdigit() and int(axis) < len(names)):
@@ -212,7 +214,8 @@ def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
         raise Wrong("--axes names two to four axes, each once: STEP,Z,Y,X or Z,Y,X or Y,X")
     others = [name for n, name in enumerate(names) if n not in places and array.shape[n] != 1]
     # Three may be Z,Y,X, or steps of one plane.
-    step, rest = (places[0], places[1:]) if len(places) == 4 or len(places) == 3 and _is_time(names[places[0]]) else (None, places)
+    has_steps = len(places) == 4 or (len(places) == 3 and _is_time(names[places[0]]))
+    step, rest = (places[0], places[1:]) if has_steps else (None, places)
     if others:
         raise Wrong(f"--axes leaves out {', '.join(others)}, which has more than one value; the axes are {shown}")
     return step, rest
@@ -270,7 +273,8 @@ class Series:
             except Wrong as error:
                 raise Wrong(f"{pathlib.Path(split(spec)[0]).name}: {error}") from None
             if self.shape and part.shape != self.shape:
-                raise Wrong(f"{pathlib.Path(split(spec)[0]).name}: its shape (z, y, x) is {part.shape}, and that of the first file {self.shape}")
+                raise Wrong(f"{pathlib.Path(split(spec)[0]).name}: its shape (z, y, x) is {part.shape}, "
+                            f"and that of the first file {self.shape}")
             self.shape = part.shape
             self._first.append(self.steps or 0)
             self.steps = (self.steps or 0) + (part.steps or 0)

@@ -6,6 +6,7 @@ import mmap
 import os
 import pathlib
 import time
+from contextlib import suppress
 from stat import S_ISREG
 from typing import BinaryIO, NamedTuple
 
@@ -63,8 +64,8 @@ class Entry(NamedTuple):
 
 
 # Both are read as they lie.
-assert _layout.SLAB == {name: 8 * place for place, name in enumerate(Slab._fields)}
-assert _layout.ENTRY == {name: 8 * place for place, name in enumerate(Entry._fields)}
+assert {name: 8 * place for place, name in enumerate(Slab._fields)} == _layout.SLAB
+assert {name: 8 * place for place, name in enumerate(Entry._fields)} == _layout.ENTRY
 
 
 class Volume(NamedTuple):
@@ -115,15 +116,17 @@ class Field:
 
     @property
     def mask(self) -> np.ndarray:
-        """Which values of :attr:`array` are not of the step in front, True for each, as ``numpy.ma`` has it: they were lost, and are NaN or
-        those of an earlier step. Of a volume that always changes, those that are neither of the step that closed last nor of a later one."""
+        """Which values of :attr:`array` are not of the step in front, True for each, as ``numpy.ma`` has it: they were lost, and are NaN
+        or those of an earlier step. Of a volume that always changes, those that are neither of the step that closed last nor of a later
+        one."""
         return self._mask(min(self._word("front"), len(self._volumes) - 1))
 
     def _mask(self, volume: int) -> np.ndarray:
         if not self._maps or self._word("holes", volume) == 0:
             return np.broadcast_to(np.False_, self.shape)
         count = self.shape[0] * self.shape[1] * self.shape[2]
-        return np.unpackbits(self._maps[volume], count=count, bitorder="little").reshape(self.shape) == 0
+        absent: np.ndarray = np.unpackbits(self._maps[volume], count=count, bitorder="little").reshape(self.shape) == 0
+        return absent
 
     @property
     def step(self) -> int:
@@ -167,7 +170,7 @@ class Field:
         """What each stream has brought."""
         count, first, size = (self._word("slabs", place) for place in range(3))
         rows = [self._words[(first + n * size) // 8:][:len(Slab._fields)].tolist() for n in range(count)]
-        return [Slab(*row[:-1], bool(row[-1])) for row in rows]
+        return [Slab._make([*row[:-1], bool(row[-1])]) for row in rows]
 
     @property
     def history(self) -> list[Entry]:
@@ -177,7 +180,8 @@ class Field:
     def _entries(self, most: int) -> list[Entry]:
         place, size, written = self._word("history"), self._word("history", 1), self._word("written")
         begin = max(0, written - min(most, size))
-        return [Entry(*self._words[(place + n % size * _layout.ENTRY_SIZE) // 8:][:len(Entry._fields)].tolist()) for n in range(begin, written)]
+        places = [(place + n % size * _layout.ENTRY_SIZE) // 8 for n in range(begin, written)]
+        return [Entry(*self._words[at:at + len(Entry._fields)].tolist()) for at in places]
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Waits until a step closes that this has not told of yet; the steps closed so far, or None after ``timeout`` seconds.
@@ -218,10 +222,8 @@ class Field:
         """Lets go of the memory. Arrays that are still in use keep it."""
         self._volumes, self._maps, self._words = [], [], np.zeros(64, "<u8")
         self._file.close()
-        try:
+        with suppress(BufferError):
             self._map.close()
-        except BufferError:
-            pass
 
     def __enter__(self) -> Field:
         return self

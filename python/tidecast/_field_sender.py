@@ -1,104 +1,112 @@
-"""Sending from within a simulation: steps go through memory that is shared with a `tidecast field send`."""
+"""Sending from within a simulation: steps go through memory that the sending threads of the extension read."""
 from __future__ import annotations
 
 import json
 import os
 import queue
-import subprocess
 import threading
 import time
 import warnings
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from . import _native
 from ._field_memory import FieldError
+from ._field_operation import Running
 from ._field_values import check, put
+from ._operation import Event, begin
 
 #: Volumes in the shared memory.
 SLOTS = 3
 
 
+@dataclass(frozen=True)
+class Sending:
+    """The arguments of :class:`Sender` that say how steps go, in words of the program."""
+
+    streams: int
+    rate: str
+    packing: str
+    order: str
+    fec: str
+
+
 class Sender:
-    """Sends the steps of a simulation as they come.
+    """Sends the steps of a simulation as they come. Threads of this process send; they need no lock of Python.
 
     :param to: ``"host:port"`` of the receiver, or several of them in a list
     :param shape: of the arrays: z, y, x
     :param key: the receiver's key, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``. ``""``: plain
-    :param program: the tidecast program
-    :param options: flags of `tidecast field send`: ``rate="1gbit"``, ``streams=32``, ``fec="5%"``
+    :param name: what readers are told that it is
+    :param streams: cut the volume into so many slabs at most, one stream each
+    :param rate: bytes a second, or words (``"10gbit"``); ``auto``: as much as arrives
+    :param packing: how values are packed: ``run``, or the paper's ``xyz``
+    :param order: in which order values of a slab go: ``zslab``, by planes, or ``morton``, in bricks along the Z-order curve
+    :param fec: parity packets to make up for lost ones, as a share of the data packets: 0.05, or ``"5%"``
+    :raises UsageError: a key, an address or a word that makes no sense
 
-    Use it in ``with``, or call :meth:`close`.
+    A step is copied once, into memory of three volumes that is the sender's. Use it in ``with``, or call :meth:`close`.
     """
 
     def __init__(self, to: str | list[str], shape: tuple[int, int, int], *, key: str | None = None, name: str = "simulation",
-                 program: str = "tidecast", **options: Any):
+                 streams: int = 8, rate: int | str = "auto", packing: str = "run", order: str = "zslab", fec: float | str = 0):
         self.shape = tuple(int(n) for n in shape)
         if len(self.shape) != 3 or min(self.shape) < 1:
             raise ValueError(f"a shape is three lengths, z, y, x; not {shape}")
         #: Steps that were given to be sent, and those for which there was no room.
         self.sent, self.dropped = 0, 0
-        #: What the program said last: rate, step, lost, and so on; at the end its summary.
+        #: What was said last: rate, step, lost, and so on; at the end the summary.
         self.progress: dict[str, Any] = {}
-        self._next, self._error = 0, ""
+        self._next = 0
         self._free: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        how = Sending(streams, rate if isinstance(rate, str) else f"{8 * rate}bit", packing, order,
+                      fec if isinstance(fec, str) else f"{100 * fec}%")
         size = 4 * int(np.prod(self.shape, dtype=np.int64))
         memory = os.memfd_create("tidecast-feed")
         os.ftruncate(memory, size * SLOTS)
         self._slots = np.memmap(os.fdopen(os.dup(memory), "r+b"), "<f4", "r+", shape=(SLOTS, *self.shape))
         hear, their_say = os.pipe()
         their_hear, say = os.pipe()
-        self._hear, self._say = os.fdopen(hear, "r"), os.fdopen(say, "w")
+        self._hear, self._say = os.fdopen(hear), os.fdopen(say, "w")
         theirs = (memory, their_hear, their_say)
-        environment = dict(os.environ)
-        if key is not None:
-            environment["TIDECAST_FIELD_KEY"] = key
-        if key == "":
-            del environment["TIDECAST_FIELD_KEY"]
-        argv = [program, "--json", "field", "send", "feed:" + ",".join(f"/dev/fd/{fd}" for fd in theirs),
-                f"--to={to if isinstance(to, str) else ','.join(to)}", *(["--plain"] if key == "" else [])]
-        for option, value in options.items():
-            # With = a value is a value, whatever it begins with.
-            argv.append(f"--{option.replace('_', '-')}" + ("" if value is True else f"={value}"))
         self._tell({"shape": self.shape, "steps": None, "name": name})
         try:
-            self._program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment,
-                                             pass_fds=theirs)
-        except OSError as error:
-            raise FieldError(f"cannot start {program}: {error}") from None
+            # The dialogue of a feed, as with another process: the extension opens the three anew.
+            feed = ",".join(f"/proc/self/fd/{fd}" for fd in theirs)
+            native = begin(_native.send_field, feed, [to] if isinstance(to, str) else list(to), how, key)
+        except BaseException:
+            self._hear.close()
+            self._say.close()
+            raise
         finally:
             for fd in theirs:
                 os.close(fd)
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._follow)]
-        for thread in self._threads:
-            thread.start()
+        self._running = Running(native, self._follow)
+        threading.Thread(target=self._listen, name="tidecast-feed", daemon=True).start()
 
     def _tell(self, line: dict[str, Any]) -> None:
         print(json.dumps(line), file=self._say, flush=True)
 
     def _listen(self) -> None:
         """Slots that are free; None when there will be none."""
-        for line in self._hear:
-            self._free.put(json.loads(line)["fill"])
+        with self._hear as lines:
+            for line in lines:
+                self._free.put(json.loads(line)["fill"])
         self._free.put(None)
 
-    def _follow(self) -> None:
-        """What the program says."""
-        assert self._program.stdout
-        for line in self._program.stdout:
-            event = json.loads(line)
-            if event["event"] == "error":
-                self._error = event["message"]
-            # An error with a summary is that receivers did not take what was sent to its end.
-            if event["event"] in ("progress", "done") or "steps" in event and event["event"] == "error":
-                self.progress = event
+    def _follow(self, event: Event) -> None:
+        if event["event"] in ("progress", "done"):
+            self.progress = event
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
         """Gives a step to be sent; the array may be changed at once. True if there was room for it within ``timeout`` seconds, else
         it is dropped. Masked values of a masked array arrive as NaN.
 
         :param step: its number, which rises; by default those that were put are counted, dropped ones too
-        :raises FieldError: the program has ended
+        :raises FieldError: the sender has ended
         :raises TypeError: its values are no real numbers
         """
         array = np.asanyarray(array)
@@ -121,9 +129,8 @@ class Sender:
             self._tell({"filled": slot, "step": step})
         except BrokenPipeError:
             self._free.put(None)
-            self._program.wait(10)
-            self._threads[1].join(10)
-            raise FieldError(self._error or "tidecast field send has ended") from None
+            self._running.wait(10)
+            raise FieldError(str(self._running.failed or "the sender has ended")) from None
         self.sent += 1
         return True
 
@@ -131,28 +138,27 @@ class Sender:
         """Sends what is still to be sent, for at most so many seconds, and ends. That a receiver did not take it is a warning: nobody has
         to look at a simulation.
 
-        :raises FieldError: the program has failed
+        :raises FieldError: not all was sent, or the sender has failed
         """
         if self._say.closed:
             return
         until = time.monotonic() + timeout
-        try:
+        with suppress(BrokenPipeError):
             self._say.close()
-        except BrokenPipeError:
-            pass
-        try:
-            code = self._program.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._program.terminate()
-            code = self._program.wait()
-            self._error = f"not all was sent within {timeout} s"
-        for thread in self._threads:
-            thread.join(10)
-        self._hear.close()
-        if code and self.progress.get("event") == "error":
-            warnings.warn(self._error, RuntimeWarning, stacklevel=2)
-        elif code:
-            raise FieldError(self._error or f"tidecast field send has ended with code {code}")
+        is_late = not self._running.wait(max(0.0, until - time.monotonic()))
+        if is_late:
+            self._running.stop()
+            self._running.wait()
+        failed = self._running.failed
+        if self._running.ended:
+            self.progress = self._running.ended
+        if is_late:
+            raise FieldError(f"not all was sent within {timeout} s")
+        if failed is not None and "steps" in self.progress:
+            # Receivers did not take what was sent to its end.
+            warnings.warn(str(failed), RuntimeWarning, stacklevel=2)
+        elif failed is not None:
+            raise FieldError(str(failed))
 
     def __enter__(self) -> Sender:
         return self

@@ -1,10 +1,11 @@
-"""VTK's image data: .vti and .pvti, and STRUCTURED_POINTS of the older .vtk. The package vtk reads them, so whatever it writes is read: text,
-base64 or raw, compressed or not."""
+"""VTK's image data: .vti and .pvti, and STRUCTURED_POINTS of the older .vtk. The package vtk reads them, so whatever it writes is read:
+text, base64 or raw, compressed or not."""
 from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 #: Bytes in which a file says what it is.
 HEAD = 4096
@@ -31,7 +32,8 @@ def refusal(what: str) -> str:
         return ""
     if what == "Collection":
         return "it lists other files and has no values: name those, as one series ('run_*.vti:NAME')"
-    return f"it has VTK's {what}: only image data can be sent (.vti, .pvti, STRUCTURED_POINTS); ParaView makes it of others (Resample To Image, then Save Data)"
+    return (f"it has VTK's {what}: only image data can be sent (.vti, .pvti, STRUCTURED_POINTS); "
+            "ParaView makes it of others (Resample To Image, then Save Data)")
 
 
 class Image:
@@ -107,7 +109,8 @@ class Array:
 
 
 def _fault(said: str) -> str:
-    """The first error of what VTK has written, as "ERROR: In vtkXMLParser.cxx, line 364" and the text below; that data end early is a warning."""
+    """The first error of what VTK has written, as "ERROR: In vtkXMLParser.cxx, line 364" and the text below; that data end early is a
+    warning."""
     for grade, text in re.findall(r"^(.*): In .*, line \d+\n(.+)", said, re.MULTILINE):
         if grade == "ERROR" or "error" in text.lower():
             return re.sub(r"^\S+ \(0x[0-9a-f]+\): ", "", text).strip().rstrip(".")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import threading
 import weakref
@@ -10,15 +9,15 @@ from typing import Any
 
 from . import _mpi
 from ._buffers import located
-from ._library import PLAIN, check, lib
+from ._native import Member
 
 #: Seconds that ranks wait for each other.
 TIMEOUT = 60.0
 
 _open_groups: weakref.WeakSet[Group] = weakref.WeakSet()
-_kept: dict[tuple, Group] = {}
+_kept: dict[tuple[Any, ...], Group] = {}
 #: One turn for each group that is being made: ranks may be threads of one process, of which each waits for the others.
-_turns: dict[tuple, threading.Lock] = {}
+_turns: dict[tuple[Any, ...], threading.Lock] = {}
 _lock = threading.Lock()
 
 
@@ -33,13 +32,14 @@ class Group:
     :param timeout: seconds that rank 0 is sought, and that ranks wait for each other in a call
     :param plain: data between hosts need not be encrypted: faster on fast networks
 
-    Leave it with :meth:`close` or ``with``; at the end of the process it is done for you.
+    Leave it with :meth:`close` or ``with``; at the end of the process it is done for you. Ctrl-C ends a call that waits, and this
+    rank has left the group then. A forked process is no member.
     """
 
     def __init__(self, comm: Any = None, *, group: str | None = None, rank: int | None = None, size: int | None = None,
                  secret: str | None = None, timeout: float = TIMEOUT, plain: bool = False):
-        self._handle = ctypes.c_void_p()
-        self._pid, self._timeout, self._flags = os.getpid(), timeout, PLAIN if plain else 0
+        self._member: Member | None = None
+        self._pid, self._timeout, self._plain = os.getpid(), timeout, plain
         if group is None:
             _mpi.meet(self._open, _mpi.world() if comm is None else comm, timeout)
         else:
@@ -54,15 +54,15 @@ class Group:
     def _open(self, address: str, rank: int, size: int, secret: str) -> str:
         if not (0 <= rank < size < 1 << 32):
             raise ValueError(f"there is no rank {rank} in a group of {size}")
-        code = lib().tidecast_open(address.encode(), rank, size, secret.encode(), self._timeout, self._flags,
-                                   ctypes.byref(self._handle))
-        check(code)
+        self._member = Member(address, rank, size, secret, self._timeout, self._plain)
         self.rank, self.size = rank, size
-        return lib().tidecast_address(self._handle).decode()
+        return self._member.address
 
     def bcast(self, buffer: Any, root: int = 0, *, timeout: float | None = None) -> list[int]:
         """Brings the root's ``buffer`` into that of every rank, in place; all have the same length in bytes. It goes as the bytes that lie
-        there, whatever they mean; what has only addresses there (Python objects) is refused.
+        there, whatever they mean; what has only addresses there (Python objects) is refused. Nothing is copied before it is sent: the
+        buffer stays the caller's, is kept alive during the call, and must not be changed by other threads meanwhile. What a receiver
+        finds in its buffer after an error is undefined.
 
         :param timeout: seconds that ranks wait for each other to call, by default the group's; the transfer then takes
             as long as it takes, and fails when nothing moves for a minute
@@ -72,33 +72,26 @@ class Group:
         :raises Lost: this rank is no longer of the group
         :raises Error: this broadcast failed for this rank
         """
-        handle, timeout = self._usable(), self._timeout if timeout is None else timeout
+        member, timeout = self._usable(), self._timeout if timeout is None else timeout
         if not 0 <= root < self.size:
             raise ValueError(f"there is no rank {root} in a group of {self.size}")
-        place = located(buffer, writable=self.rank != root)
         try:
-            address, length = place.__enter__()
+            place = located(buffer, writable=self.rank != root)
         except Exception as why:
-            check(lib().tidecast_abstain(handle, root, str(why).encode(), timeout))
+            member.abstain(root, str(why), timeout)
             raise
-        try:
-            missed = ctypes.c_size_t()
-            check(lib().tidecast_bcast(handle, address, length, root, timeout, ctypes.byref(missed)))
-            ranks = (ctypes.c_uint32 * missed.value)()
-            return list(ranks[:lib().tidecast_missed(ranks, missed.value)])
-        finally:
-            place.__exit__(None, None, None)
+        return member.bcast(place, root, timeout)
 
-    def _usable(self) -> ctypes.c_void_p:
-        if not self._handle or self._pid != os.getpid():
-            raise ValueError("the group is closed" if not self._handle else "a forked process is no member of the group")
-        return self._handle
+    def _usable(self) -> Member:
+        if self._member is None or self._pid != os.getpid():
+            raise ValueError("the group is closed" if self._member is None else "a forked process is no member of the group")
+        return self._member
 
     def close(self) -> None:
         """Leaves the group. Rank 0 first waits for the calls of others to end, at most two minutes."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle and self._pid == os.getpid():
-            lib().tidecast_close(handle)
+        member, self._member = self._member, None
+        if member is not None and self._pid == os.getpid():
+            member.close()
 
     def __enter__(self) -> Group:
         return self
@@ -107,7 +100,7 @@ class Group:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<tidecast.Group: rank {self.rank} of {self.size}{'' if self._handle else ', closed'}>"
+        return f"<tidecast.Group: rank {self.rank} of {self.size}{'' if self._member else ', closed'}>"
 
 
 def bcast(buffer: Any, root: int = 0, comm: Any = None, *, group: str | None = None, rank: int | None = None,
@@ -121,7 +114,7 @@ def bcast(buffer: Any, root: int = 0, comm: Any = None, *, group: str | None = N
         turn = _turns.setdefault(key, threading.Lock())
     with turn:
         kept = _kept.get(key) if comm is None else _mpi.kept(comm)
-        if kept is None or not kept._handle:
+        if kept is None or kept._member is None:
             kept = Group(comm, group=group, rank=rank, size=size, secret=secret, timeout=timeout, plain=plain)
             if comm is None:
                 _kept[key] = kept

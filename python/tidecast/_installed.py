@@ -22,7 +22,8 @@ def find_tidecast_bin() -> str:
             return program
     program = os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast") or ""
     if not program:
-        raise FileNotFoundError("there is no program tidecast: neither with this package nor in PATH")
+        raise FileNotFoundError("no program tidecast in this installation or in PATH: install a wheel of tidecast, "
+                                "or set TIDECAST_PROGRAM to its path")
     return program
 
 

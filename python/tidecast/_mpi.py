@@ -4,7 +4,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ._errors import Error
 
@@ -62,5 +63,5 @@ def keep(comm: Any, group: Any) -> None:
     """Keeps a group until its communicator is freed."""
     global _keyval
     if _keyval is None:
-        _keyval = type(comm).Create_keyval(delete_fn=lambda comm, keyval, group: group.close())
+        _keyval = type(comm).Create_keyval(delete_fn=lambda _comm, _keyval, group: group.close())
     comm.Set_attr(_keyval, group)

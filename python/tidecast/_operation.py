@@ -2,16 +2,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import logging
+import os
 import threading
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+import types
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from . import _errors
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+#: A path of the file system.
+AnyPath = str | os.PathLike[str]
 #: An event of ``docs/events.md``: ``event["event"]`` is its name, the rest are its fields. Sizes are bytes, times are seconds.
 Event = dict[str, Any]
 #: How progress is shown: True is a bar of tqdm (nothing, where tqdm is not installed); a function takes each event.
@@ -28,10 +36,10 @@ class Native(Protocol):
     def stop(self) -> None: ...
 
 
-def begin(start: Callable[..., R], *arguments: Any) -> R:
+def begin(start: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     """Calls the extension module. What is wrong with the arguments is a :class:`UsageError`."""
     try:
-        return start(*arguments)
+        return start(*arguments, **named)
     except ValueError as error:
         raise _errors.UsageError(str(error)) from None
 
@@ -45,13 +53,16 @@ def answer(said: tuple[bool, str]) -> Any:
 
 
 class Task(Generic[T]):
-    """An operation, and what its result is made into."""
+    """An operation, and what its result is made into. ``progress`` is as in :mod:`tidecast`."""
 
-    def __init__(self, native: Native, finish: Callable[[dict[str, Any]], T]):
-        self._native, self._finish = native, finish
+    def __init__(self, native: Native, finish: Callable[[dict[str, Any]], T], progress: Progress = False):
+        self._native, self._finish, self._progress = native, finish, progress
 
-    def run(self, progress: Progress = False) -> T:
+    def run(self) -> T:
         """Waits for the end. Ctrl-C, or an exception of ``progress``, stops the operation."""
+        return self._run(self._progress)
+
+    def _run(self, progress: Progress) -> T:
         with shown(progress) as show:
             try:
                 while (line := self._native.next()) is not None:
@@ -61,23 +72,24 @@ class Task(Generic[T]):
                 raise
         return self._finish(answer(self._native.result()))
 
-    async def run_async(self, progress: Progress = False) -> T:
+    async def run_async(self) -> T:
         """The same for asyncio. ``progress`` is called by the event loop's thread; cancellation stops the operation."""
         loop = asyncio.get_running_loop()
-        if callable(progress):
-            called = progress
-            progress = lambda event: void(loop.call_soon_threadsafe(called, event))
+        called = self._progress
+
+        def in_loop(event: Event) -> None:
+            if callable(called):
+                loop.call_soon_threadsafe(called, event)
+
         done: asyncio.Future[T] = loop.create_future()
 
         def run() -> None:
             try:
-                settle, value = done.set_result, self.run(progress)
+                settle, value = done.set_result, self._run(in_loop if callable(called) else called)
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 settle, value = done.set_exception, error  # type: ignore[assignment]
-            try:
+            with suppress(RuntimeError):  # The loop is closed: nothing waits any more.
                 loop.call_soon_threadsafe(lambda: None if done.done() else settle(value))
-            except RuntimeError:
-                pass  # The loop is closed: nothing waits any more.
 
         # A thread of its own, not one of the pool's: operations may run for days.
         threading.Thread(target=run, name="tidecast", daemon=True).start()
@@ -86,6 +98,50 @@ class Task(Generic[T]):
         except asyncio.CancelledError:
             self._native.stop()
             raise
+
+
+def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:
+    """Decorator: makes a function that waits for the end out of one that begins an operation."""
+
+    @functools.wraps(begins)
+    def waits(*arguments: P.args, **named: P.kwargs) -> T:
+        return begins(*arguments, **named).run()
+
+    # What `wraps` copied says that a Task is returned.
+    kind = begins.__annotations__["return"].removeprefix("Task[").removesuffix("]")
+    waits.__annotations__ = {**begins.__annotations__, "return": kind}
+    waits.__signature__ = inspect.signature(begins).replace(return_annotation=kind)  # type: ignore[attr-defined]
+    return waits
+
+
+def awaited(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin for asyncio of a function, or of an object's method, that :func:`waiting` made."""
+    begins: Callable[P, Task[T]] = inspect.unwrap(getattr(waits, "__func__", waits))
+    if isinstance(waits, types.MethodType):
+        begins = types.MethodType(begins, waits.__self__)
+
+    async def twin(*arguments: P.args, **named: P.kwargs) -> T:
+        return await begins(*arguments, **named).run_async()
+
+    return as_twin(waits, twin)
+
+
+def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin for asyncio of a function that is short: it runs in a thread."""
+
+    async def twin(*arguments: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(waits, *arguments, **named)
+
+    return as_twin(waits, twin)
+
+
+def as_twin(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin, with the name, the text and the parameters of what it is the twin of."""
+    functools.update_wrapper(twin, waits)
+    twin.__module__ = "tidecast.aio"
+    twin.__annotations__ = dict(waits.__annotations__)
+    twin.__signature__ = inspect.signature(waits)  # type: ignore[attr-defined]
+    return twin
 
 
 def void(_: object) -> None:

@@ -13,16 +13,24 @@ def by_descriptor(words: Iterable[str | bytes]) -> Iterator[tuple[list[str], lis
     """The words with ``@/proc/self/fd/N`` in place of each key, and the descriptors that the program is to inherit."""
     with ExitStack() as stack:
         fds: list[int] = []
+        yield _without_keys([os.fsdecode(word) for word in words], lambda key: _place(key, fds, stack)), fds
 
-        def place(key: str) -> str:
-            fd = os.memfd_create("tidecast-secret", os.MFD_CLOEXEC)
-            stack.callback(os.close, fd)
-            os.fchmod(fd, 0o600)
-            os.write(fd, key.encode())
-            fds.append(fd)
-            return f"@/proc/self/fd/{fd}"
 
-        yield _without_keys([os.fsdecode(word) for word in words], place), fds
+@contextmanager
+def placed(secrets: Iterable[str]) -> Iterator[tuple[list[str], list[int]]]:
+    """``@/proc/self/fd/N`` for each secret, and the descriptors that the program is to inherit."""
+    with ExitStack() as stack:
+        fds: list[int] = []
+        yield [_place(secret, fds, stack) for secret in secrets], fds
+
+
+def _place(secret: str, fds: list[int], stack: ExitStack) -> str:
+    fd = os.memfd_create("tidecast-secret", os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.fchmod(fd, 0o600)
+    os.write(fd, secret.encode())
+    fds.append(fd)
+    return f"@/proc/self/fd/{fd}"
 
 
 def _without_keys(words: list[str], place: Callable[[str], str]) -> list[str]:

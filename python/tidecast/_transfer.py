@@ -1,4 +1,4 @@
-"""Publishing, sharing, fetching, broadcasting and copying: the arguments of each, and what they become."""
+"""Publishing, sharing, fetching and broadcasting."""
 from __future__ import annotations
 
 import base64
@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _errors, _native
-from ._operation import Native, Progress, Task, answer, begin, shown, tell
+from ._operation import AnyPath, Native, Progress, Task, answer, begin, shown, tell, waiting
 
 Path = pathlib.Path
-#: A path of the file system.
-AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,21 +93,6 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Copying:
-    """The arguments of :func:`copy`."""
-
-    delete: bool
-    update: bool
-    checksum: bool
-    dry_run: bool
-    exclude: Sequence[str]
-    key: str | None
-    plain: bool
-    streams: int | None
-    limit: int | None
-
-
-@dataclass(frozen=True)
 class Broadcast:
     """The arguments of :func:`bcast_files`."""
 
@@ -130,48 +113,76 @@ def path_of(fields: dict[str, Any], name: str = "path") -> Path:
     return Path(fields[name] if exact is None else os.fsdecode(base64.b64decode(exact)))
 
 
+@waiting
 def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree(), private: bool = False,
-            trackers: Sequence[str] = (), web_seeds: Sequence[str] = (), state_dir: AnyPath | None = None) -> Task[Manifest]:
-    """See :func:`tidecast.publish`."""
+            trackers: Sequence[str] = (), web_seeds: Sequence[str] = (), state_dir: AnyPath | None = None,
+            progress: Progress = False) -> Task[Manifest]:
+    """Describes a file or directory in a manifest, a standard .torrent file, written to ``output`` if that is given.
+
+    Each byte is read once, on all cores. What is interrupted goes on where it was when the same is called again.
+
+    :param private: only nodes with a ticket, which :func:`seed` makes, will take part
+    :param trackers: URLs of trackers to name in it
+    :param web_seeds: URLs to fetch from beside peers: of the directory around ``path``, ending in ``/``, or of the file
+    :raises FaultError: something cannot be read, or ``output`` not written
+    """
     native = begin(_native.publish, path, output, tree, private, trackers, web_seeds, state_dir)
 
     def finish(done: dict[str, Any]) -> Manifest:
         written = None if output is None else Path(output)
         return Manifest(written, done["name"], done["bytes"], done["file_count"], done["magnet"], done)
 
-    return Task(native, finish)
+    return Task(native, finish, progress)
 
 
+@waiting
 def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: float | None = None, timeout: float | None = None,
         force: bool = False, delete: bool = False, base: Sequence[AnyPath] = (), swarm: Swarm = Swarm(),
-        state_dir: AnyPath | None = None) -> Task[Path]:
-    """See :func:`tidecast.get`."""
+        state_dir: AnyPath | None = None, progress: Progress = False) -> Task[Path]:
+    """Fetches what a ticket, a magnet link or a manifest leads to into the directory ``to``; gives its path there.
+
+    It appears under its own name, whole and verified, or not at all. What is interrupted goes on where it was when the same is
+    called again.
+
+    :param source: a ticket, a magnet link, the path of a manifest or of a file that has a ticket, or ``@FILE``
+    :param files: globs of the files to fetch; all, if empty
+    :param seed_for: serve others for so many seconds when all is there
+    :param timeout: give up after so many seconds
+    :param force: replace what stands there though Tidecast did not deliver it
+    :param delete: remove what was delivered there and is not published any more
+    :param base: older versions: what they have is not fetched
+    :raises CutError: ``timeout`` is over, or it was stopped
+    """
     fetch = Fetch(files, seed_for, timeout, force, delete, base)
-    return Task(begin(_native.get, os.fspath(source), to, fetch, swarm, state_dir), path_of)
+    return Task(begin(_native.get, os.fspath(source), to, fetch, swarm, state_dir), path_of, progress)
 
 
-def verify(manifest: AnyPath, path: AnyPath) -> Task[dict[str, Any]]:
-    """See :func:`tidecast.verify`."""
-    return Task(begin(_native.verify, manifest, path), lambda done: done)
+@waiting
+def verify(manifest: AnyPath, path: AnyPath, *, progress: Progress = False) -> Task[dict[str, Any]]:
+    """Compares a file or directory with its manifest; every byte is read. Gives the fields of the event ``done``.
+
+    :raises FaultError: something differs: ``reached`` has the lists ``damaged``, ``missing`` and ``extra``
+    """
+    return Task(begin(_native.verify, manifest, path), lambda done: done, progress)
 
 
-def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = False, update: bool = False, checksum: bool = False,
-         dry_run: bool = False, exclude: Sequence[str] = (), key: str | None = None, plain: bool = False,
-         streams: int | None = None, limit: int | None = None) -> Task[dict[str, Any]]:
-    """See :func:`tidecast.copy`."""
-    words = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    how = Copying(delete, update, checksum, dry_run, exclude, key, plain, streams, limit)
-    return Task(begin(_native.copy, words, to, how), lambda done: done)
-
-
+@waiting
 def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None = None, *, exclude: str | None = None,
                 launch: str = "auto", program: str = "tidecast", plain: bool = False, durable: bool = False, force: bool = False,
-                delete: bool = False, base: Sequence[AnyPath] = ()) -> Task[dict[str, Any]]:
-    """See :func:`tidecast.bcast_files`."""
+                delete: bool = False, base: Sequence[AnyPath] = (), progress: Progress = False) -> Task[dict[str, Any]]:
+    """Puts a file or directory at the same path on many hosts. Gives the fields of the event ``done``.
+
+    :param to: an absolute path; ``{host}`` in it becomes each host's name; with a slash at the end, the directory to put it into
+    :param hosts: a list (``node[001-064]``, ``@FILE``) or names; by default those of the Slurm, PBS, LSF or Open MPI job
+    :param exclude: hosts to leave out
+    :param launch: how workers are started: ``auto``, ``ssh``, ``srun``, ``mpirun``, or a command with ``{host}`` and ``{command}``
+    :param program: the program ``tidecast`` on the hosts
+    :raises FaultError: hosts failed: ``reached`` says which; the others completed
+    """
     named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
     bases = [os.path.abspath(path) for path in base]
     how = Broadcast(named, exclude, launch, program, plain, durable, force, delete, bases)
-    return Task(begin(_native.broadcast, source, to, how), lambda done: done)
+    return Task(begin(_native.broadcast, source, to, how), lambda done: done, progress)
 
 
 class Share:
@@ -223,11 +234,23 @@ class Share:
 
 def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
           state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
-    """See :func:`tidecast.share`."""
+    """Publishes a file or directory and serves it until the share is closed, which the end of a ``with`` block does.
+
+    Each byte is read once before it returns, on all cores.
+
+    :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
+    :param uses: how many nodes the ticket lets enrol
+    :raises FaultError: something cannot be read, or no address to listen on is free
+    """
     return Share(begin(_native.share, path, tree, (expires, uses), swarm, state_dir), progress, state_dir)
 
 
 def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
          state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
-    """See :func:`tidecast.seed`."""
+    """Serves what :func:`publish` described in ``manifest``, as :func:`share` does. ``path`` is verified first.
+
+    :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
+    :param uses: how many nodes the ticket lets enrol
+    :raises FaultError: ``path`` differs from the manifest, or no address to listen on is free
+    """
     return Share(begin(_native.seed, manifest, path, (expires, uses), swarm, state_dir), progress, state_dir)

@@ -1,46 +1,53 @@
-"""The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop."""
+"""The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop.
+
+A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount`. A ``bcast`` that
+is cancelled goes on in its thread. :func:`simulate` is :func:`tidecast.sim.run`.
+"""
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from . import _caches, _group, _mount, _transfer
+from . import copy as _copy
+from . import sim as _sim
+from ._operation import AnyPath, awaited, in_thread
 
-from . import _transfer
-from ._operation import Progress
-from ._transfer import AnyPath, Manifest, Path, Share
+__all__ = [
+    "Caches", "bcast", "bcast_files", "caches", "copy", "get", "mount", "publish", "run", "seed", "share", "simulate", "verify",
+]
 
-__all__ = ["bcast_files", "copy", "get", "publish", "seed", "share", "verify"]
-
-
-async def publish(path: AnyPath, output: AnyPath | None = None, *, progress: Progress = False, **how: Any) -> Manifest:
-    """As :func:`tidecast.publish`."""
-    return await _transfer.publish(path, output, **how).run_async(progress)
-
-
-async def get(source: AnyPath, to: AnyPath, *, progress: Progress = False, **how: Any) -> Path:
-    """As :func:`tidecast.get`."""
-    return await _transfer.get(source, to, **how).run_async(progress)
-
-
-async def verify(manifest: AnyPath, path: AnyPath, *, progress: Progress = False) -> dict[str, Any]:
-    """As :func:`tidecast.verify`."""
-    return await _transfer.verify(manifest, path).run_async(progress)
+bcast = in_thread(_group.bcast)
+bcast_files = awaited(_transfer.bcast_files)
+copy = awaited(_copy.copy)
+get = awaited(_transfer.get)
+mount = awaited(_mount.mount)
+publish = awaited(_transfer.publish)
+run = _mount.awaited_run(_mount.run)
+simulate = awaited(_sim.run)
+verify = awaited(_transfer.verify)
+seed = in_thread(_transfer.seed)
+share = in_thread(_transfer.share)
 
 
-async def copy(sources: Any, to: AnyPath, *, progress: Progress = False, **how: Any) -> dict[str, Any]:
-    """As :func:`tidecast.copy`."""
-    return await _transfer.copy(sources, to, **how).run_async(progress)
+class Caches:
+    """The daemon of this host: the methods of :class:`tidecast.Caches`, each to be awaited.
+
+    :ivar socket: where it listens
+    """
+
+    def __init__(self, socket: AnyPath | None = None):
+        """:param socket: as of :class:`tidecast.Caches`"""
+        of = _caches.Caches(socket)
+        self.socket = of.socket
+        self.create = awaited(of.create)
+        self.get = awaited(of.get)
+        self.extend = in_thread(of.extend)
+        self.ls = in_thread(of.ls)
+        self.pin = in_thread(of.pin)
+        self.replicate = in_thread(of.replicate)
+        self.rm = in_thread(of.rm)
+        self.show = in_thread(of.show)
+        self.where = in_thread(of.where)
 
 
-async def bcast_files(source: AnyPath, to: AnyPath, hosts: Any = None, *, progress: Progress = False, **how: Any) -> dict[str, Any]:
-    """As :func:`tidecast.bcast_files`."""
-    return await _transfer.bcast_files(source, to, hosts, **how).run_async(progress)
-
-
-async def share(path: AnyPath, **how: Any) -> Share:
-    """As :func:`tidecast.share`; it is ended by ``await asyncio.to_thread(shared.close)``."""
-    return await asyncio.to_thread(_transfer.share, path, **how)
-
-
-async def seed(manifest: AnyPath, path: AnyPath, **how: Any) -> Share:
-    """As :func:`tidecast.seed`, ended as :func:`share`."""
-    return await asyncio.to_thread(_transfer.seed, manifest, path, **how)
+def caches(socket: AnyPath | None = None) -> Caches:
+    """The daemon of this host, by its socket; see :class:`Caches`."""
+    return Caches(socket)

@@ -23,22 +23,30 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 from ._errors import Error
 from ._installed import find_tidecast_bin
+from ._operation import AnyPath, Progress, Task, begin, waiting
 from ._secret import by_descriptor
+
+if TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+    from typing_extensions import Self
 
 __all__ = ["Block", "Blocks", "File", "Files", "blocks", "copy", "files"]
 
 
 def _path(event: dict[str, Any]) -> str:
     """The name, as :func:`os.fsdecode` gives it."""
-    return os.fsdecode(bytes.fromhex(event["path_hex"])) if "path_hex" in event else event["path"]
+    return os.fsdecode(bytes.fromhex(event["path_hex"])) if "path_hex" in event else str(event["path"])
 
 
-def _source(source: str | os.PathLike) -> str | bytes:
+def _source(source: AnyPath) -> str | bytes:
     """A source as a word of a command line."""
     word = os.fspath(source)
     if not word or "\0" in os.fsdecode(word):
@@ -62,13 +70,14 @@ class Block:
     :ivar bytes: how many they are
     """
 
-    def __init__(self, event: dict[str, Any], copy: "_Copy"):
-        self.path, self.at, self.bytes = _path(event), event["at"], event["bytes"]
+    def __init__(self, event: dict[str, Any], copy: _Copy[Any]):
+        self.path, self.at = _path(event), str(event["at"])
+        self.bytes: int = event["bytes"]
         self.offset: int = event.get("offset", 0)
         self._number, self._copy, self._kept, self._released = event["number"], copy, False, False
 
     @property
-    def array(self):
+    def array(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes where they are, as a NumPy array of uint8 that cannot be written to.
 
         It stays good after the file is given back, and holds its memory until the last view of it is gone.
@@ -106,7 +115,7 @@ class File(Block):
     :ivar mtime: when it was last changed there, seconds since 1970
     """
 
-    def __init__(self, event: dict[str, Any], copy: "_Copy"):
+    def __init__(self, event: dict[str, Any], copy: _Copy[Any]):
         super().__init__(event, copy)
         self.mode: int = event["mode"]
         self.mtime: float = event["mtime"]
@@ -121,49 +130,55 @@ class File(Block):
         return None
 
 
-class _Copy:
+Item = TypeVar("Item", bound=Block)
+
+
+class _Copy(Generic[Item]):
     """A copy under way. A context manager that ends it, and an iterator."""
 
-    _kind, _words, _item = "file", (), File
+    _kind: str
+    _words: tuple[str, ...] = ()
+    _item: type[Item]
 
-    def __init__(self, sources: Sequence[str | os.PathLike], memory: int | None, program: str | None, options: Sequence[str]):
+    def __init__(self, sources: Sequence[AnyPath], memory: int | None, program: str | None, options: Sequence[str]):
         try:
             program = program or os.environ.get("TIDECAST_PROGRAM") or find_tidecast_bin()
         except FileNotFoundError:
             raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2) from None
         into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
         # Behind -- nothing is an option, whatever it begins with.
-        argv = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
-        with by_descriptor(argv) as (argv, fds):
+        words = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
+        with by_descriptor(words) as (argv, fds):
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
+        self._ask, self._said = _pipe(self._process.stdin), _pipe(self._process.stdout)
         self._last: Block | None = None
         self._held, self._over = 0, False
         #: What the program said last: ``done`` with the totals, or ``error``.
         self.summary: dict[str, Any] | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
-        if hasattr(self, "_process"):
+    def __del__(self) -> None:
+        if hasattr(self, "_said"):
             self.close()
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Item:
         last, self._last = self._last, None
         if last is not None and not last._kept:
             last.release()
-        for line in () if self._over else self._process.stdout:
+        for line in () if self._over else self._said:
             event = json.loads(line)
             if event["event"] == self._kind:
                 self._held += 1
-                self._last = self._item(event, self)
-                return self._last
+                self._last = item = self._item(event, self)
+                return item
             if event["event"] == "copied":
                 self._finish(event)
                 raise StopIteration
@@ -175,11 +190,9 @@ class _Copy:
         """Gives back a file, or a part of it."""
         self._held -= 1
         words = f"release {number}\n" if offset is None else f"release {number} {offset}\n"
-        try:
-            self._process.stdin.write(words.encode())
-            self._process.stdin.flush()
-        except (OSError, ValueError):
-            pass  # it has ended, and its memory with it
+        with suppress(OSError, ValueError):  # it has ended, and its memory with it
+            self._ask.write(words.encode())
+            self._ask.flush()
 
     def _heed(self, event: dict[str, Any]) -> None:
         if event["event"] in ("done", "error"):
@@ -199,36 +212,36 @@ class _Copy:
 
     def close(self) -> None:
         """Ends the copy, wherever it is, and frees its memory. Arrays that are still in use stay good."""
-        if self._process.stdin.closed:
+        if self._ask.closed:
             return
-        try:
-            self._process.stdin.close()
-        except OSError:
-            pass
-        with self._process.stdout:
-            for line in self._process.stdout:
+        with suppress(OSError):
+            self._ask.close()
+        with self._said:
+            for line in self._said:
                 self._heed(json.loads(line))
         self._process.wait()
         self._over = True
 
 
-class Files(_Copy):
+class Files(_Copy[File]):
     """Whole files, in the order in which they are complete."""
 
-    def __next__(self) -> File:
-        return super().__next__()
+    _kind, _item = "file", File
 
 
-class Blocks(_Copy):
+class Blocks(_Copy[Block]):
     """Parts of files, in the order in which they come."""
 
     _kind, _words, _item = "block", ("--blocks",), Block
 
-    def __next__(self) -> Block:
-        return super().__next__()
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise AssertionError("the process was started with pipes")
+    return pipe
 
 
-def files(*sources: str | os.PathLike, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Files:
+def files(*sources: AnyPath, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Files:
     """Files of ``sources`` (as of ``tidecast copy``: paths, ``host:path``, ``tidecast://…``) as they come.
 
     :param memory: bytes of shared memory that may be used at a time; a file that is larger comes alone
@@ -239,14 +252,30 @@ def files(*sources: str | os.PathLike, memory: int | None = None, program: str |
     return Files(sources, memory, program, options)
 
 
-def blocks(*sources: str | os.PathLike, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Blocks:
+def blocks(*sources: AnyPath, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Blocks:
     """Parts of 4 MiB of the files of ``sources``, as :func:`files`: for files that are larger than the memory."""
     return Blocks(sources, memory, program, options)
 
 
-def copy(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], to: str | os.PathLike[str], *, delete: bool = False,
-         update: bool = False, checksum: bool = False, dry_run: bool = False, exclude: Sequence[str] = (), key: str | None = None,
-         plain: bool = False, streams: int | None = None, limit: int | None = None, progress: Any = False) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Copying:
+    """The arguments of :func:`copy`."""
+
+    delete: bool
+    update: bool
+    checksum: bool
+    dry_run: bool
+    exclude: Sequence[str]
+    key: str | None
+    plain: bool
+    streams: int | None
+    limit: int | None
+
+
+@waiting
+def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = False, update: bool = False, checksum: bool = False,
+         dry_run: bool = False, exclude: Sequence[str] = (), key: str | None = None, plain: bool = False, streams: int | None = None,
+         limit: int | None = None, progress: Progress = False) -> Task[dict[str, Any]]:
     """Copies files and directories, named as with rsync: paths of this host, ``host:path``, or URLs of copy servers.
 
     Times, modes and links are kept, as with ``rsync -a``. What is interrupted goes on where it was when the same is called again.
@@ -263,16 +292,19 @@ def copy(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], to:
     :param limit: bytes a second
     :raises FaultError: names failed: ``reached`` has the ``problems``; the rest is copied
     """
-    from . import _transfer
-    return _transfer.copy(sources, to, delete=delete, update=update, checksum=checksum, dry_run=dry_run, exclude=exclude, key=key,
-                          plain=plain, streams=streams, limit=limit).run(progress)
+    from . import _native
+    words = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    how = Copying(delete, update, checksum, dry_run, exclude, key, plain, streams, limit)
+    return Task(begin(_native.copy, words, to, how), lambda done: done, progress)
 
 
 class _Module(types.ModuleType):
     """A module that is a function: ``tidecast.copy(...)`` beside ``tidecast.copy.files(...)``."""
 
-    def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any]:
-        return copy(*arguments, **named)
+    __call__ = staticmethod(copy)
+    if TYPE_CHECKING:
+        Block, Blocks, File, Files = Block, Blocks, File, Files
+        blocks, copy, files = staticmethod(blocks), staticmethod(copy), staticmethod(files)
 
 
 sys.modules[__name__].__class__ = _Module

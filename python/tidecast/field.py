@@ -5,6 +5,9 @@
         while f.wait(60):
             print(f.step, f.loss, f.array.mean())
 
+    with tidecast.field.Receiver("viz:7500", key="@field.key") as receiver:   # the same from within Python
+        print(receiver.send)                     # what to run at the other side
+
     with tidecast.field.Sender(to="viz:7500", shape=(256, 256, 256), key="@field.key") as sender:
         for step in simulation():
             sender.put(step.density)              # never waits: what cannot be sent is dropped, and counted
@@ -22,7 +25,25 @@ if __name__ == "__main__":
 
     sys.exit(main())
 
-from ._field_memory import Closed, Entry, Field, FieldError, Slab, Volume, names, open
-from ._field_sender import Sender
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Closed", "Entry", "Field", "FieldError", "Sender", "Slab", "Volume", "names", "open"]
+from ._field_memory import Closed, Entry, Field, FieldError, Slab, Volume, names, open
+
+if TYPE_CHECKING:
+    from ._field_receiver import Receiver
+    from ._field_sender import Sender
+
+__all__ = ["Closed", "Entry", "Field", "FieldError", "Receiver", "Sender", "Slab", "Volume", "names", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    # Readers need no extension module.
+    if name == "Receiver":
+        from ._field_receiver import Receiver
+
+        return Receiver
+    if name == "Sender":
+        from ._field_sender import Sender
+
+        return Sender
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,6 @@ import time
 import urllib.request
 
 import pytest
-from conftest import ROOT
 from support import hostile, trees
 from support.callers import NOBODY, passable
 from support.daemons import Host
@@ -169,8 +168,8 @@ def test_a_coordinator_is_open_to_its_workers(tide, start, data, tmp_path, launc
 
 
 @pytest.mark.alone
-def test_rank_0_is_open_to_its_ranks(built, start, port):
-    env = {"TIDECAST_LIBRARY": str(built / "libtidecast.so"), "PYTHONPATH": str(ROOT / "python")}
+def test_rank_0_is_open_to_its_ranks(package, start, port):
+    env = {"PYTHONPATH": package["PYTHONPATH"]}
     script = pathlib.Path(__file__).with_name("rank.py")
 
     def meet(flooded: bool) -> tuple[float, int]:

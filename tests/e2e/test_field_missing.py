@@ -123,10 +123,10 @@ def test_what_a_generator_masks_is_missing(kind, tide, tmp_path):
     assert np.array_equal(received_of(tide, f"{tmp_path}/g.py:{kind}"), expected.astype("f4"), equal_nan=True)
 
 
-def test_what_a_simulation_masks_is_missing(tide, tmp_path):
+def test_what_a_simulation_masks_is_missing(extension):
     steps = np.ma.masked_equal(np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5), 50)
     here = Sink(1, KEY)
-    with tidecast.field.Sender(f"127.0.0.1:{here.port}", (3, 4, 5), key=KEY, program=str(tide.program), streams=1) as sender:
+    with tidecast.field.Sender(f"127.0.0.1:{here.port}", (3, 4, 5), key=KEY, streams=1) as sender:
         for kind in ("c8", "M8[s]", "m8[s]", "S3", object, [("a", "f4")]):
             with pytest.raises(TypeError, match="only real numbers"):
                 sender.put(np.zeros((3, 4, 5)).astype(kind))

@@ -18,16 +18,13 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
 
 
 @pytest.fixture
-def env(built):
-    return {"TIDECAST_LIBRARY": str(built / "libtidecast.so"), "PYTHONPATH": str(ROOT / "python")}
+def env(package):
+    return {"PYTHONPATH": package["PYTHONPATH"]}
 
 
 @pytest.fixture
-def tidecast(env, monkeypatch):
+def tidecast(extension):
     """The package, in this process."""
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.syspath_prepend(env["PYTHONPATH"])
     import tidecast
     return tidecast
 

@@ -1,68 +1,13 @@
 """The Python package as its users have it: the wheel in a fresh environment, and nothing else."""
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
-from conftest import PROFILE, ROOT
 
 pytestmark = pytest.mark.xdist_group("wheel")
-# What all scripts begin with: this host alone, and a place of their own.
-PRELUDE = """
-import json, os, pathlib, sys, threading
-import tidecast
-alone = tidecast.Swarm(listen="127.0.0.1:0", lsd=False)
-def give(**what): print(json.dumps(what, default=str))
-"""
-
-
-@pytest.fixture(scope="session")
-def wheel() -> pathlib.Path:
-    """The wheel of this build; `make test` has made it."""
-    found = list((ROOT / "target/wheel").glob("*.whl"))
-    if not found or not os.environ.get("TIDECAST_NO_BUILD"):
-        environment = {**os.environ, "TIDECAST_PROFILE": PROFILE, "PYTHON": sys.executable}
-        subprocess.run([ROOT / "scripts/wheel"], check=True, env=environment)
-        found = list((ROOT / "target/wheel").glob("*.whl"))
-    return found[0]
-
-
-@pytest.fixture(scope="session")
-def fresh(wheel, tmp_path_factory) -> pathlib.Path:
-    """An environment that has the wheel alone."""
-    place = tmp_path_factory.mktemp("wheel") / "env"
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    install = [place / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel]
-    subprocess.run(install, check=True)
-    return place
-
-
-@pytest.fixture
-def script(fresh, tmp_path, monkeypatch):
-    """script(text) -> what it gave; it runs in the fresh environment, in a directory and home of its own."""
-    environment = {"PATH": f"{fresh}/bin:{os.environ['PATH']}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
-
-    def run(text: str, **env: str) -> dict:
-        done = subprocess.run([fresh / "bin/python", "-c", PRELUDE + textwrap.dedent(text)], cwd=tmp_path, text=True,
-                              env={**environment, **env}, capture_output=True, timeout=240)
-        assert done.returncode == 0, done.stderr
-        given: dict = {"stderr": done.stderr}
-        for line in done.stdout.splitlines():
-            given.update(json.loads(line))
-        return given
-
-    def popen(text: str) -> subprocess.Popen:
-        return subprocess.Popen([fresh / "bin/python", "-uc", PRELUDE + textwrap.dedent(text)], cwd=tmp_path, text=True,
-                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    run.popen = popen  # type: ignore[attr-defined]
-    return run
 
 
 @pytest.fixture
@@ -90,7 +35,7 @@ def test_import_loads_nothing_that_is_heavy(script):
     given = script("""
         import subprocess
         names = subprocess.check_output([sys.executable, "-c", "import sys, tidecast; print(*sys.modules)"], text=True).split()
-        give(loaded=[name for name in ("numpy", "asyncio", "tqdm", "mpi4py", "ctypes", "tidecast._native") if name in names])
+        give(loaded=[name for name in ("numpy", "asyncio", "tqdm", "mpi4py", "ctypes", "distributed", "ray", "parsl", "tidecast._native") if name in names])
     """)
     assert given["loaded"] == []
 

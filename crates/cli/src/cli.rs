@@ -1,5 +1,7 @@
 //! The command line: all commands, and the text of `--help`.
 
+use std::sync::LazyLock;
+
 use clap::{Parser, Subcommand};
 
 use crate::args::Global;
@@ -13,13 +15,24 @@ use crate::cmd;
 /// them. `mount` makes a tree visible at once and fetches files when they are opened. Every piece is verified, and an
 /// interrupted transfer resumes where it stopped.
 #[derive(Parser, Debug)]
-#[command(name = "tidecast", version, propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
+#[command(name = "tidecast", version, long_version = VERSION.as_str(), propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// What `--version` prints: the build in full, for reports of faults. `-V` prints the version alone.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    // scripts/dist sets it: a build by hand need not run again for each commit.
+    let commit =
+        option_env!("TIDECAST_COMMIT").filter(|c| !c.is_empty()).unwrap_or("unknown (built by hand)");
+    let libc = if cfg!(target_env = "musl") { "musl" } else { "glibc" };
+    let checks = if cfg!(debug_assertions) { "on" } else { "off" };
+    let (version, arch, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH, std::env::consts::OS);
+    format!("{version}\ncommit: {commit}\ntarget: {arch} {os} {libc}\nassertions: {checks}")
+});
 
 const EXAMPLES: &str = "\
 Examples:

@@ -215,7 +215,10 @@ fn help_teaches_every_command_and_exit_code() {
     for words in ["Exit codes:", "timed out", "TIDECAST_CONFIG", "tidecast get @ticket"] {
         assert!(help.contains(words), "{words}");
     }
-    assert!(done(tidecast(dir.path(), &["--version"])).starts_with("tidecast "));
+    let short = done(tidecast(dir.path(), &["-V"]));
+    assert_eq!(short, concat!("tidecast ", env!("CARGO_PKG_VERSION"), "\n"));
+    let long = done(tidecast(dir.path(), &["--version"]));
+    assert!(long.starts_with(&short) && long.contains("\ncommit: ") && long.contains("\ntarget: "), "{long}");
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub enum Error {
     /// This broadcast failed; the next may succeed.
     #[error("{0}")]
     Failed(String),
+    /// The caller broke the call off; the group can only be closed.
+    #[error("the call was broken off; this rank has left the group")]
+    Stopped,
     /// Shared memory is too small.
     #[error(
         "not enough space in {}: {free} bytes free, the buffer needs {need}; set TIDECAST_SHM_DIR to another directory", dir.display()

@@ -1,7 +1,9 @@
 //! A group of ranks, and the calls that a program makes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +30,11 @@ const SERVE: Duration = Duration::from_secs(60);
 const GIVE_UP: Duration = Duration::from_secs(2);
 /// Threads of a group; hashing has its own.
 const THREADS: usize = 4;
+/// A call that waits asks its caller so often whether to go on.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Asked five times a second, on the calling thread, while a call waits: [`ControlFlow::Break`] breaks the call off.
+pub type Watch<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
 
 /// Options of a member of a group.
 #[derive(Clone, Debug)]
@@ -76,6 +83,14 @@ impl Group {
     /// # Errors
     /// [`Error::Usage`], [`Error::Join`], [`Error::System`].
     pub fn open(at: &str, options: &Options) -> Result<Self, Error> {
+        Self::open_watched(at, options, &mut forever)
+    }
+
+    /// As [`Group::open`]; `watch` can break it off.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] too.
+    pub fn open_watched(at: &str, options: &Options, watch: Watch<'_>) -> Result<Self, Error> {
         let Options { rank, size, .. } = *options;
         if rank >= size || size > MAX_SIZE {
             return Err(Error::Usage(format!(
@@ -108,7 +123,14 @@ impl Group {
             dir: shared.name().to_owned(),
         };
         let joining = Session::join(&found, hello, &options.secret, shared.clone(), until);
-        let session = runtime.block_on(joining)?;
+        let session = match watched(&runtime, joining, watch) {
+            Ok(session) => session,
+            Err(error) => {
+                // A resolver may still hold a thread; it is not waited for.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         let address = hub.as_ref().map_or_else(|| at.to_owned(), |hub| addresses(hub.port));
         let common = Common { shared, size, plain: options.plain, workers: JoinSet::new() };
         let state = Mutex::new(State { session: Some(session), common, next: 0 });
@@ -143,9 +165,24 @@ impl Group {
     /// This rank did not receive the data, or as root could not send it. After [`Error::Failed`] the contents of a
     /// receiving buffer are undefined, and the group is still usable.
     pub fn bcast(&self, buffer: Buffer<'_>, root: u32, patience: Duration) -> Result<Vec<u32>, Error> {
+        self.bcast_watched(buffer, root, patience, &mut forever)
+    }
+
+    /// As [`Group::bcast`]; `watch` can break it off. The buffer is not used any more when it returns. This rank has left
+    /// the group then, as the others would wait for its part of the call.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] too; every further call is [`Error::Lost`].
+    pub fn bcast_watched(
+        &self,
+        buffer: Buffer<'_>,
+        root: u32,
+        patience: Duration,
+        watch: Watch<'_>,
+    ) -> Result<Vec<u32>, Error> {
         self.right(root, matches!(buffer, Buffer::Send(_)))?;
-        self.call(root, patience, |which, session, common, runtime| {
-            runtime.block_on(part::take(which, buffer, session, common))
+        self.call(root, patience, watch, async move |which, session, common| {
+            part::take(which, buffer, session, common).await
         })
     }
 
@@ -155,10 +192,33 @@ impl Group {
     /// # Errors
     /// [`Error::Usage`], [`Error::Lost`].
     pub fn abstain(&self, root: u32, why: &str, patience: Duration) -> Result<(), Error> {
+        self.abstain_watched(root, why, patience, &mut forever)
+    }
+
+    /// As [`Group::abstain`]; `watch` can break it off.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] too.
+    pub fn abstain_watched(
+        &self,
+        root: u32,
+        why: &str,
+        patience: Duration,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
         self.right(root, root == self.rank)?;
-        self.call(root, patience, |which, session, _, runtime| {
-            runtime.block_on(part::abstain(which, why.chars().take(200).collect(), session))
+        self.call(root, patience, watch, async |which, session, _| {
+            part::abstain(which, why.chars().take(200).collect(), session).await
         })
+    }
+
+    /// Leaves the group, as dropping it does. `watch` can break the waiting for others off: what they still need of this
+    /// rank is lost to them then.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn close(mut self, watch: Watch<'_>) -> Result<(), Error> {
+        self.leave(watch)
     }
 
     fn right(&self, root: u32, sends: bool) -> Result<(), Error> {
@@ -175,26 +235,40 @@ impl Group {
         &self,
         root: u32,
         patience: Duration,
-        act: impl FnOnce(Which, &mut Session, &mut Common, &Runtime) -> Result<T, Error>,
+        watch: Watch<'_>,
+        act: impl AsyncFnOnce(Which, &mut Session, &mut Common) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut state = self.state.lock();
+        // Another thread's call comes first.
+        let mut state = loop {
+            match self.state.try_lock_for(LOOK) {
+                Some(state) => break state,
+                None if watch().is_break() => return Err(Error::Stopped),
+                None => {}
+            }
+        };
         let State { session, common, next } = &mut *state;
-        let (Some(session), Some(runtime)) = (session, &self.runtime) else {
-            return Err(Error::Lost("the group is closed".into()));
+        let (Some(joined), Some(runtime)) = (session.as_mut(), &self.runtime) else {
+            return Err(Error::Lost("this rank has left the group".into()));
         };
         let number = *next;
         *next += 1;
         while common.workers.try_join_next().is_some() {}
-        act(Which { number, root, patience }, session, common, runtime)
+        let done = watched(runtime, act(Which { number, root, patience }, joined, common), watch);
+        if matches!(done, Err(Error::Stopped)) {
+            common.workers.abort_all();
+            if let Some(joined) = session.take() {
+                runtime.spawn(joined.leave());
+            }
+        }
+        done
     }
-}
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
+    /// Waits for others, leaves and ends all threads, once.
+    fn leave(&mut self, watch: Watch<'_>) -> Result<(), Error> {
+        let Some(runtime) = self.runtime.take() else { return Ok(()) };
         let state = self.state.get_mut();
         let (session, hub, workers) = (state.session.take(), self.hub.take(), &mut state.common.workers);
-        runtime.block_on(async {
+        let leaving = async {
             let served = async { while workers.join_next().await.is_some() {} };
             let _ = timeout(SERVE, served).await;
             workers.abort_all();
@@ -204,8 +278,41 @@ impl Drop for Group {
             if let Some(hub) = hub {
                 hub.end().await;
             }
-        });
-        runtime.shutdown_timeout(GIVE_UP);
+            Ok(())
+        };
+        let left = watched(&runtime, leaving, watch);
+        match left {
+            Ok(()) => runtime.shutdown_timeout(GIVE_UP),
+            Err(_) => runtime.shutdown_background(),
+        }
+        left
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.leave(&mut forever);
+    }
+}
+
+/// The watch of a caller that waits as long as it takes.
+fn forever() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Waits on this thread for a future. `watch` is asked outside of the runtime: it may begin another one's.
+fn watched<T>(
+    runtime: &Runtime,
+    future: impl Future<Output = Result<T, Error>>,
+    watch: Watch<'_>,
+) -> Result<T, Error> {
+    let mut future = pin!(future);
+    loop {
+        match runtime.block_on(async { timeout(LOOK, &mut future).await }) {
+            Ok(done) => return done,
+            Err(_) if watch().is_break() => return Err(Error::Stopped),
+            Err(_) => {}
+        }
     }
 }
 

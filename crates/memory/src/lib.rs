@@ -34,5 +34,5 @@ mod session;
 mod shared;
 
 pub use error::Error;
-pub use group::{Group, MAX_SIZE, Options, SHARED_VARIABLE};
+pub use group::{Group, MAX_SIZE, Options, SHARED_VARIABLE, Watch};
 pub use part::Buffer;

@@ -9,7 +9,7 @@ use tidecast_group::hosts::Host;
 use tidecast_group::launch::Launch;
 use tidecast_group::{Event, GroupTicket, Options};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 
 use crate::call::RING;
 use crate::error::Error;
@@ -24,6 +24,7 @@ const ALONG: u64 = 4 << 20;
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes after which a writer reports its progress.
 const STEP: u64 = RING / 8;
+const STEP_BYTES: usize = STEP as usize;
 
 /// A buffer of the caller.
 #[derive(Debug)]
@@ -266,7 +267,11 @@ async fn leader(
     let ring = common.shared.open(common.shared.name(), number, len)?;
     // The other ranks of this host copy at the same time.
     let told = session.say(Up::Ready { call: number, bytes: len }).await;
-    ring.read(buffer, 0)?;
+    for (step, part) in (0u64..).zip(buffer.chunks_mut(STEP_BYTES)) {
+        ring.read(part, step * STEP)?;
+        // The caller may want to break it off.
+        yield_now().await;
+    }
     if told.is_ok() {
         let _ = session.say(Up::Done { call: number, error: None }).await;
     }

@@ -1,6 +1,7 @@
 //! Groups of threads: each "host" has its own directory, so only some threads share memory.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -158,4 +159,54 @@ fn who_is_no_member_does_not_get_in() {
     assert!(matches!(refused(options(2, 2, hosts.dir(0))), Error::Usage(_)));
     let nobody = Options { patience: Duration::from_millis(300), ..options(1, 2, hosts.dir(0)) };
     assert!(matches!(Group::open("127.0.0.1:1", &nobody), Err(Error::Join(_))));
+}
+
+#[test]
+fn a_call_that_is_broken_off_costs_its_rank_alone() {
+    let hosts = Hosts::new(1);
+    let (broken, told) = (std::sync::Barrier::new(2), &std::sync::Barrier::new(2));
+    ranks(&hosts, &[0; 3], |group| match group.rank() {
+        // Rank 1 calls alone, waits for the root, and is broken off. Its buffer is its own again.
+        1 => {
+            let (mut asked, mut buffer) = (0, vec![0; 1000]);
+            let mut watch = || {
+                asked += 1;
+                if asked < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            let done = group.bcast_watched(Buffer::Receive(&mut buffer), 0, PATIENCE, &mut watch);
+            assert!(matches!(done, Err(Error::Stopped)), "{done:?}");
+            assert!(matches!(cast(&group, 1000, 0, 1), Err(Error::Lost(_))));
+            broken.wait();
+            told.wait();
+        }
+        0 => {
+            broken.wait();
+            assert_eq!(cast(&group, 1000, 0, 1).unwrap(), [1]);
+            told.wait();
+            assert_eq!(cast(&group, 5_000_000, 0, 2).unwrap(), [1]);
+        }
+        _ => {
+            assert_eq!(cast(&group, 1000, 0, 1).unwrap(), NOBODY);
+            assert_eq!(cast(&group, 5_000_000, 0, 2).unwrap(), NOBODY);
+        }
+    });
+}
+
+#[test]
+fn an_open_and_a_close_can_be_broken_off() {
+    let hosts = Hosts::new(1);
+    let mut stop = || ControlFlow::Break(());
+    let opened = Group::open_watched("127.0.0.1:1", &options(1, 2, hosts.dir(0)), &mut stop);
+    assert!(matches!(opened, Err(Error::Stopped)), "{opened:?}");
+    let first = Group::open(":0", &options(0, 2, hosts.dir(0))).unwrap();
+    let at = first.address().to_owned();
+    let second = Group::open(&at, &options(1, 2, hosts.dir(0))).unwrap();
+    thread::scope(|scope| {
+        // Rank 0 does not call, so its close waits for the call of rank 1, if it has heard of it.
+        let calling = scope.spawn(|| cast(&second, 10, 0, 1));
+        let closed = first.close(&mut stop);
+        assert!(matches!(closed, Ok(()) | Err(Error::Stopped)), "{closed:?}");
+        // The root does not call any more, or rank 0 is gone.
+        assert!(calling.join().unwrap().is_err());
+    });
 }

@@ -3,8 +3,13 @@
 //! It starts operations and hands out what they say as the JSON objects of `docs/events.md`; the package makes Python types of
 //! these. It holds Python's lock only while it reads arguments, and looks for signals five times a second.
 
+mod buffer;
 mod caches;
+mod field;
+mod group;
+mod mount;
 mod operation;
+mod sim;
 mod start;
 mod swarm;
 
@@ -14,9 +19,19 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::buffer::Place;
+    #[pymodule_export]
     use crate::caches::Daemon;
     #[pymodule_export]
+    use crate::field::{receive_field, send_field};
+    #[pymodule_export]
+    use crate::group::Member;
+    #[pymodule_export]
+    use crate::mount::{mount, unmount};
+    #[pymodule_export]
     use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::sim::simulate;
     #[pymodule_export]
     use crate::start::{broadcast, copy, create_cache, get, get_cache, publish, revoke, seed, share, verify};
     #[pymodule_export]

@@ -21,12 +21,12 @@ fn time(seconds: f64, what: &str) -> PyResult<Duration> {
         .map_err(|_| usage(format!("{what}: {seconds} is no number of seconds")))
 }
 
-fn times(seconds: Option<f64>, what: &str) -> PyResult<Option<Duration>> {
+pub(crate) fn times(seconds: Option<f64>, what: &str) -> PyResult<Option<Duration>> {
     seconds.map(|seconds| time(seconds, what)).transpose()
 }
 
 /// Where this node keeps its state.
-fn place(settings: &Settings, named: Option<PathBuf>) -> PyResult<Option<PathBuf>> {
+pub(crate) fn place(settings: &Settings, named: Option<PathBuf>) -> PyResult<Option<PathBuf>> {
     settings.state_dir(named.as_deref()).map(Some).map_err(|error| usage(error.in_full()))
 }
 

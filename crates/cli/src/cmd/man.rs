@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Report
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     program.build();
     let mut pages = vec![page(&args.dir, program.clone())?];
-    for command in program.get_subcommands().filter(|c| c.get_name() != "help") {
+    for command in program.get_subcommands().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
         let name = format!("tidecast-{}", command.get_name());
         // clap needs a static name. The leak is small and ends with the program.
         pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);

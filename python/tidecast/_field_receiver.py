@@ -1,0 +1,109 @@
+"""Receiving a field: its streams into the shared memory of this host."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native
+from ._field_memory import Field, FieldError, open
+from ._field_operation import Running
+from ._operation import AnyPath, Event, begin, void
+
+
+@dataclass(frozen=True)
+class Receiving:
+    """The arguments of :class:`Receiver`."""
+
+    listen: str
+    name: str
+    streams: int
+    volume: str | None
+    missing: str
+    complete: bool
+    record: AnyPath | None
+    steps: int | None
+
+
+class Receiver:
+    """Takes a field's streams into shared memory, until :meth:`close` or the end of a ``with`` block: what ``tidecast field recv`` does.
+
+    What is lost is counted, by step and stream. The memory, ``/dev/shm/tidecast-field-NAME``, is the receiver's, and is gone when that
+    ends; all programs of this user on this host see it, by :func:`open`.
+
+    :param listen: ``ADDRESS:PORT`` of the first stream, the others at the ports behind it; port 0: neighbouring ports that are free
+    :param name: name of the shared memory
+    :param streams: streams at most
+    :param volume: what readers see: ``live``, one volume that is always changing, or ``steps`` when they have closed; by default
+        ``live``, or ``steps`` where these are to be complete or recorded
+    :param missing: what readers find where values have not come: ``keep``, those of the step before, or ``nan``
+    :param complete: show only steps of which nothing is missing
+    :param record: record steps into this directory, as a Zarr array and a series that ParaView opens
+    :param steps: end after so many steps
+    :param key: what senders must have: the key, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``, else one
+        that is made once and kept. ``""``: anybody may send
+    :param progress: a function that takes each event of ``docs/events.md``, called by a thread of the receiver
+    :ivar name: name of the shared memory
+    :ivar ports: the UDP port of each stream
+    :ivar send: what to run at the other side; None where no key is needed to say it
+    :ivar last: the fields of the last event ``step``; empty before the first
+    :raises UsageError: arguments that make no sense
+    :raises FaultError: the ports or the name are taken
+    """
+
+    def __init__(self, listen: str = ":7500", *, name: str = "field", streams: int = 32, volume: str | None = None,
+                 missing: str = "keep", complete: bool = False, record: AnyPath | None = None, steps: int | None = None,
+                 key: str | None = None, state_dir: AnyPath | None = None, progress: Callable[[Event], None] = void):
+        self.last: Event = {}
+        self._progress, self._comes = progress, threading.Event()
+        how = Receiving(listen, name, streams, volume, missing, complete, record, steps)
+        self._running = Running(begin(_native.receive_field, how, key, state_dir), self._hear)
+        self._running.wait_started()
+        self.fields = self._running.started
+        self.name: str = self.fields["name"]
+        self.ports: list[int] = self.fields["ports"]
+        self.send: str | None = self.fields["send"]
+
+    def _hear(self, event: Event) -> None:
+        if event["event"] == "step":
+            self.last = event
+        if event["event"] in ("session", "step"):
+            self._comes.set()
+        self._progress(event)
+
+    def open(self, timeout: float | None = None) -> Field:
+        """The shared memory, as :func:`open` gives it, when a sender has said what it sends.
+
+        :param timeout: seconds that a sender is waited for
+        :raises FieldError: none has come by then
+        """
+        if not self._comes.wait(timeout):
+            raise FieldError(f"no sender has come within {timeout} s")
+        return open(self.name)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until ``steps`` are over, at most so many seconds; False: it goes on."""
+        return self._running.wait(timeout)
+
+    def close(self) -> dict[str, Any]:
+        """Ends it; gives what was received: the fields of the event ``done``.
+
+        :raises FaultError: it has failed, as where the disk of a recording is full
+        """
+        self._running.stop()
+        self._running.wait()
+        if self._running.failed is not None:
+            raise self._running.failed
+        return self._running.ended
+
+    def __enter__(self) -> Receiver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except RuntimeError:
+            # What went wrong first is what counts.
+            if kind is None:
+                raise
