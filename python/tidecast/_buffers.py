@@ -15,7 +15,7 @@ _HOST_DEVICES = (1, 3, 11)
 
 _SCATTERED = "the buffer is not contiguous: its bytes do not lie in one piece (numpy.ascontiguousarray makes a copy that does)"
 _READ = "the buffer is read-only, and this rank is to receive"
-_OBJECTS = "the buffer holds Python objects or pointers; only addresses would be sent"
+_OBJECTS = "the buffer holds Python objects or pointers; it cannot be sent"
 
 
 def located(obj: Any, writable: bool) -> Place:

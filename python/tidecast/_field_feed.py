@@ -96,7 +96,7 @@ def serve(source: Source, name: str, memory: str, slots: int, requests: TextIO, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m tidecast.field", description="What `tidecast field send` starts.")
+    parser = argparse.ArgumentParser(prog="python3 -m tidecast.field", description="Read a source for `tidecast field send`.")
     feed = parser.add_subparsers(required=True).add_parser("feed", help="put the steps of a source into memory")
     feed.add_argument("source", nargs="+")
     feed.add_argument("--axes", default="")

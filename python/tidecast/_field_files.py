@@ -79,7 +79,7 @@ def _zip(file: str) -> str:
         with zipfile.ZipFile(file) as opened:
             names = opened.namelist()
     except zipfile.BadZipFile as error:
-        raise Wrong(f"it begins as a zip archive and is none: {error}") from None
+        raise Wrong(f"damaged zip archive: {error}") from None
     if any(name.rpartition("/")[2] in _ZARR for name in names):
         return "zarr-zip"
     return "npz" if any(name.endswith(".npy") for name in names) else ""
@@ -148,7 +148,7 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
     if not what:
         # Whatever is missing for a name that promises HDF5 is told before what is wrong with the file.
         package("h5py")
-        raise Wrong("it is none of NetCDF, HDF5, Zarr, VTK's image data, .npy and .npz; raw float32 need --shape X,Y,Z")
+        raise Wrong("the format is not one of NetCDF, HDF5, Zarr, VTK's image data, .npy and .npz; raw float32 need --shape X,Y,Z")
     whole, netcdf = _open(file, what)
     if isinstance(whole, vtk.Image) and not inner:
         # One array is what an image is of.

@@ -85,7 +85,7 @@ class Field:
             self._file = _open_own(self._path)
             self._map = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError):
-            raise FieldError(f"there is no field {name!r} on this host: tidecast field recv --name {name}") from None
+            raise FieldError(f"no field {name!r} on this host; receive it with: tidecast field recv --name {name}") from None
         if len(self._map) < _layout.HEAD_SIZE:
             raise FieldError(f"{self._path} is not a field, or not yet one")
         self._words = np.frombuffer(self._map, "<u8", len(self._map) // 8)
@@ -191,7 +191,7 @@ class Field:
         until = None if timeout is None else time.monotonic() + timeout
         while self.closed == self._seen:
             if not self.is_open:
-                raise Closed(f"{self.name}: the receiver has ended, or was killed, or has begun anew")
+                raise Closed(f"{self.name}: the receiver has stopped or was started again")
             if until is not None and time.monotonic() >= until:
                 return None
             time.sleep(_LOOK)
@@ -263,7 +263,7 @@ def _open_own(path: pathlib.Path) -> BinaryIO:
     stat = os.fstat(file.fileno())
     if not S_ISREG(stat.st_mode):
         file.close()
-        raise FieldError(f"{path} is no file")
+        raise FieldError(f"{path} is not a file")
     if stat.st_uid not in (0, os.geteuid()) and os.geteuid():
         file.close()
         raise FieldError(f"{path} belongs to user {stat.st_uid}: it may be anything")

@@ -16,7 +16,7 @@ def check(dtype: Any) -> None:
     """
     import numpy as np
     if not np.can_cast(dtype, "f4", "same_kind"):
-        raise NotReal(f"its values are {np.dtype(dtype)}: only real numbers can be sent; make such numbers of them first")
+        raise NotReal(f"its values are {np.dtype(dtype)}: only real numbers can be sent; convert them first")
 
 
 def put(array: Any, into: Any) -> None:

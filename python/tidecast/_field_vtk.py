@@ -31,7 +31,7 @@ def refusal(what: str) -> str:
     if what in _READERS:
         return ""
     if what == "Collection":
-        return "it lists other files and has no values: name those, as one series ('run_*.vti:NAME')"
+        return "it lists other files and has no values: name the listed files, as one series ('run_*.vti:NAME')"
     return (f"it has VTK's {what}: only image data can be sent (.vti, .pvti, STRUCTURED_POINTS); "
             "ParaView makes it of others (Resample To Image, then Save Data)")
 

@@ -53,7 +53,7 @@ class Group:
 
     def _open(self, address: str, rank: int, size: int, secret: str) -> str:
         if not (0 <= rank < size < 1 << 32):
-            raise ValueError(f"there is no rank {rank} in a group of {size}")
+            raise ValueError(f"invalid rank {rank}: the group has {size} ranks")
         self._member = Member(address, rank, size, secret, self._timeout, self._plain)
         self.rank, self.size = rank, size
         return self._member.address
@@ -74,7 +74,7 @@ class Group:
         """
         member, timeout = self._usable(), self._timeout if timeout is None else timeout
         if not 0 <= root < self.size:
-            raise ValueError(f"there is no rank {root} in a group of {self.size}")
+            raise ValueError(f"invalid rank {root}: the group has {self.size} ranks")
         try:
             place = located(buffer, writable=self.rank != root)
         except Exception as why:
@@ -84,7 +84,7 @@ class Group:
 
     def _usable(self) -> Member:
         if self._member is None or self._pid != os.getpid():
-            raise ValueError("the group is closed" if self._member is None else "a forked process is no member of the group")
+            raise ValueError("the group is closed" if self._member is None else "a forked process is not a member of the group")
         return self._member
 
     def close(self) -> None:

@@ -50,14 +50,14 @@ def _source(source: AnyPath) -> str | bytes:
     """A source as a word of a command line."""
     word = os.fspath(source)
     if not word or "\0" in os.fsdecode(word):
-        raise Error(f"{source!r} is no source: it is empty or contains a NUL", 2)
+        raise Error(f"invalid source {source!r}: it is empty or contains a NUL", 2)
     return word
 
 
 def _option(word: str) -> str:
     """A further option, which must not end the options."""
     if word == "--":
-        raise Error("'--' is no option: sources are arguments of their own", 2)
+        raise Error("'--' is not an option: sources are separate arguments", 2)
     return word
 
 
@@ -144,7 +144,7 @@ class _Copy(Generic[Item]):
         try:
             program = program or os.environ.get("TIDECAST_PROGRAM") or find_tidecast_bin()
         except FileNotFoundError:
-            raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2) from None
+            raise Error("cannot find the program tidecast; name it with `program`, TIDECAST_PROGRAM or PATH", 2) from None
         into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
         # Behind -- nothing is an option, whatever it begins with.
         words = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]

@@ -55,7 +55,7 @@ def test_a_field_that_another_user_has_made_is_not_read(path, kind, node, start,
     asked = subprocess.run([*AS_BOB, sys.executable, "-c", ASK, name], env=env, capture_output=True, text=True, timeout=60, cwd="/")
     assert asked.returncode == 0, asked.stderr
     listed, why = asked.stdout.splitlines()
-    assert listed == "False" and {"file": f"belongs to user {ALICE}", "pipe": "is no file", "link": "there is no field"}[kind] in why, asked.stdout
+    assert listed == "False" and {"file": f"belongs to user {ALICE}", "pipe": "is not a file", "link": "no field"}[kind] in why, asked.stdout
     passable(tmp_path)
     bob = node("bob")
     bob.home.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ pub struct Done {
     pub seconds: f64,
 }
 
-path_field!(dir, dir_base64, "The directory of its certificate and of what it trusts.");
+path_field!(dir, dir_base64, "The directory of its certificate and of the certificates that it trusts.");
 
 /// This host has founded a site, or joined one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -57,13 +57,13 @@ pub struct Initialized {
     pub identity: String,
     /// Its key.
     pub node: String,
-    /// The directory of its certificate and of what it trusts.
+    /// The directory of its certificate and of the certificates that it trusts.
     #[serde(flatten, serialize_with = "dir::serialize")]
     #[schemars(with = "dir::Schema")]
     pub dir: PathBuf,
     /// It founded the site, and keeps its certificate authority.
     pub authority: bool,
-    /// When its certificate expires, seconds since 1970; the daemon renews it before.
+    /// When its certificate expires, seconds since 1970; the daemon renews it earlier.
     pub not_after: u64,
 }
 

@@ -23,7 +23,7 @@ const SCATTERED: &str = "the buffer is not contiguous: its bytes do not lie in o
 const SCATTERED_TENSOR: &str = "the tensor is not contiguous: its elements do not lie in one piece";
 const READ_ONLY: &str = "the buffer is read-only, and this rank is to receive";
 const READ_ONLY_TENSOR: &str = "the tensor is read-only, and this rank is to receive";
-const OBJECTS: &str = "the buffer holds Python objects or pointers; only addresses would be sent";
+const OBJECTS: &str = "the buffer holds Python objects or pointers; it cannot be sent";
 const NO_MEMORY: &str = "the buffer has a length and no memory";
 
 /// CPython's `Py_buffer`.

@@ -162,7 +162,7 @@ fn failed(error: Error) -> PyErr {
 
 fn time(seconds: f64) -> PyResult<Duration> {
     let fits = (0.0..=LONGEST).contains(&seconds);
-    if fits { Ok(Duration::from_secs_f64(seconds)) } else { Err(usage("the timeout is no time")) }
+    if fits { Ok(Duration::from_secs_f64(seconds)) } else { Err(usage("invalid timeout")) }
 }
 
 /// Blocks SIGPIPE for this thread, and so for the threads that begin meanwhile: Python ignores it, unless a program has given

@@ -18,7 +18,7 @@ use crate::{settings, usage};
 /// Seconds of Python.
 fn time(seconds: f64, what: &str) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| usage(format!("{what}: {seconds} is no number of seconds")))
+        .map_err(|_| usage(format!("{what}: {seconds} is not a number of seconds")))
 }
 
 pub(crate) fn times(seconds: Option<f64>, what: &str) -> PyResult<Option<Duration>> {
