@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build install uninstall wheel debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -22,7 +22,16 @@ uninstall: ## remove what `make install` put there; changed settings stay
 wheel: setup ## the Python package for this machine with the program and the C library in it, in target/wheel
 	@scripts/wheel
 
-debugging: ## the same with symbols, for debuggers and profilers, in target/debugging
+dist: ## what is published, in target/dist: wheels, sources, tarballs, Debian packages, checksums (downloads zig)
+	@scripts/dist
+
+dist-wheel: ## the wheels of it alone, for glibc 2.28 and newer
+	@scripts/dist wheel
+
+dist-test: ## install, upgrade, remove and purge the packages of `make dist` in chroots of Debian 12 and 11 (as root)
+	@scripts/dist-test
+
+debugging: ## the release programs with symbols, for debuggers and profilers, in target/debugging
 	@scripts/web
 	cargo build --profile debugging --workspace
 

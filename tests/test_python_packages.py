@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import email
 import hashlib
+import json
 import os
 import pathlib
 import subprocess
@@ -47,6 +48,9 @@ def test_a_wheel_records_each_of_its_files(wheel):
             assert (digest, size) == (f"sha256={expected}", str(len(data))), path
         about = email.message_from_bytes(archive.read(f"{info}/WHEEL"))
         assert about["Tag"] == "-".join(tag) and about["Root-Is-Purelib"] == "false"
+        materials = json.loads(archive.read(f"{info}/sboms/tidecast.cyclonedx.json"))
+        named = {component["name"] for component in materials["components"]}
+        assert {"tidecast", "tidecast-cli", "pyo3", "rustls"} <= named and not {"proptest", "serde_derive", "windows-sys"} & named
         program = archive.getinfo(f"{name}-{version}.data/scripts/tidecast")
         assert program.external_attr >> 16 == 0o100755
 

@@ -28,6 +28,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 
 import maturin  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import tidecast_sbom
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/tidecast"
@@ -106,6 +107,9 @@ def members(programs: pathlib.Path, info: pathlib.Path, build: Build, scratch: p
     stem = info.name.removesuffix(".dist-info")
     # An installer puts it beside the interpreter, and so on PATH.
     yield f"{stem}.data/scripts/tidecast", stripped(programs / "tidecast", build, scratch)
+    materials = scratch / "sbom.json"
+    materials.write_bytes(tidecast_sbom.sbom(build.cargo()[0], build.target))
+    yield f"{info.name}/sboms/tidecast.cyclonedx.json", materials
     for file in sorted(info.rglob("*")):
         if file.is_file() and file.name not in ("WHEEL", "RECORD"):
             yield f"{info.name}/{file.relative_to(info).as_posix()}", file
