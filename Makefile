@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-python bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -112,6 +112,9 @@ bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 
 
 bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, an hour or two (ARGS='--places loopback --repeats 1'; as root)
 	@scripts/bench-mover $(ARGS)
+
+bench-python: wheel ## reading through the Python package: fsspec beside the file, weights beside safetensors (ARGS='--size 1')
+	$(PYTHON) -m bench.python $(ARGS)
 
 bench-field: build ## what `tidecast field` carries: a core, pacing, loss and parity, steps, the page (ARGS="peak --repeats 1"; iperf3, root)
 	$(PYTHON) -m bench.field $(ARGS)

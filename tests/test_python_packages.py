@@ -67,6 +67,18 @@ def test_a_source_distribution_gives_the_same_wheel(wheel, tmp_path):
     assert again.read_bytes() == wheel.read_bytes()
 
 
+def test_after_make_build_a_wheel_compiles_nothing_again():
+    """Its crates have the features that they have in a build of the workspace."""
+    code = "import sys; sys.path.insert(0, 'python/backend'); import tidecast_build; print(*tidecast_build.PACKAGES)"
+    names = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True, timeout=240).split()
+
+    def crates(*which: str) -> set[str]:
+        command = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}", *which]
+        return set(subprocess.check_output(command, cwd=ROOT, text=True, timeout=240).splitlines())
+
+    assert crates(*(f"--package={name}" for name in names)) <= crates("--workspace")
+
+
 def test_a_build_without_rust_says_where_to_get_it(tmp_path):
     wanted = {**ENVIRONMENT, "PATH": str(tmp_path), "CARGO": "", "TIDECAST_NO_BUILD": ""}
     build = "import sys; sys.path.insert(0, 'python/backend'); import tidecast_build; tidecast_build.build_wheel(sys.argv[1])"

@@ -33,6 +33,8 @@ import tidecast_sbom
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/tidecast"
 PYTHON_TAG = "cp310-abi3"
+# With tidecast-discovery all features are those of `cargo build --workspace`: after `make build` nothing compiles again.
+PACKAGES = ("tidecast-cli", "tidecast-capi", "tidecast-python", "tidecast-discovery")
 # The first instant that a zip archive can hold: two builds of one source give the same wheel.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 Settings = Mapping[str, object] | None
@@ -68,7 +70,7 @@ class Build:
             command = self.cargo("zigbuild" if self.glibc else "build", "--locked", "--profile", self.profile)
             if self.target:
                 command += ["--target", self.target + (f".{self.glibc}" if self.glibc else "")]
-            subprocess.run([*command, "-p", "tidecast-cli", "-p", "tidecast-capi", "-p", "tidecast-python"], cwd=ROOT, check=True)
+            subprocess.run([*command, *(f"--package={name}" for name in PACKAGES)], cwd=ROOT, check=True)
         metadata = self.cargo("metadata", "--no-deps", "--locked", "--offline", "--format-version", "1")
         target = json.loads(subprocess.check_output(metadata, cwd=ROOT))["target_directory"]
         return pathlib.Path(target) / (self.target or "") / ("debug" if self.profile == "dev" else self.profile)

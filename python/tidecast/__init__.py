@@ -13,6 +13,7 @@
 
     tidecast.bcast_files("/sw/env", "/scratch/env", hosts="node[001-064]")
     tidecast.copy("store:/archive/cmip6", "/data/")
+    reader = tidecast.open(ticket)                         # only what is read comes: see tidecast.fsspec, too
     path = tidecast.caches().get("head/nt")               # from the daemon of this host
     tidecast.bcast(array)                                 # within an MPI job: from memory to memory, from rank 0
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ._group import Group, bcast
     from ._installed import find_tidecast_bin, get_include, get_library
     from ._mount import Mount, mount, run
+    from ._reading import Reader, open
     from ._transfer import Manifest, Share, Swarm, Tree, bcast_files, get, publish, seed, share, verify
     from .copy import _Module
 
@@ -47,15 +49,16 @@ _LAZY = {
     "Group": "_group", "bcast": "_group",
     "find_tidecast_bin": "_installed", "get_include": "_installed", "get_library": "_installed",
     "Mount": "_mount", "mount": "_mount", "run": "_mount",
+    "Reader": "_reading", "open": "_reading",
     "bcast_files": "_transfer", "get": "_transfer", "publish": "_transfer", "seed": "_transfer", "share": "_transfer",
     "verify": "_transfer", "Manifest": "_transfer", "Share": "_transfer", "Swarm": "_transfer", "Tree": "_transfer",
 }
 _MODULES = ("aio", "copy", "field", "sim")
 
 __all__ = [
-    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Mount", "Share", "Swarm", "Tree", "UsageError",
-    "aio", "bcast", "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library", "mount",
-    "publish", "run", "seed", "share", "sim", "verify",
+    "Cache", "Caches", "CutError", "Error", "FaultError", "Group", "Lost", "Manifest", "Mount", "Reader", "Share", "Swarm", "Tree",
+    "UsageError", "aio", "bcast", "bcast_files", "caches", "copy", "field", "find_tidecast_bin", "get", "get_include", "get_library",
+    "mount", "open", "publish", "run", "seed", "share", "sim", "verify",
 ]
 
 

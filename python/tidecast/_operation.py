@@ -1,7 +1,6 @@
 """Operations that run behind this package's functions."""
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
@@ -74,6 +73,7 @@ class Task(Generic[T]):
 
     async def run_async(self) -> T:
         """The same for asyncio. ``progress`` is called by the event loop's thread; cancellation stops the operation."""
+        import asyncio  # It takes as long to load as all the rest: most programs do without.
         loop = asyncio.get_running_loop()
         called = self._progress
 
@@ -130,6 +130,7 @@ def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """The twin for asyncio of a function that is short: it runs in a thread."""
 
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
+        import asyncio
         return await asyncio.to_thread(waits, *arguments, **named)
 
     return as_twin(waits, twin)

@@ -1,17 +1,18 @@
 """The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop.
 
-A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount`. A ``bcast`` that
-is cancelled goes on in its thread. :func:`simulate` is :func:`tidecast.sim.run`.
+A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount` and a
+:class:`~tidecast.Reader`, whose reads wait, too: :mod:`tidecast.fsspec` has them for asyncio. A ``bcast`` that is cancelled goes on in
+its thread. :func:`simulate` is :func:`tidecast.sim.run`.
 """
 from __future__ import annotations
 
-from . import _caches, _group, _mount, _transfer
+from . import _caches, _group, _mount, _reading, _transfer
 from . import copy as _copy
 from . import sim as _sim
 from ._operation import AnyPath, awaited, in_thread
 
 __all__ = [
-    "Caches", "bcast", "bcast_files", "caches", "copy", "get", "mount", "publish", "run", "seed", "share", "simulate", "verify",
+    "Caches", "bcast", "bcast_files", "caches", "copy", "get", "mount", "open", "publish", "run", "seed", "share", "simulate", "verify",
 ]
 
 bcast = in_thread(_group.bcast)
@@ -23,6 +24,7 @@ publish = awaited(_transfer.publish)
 run = _mount.awaited_run(_mount.run)
 simulate = awaited(_sim.run)
 verify = awaited(_transfer.verify)
+open = in_thread(_reading.open)
 seed = in_thread(_transfer.seed)
 share = in_thread(_transfer.share)
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("python-docs")
 ALONE = """
 import atexit, os, subprocess, sys
 os.environ.update(TIDECAST_LISTEN="127.0.0.1:0", TIDECAST_LSD="false", TIDECAST_SOCKET=os.path.abspath("daemon.sock"),
-                  TIDECAST_STATE_DIR=os.path.abspath("state"), RAY_USAGE_STATS_ENABLED="0")
+                  TIDECAST_STATE_DIR=os.path.abspath("state"), TMPDIR=os.getcwd(), RAY_USAGE_STATS_ENABLED="0")
 """
 SETS = {
     # A directory `data` with a NetCDF file.
@@ -26,6 +26,12 @@ SETS = {
 import numpy, xarray
 os.makedirs("data")
 xarray.Dataset({"t2m": (("y", "x"), numpy.full((60, 80), 280.0))}).to_netcdf("data/t2m.nc", engine="h5netcdf")
+""",
+    # A directory `data` with weights.
+    "weights": """
+import numpy, safetensors.numpy
+os.makedirs("data")
+safetensors.numpy.save_file({f"layer.{n}": numpy.full((64, 512), n, "f4") for n in range(4)}, "data/model.safetensors")
 """,
     # `ticket` of the directory `data`, which another process serves.
     "ticket": """

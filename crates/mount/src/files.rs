@@ -164,6 +164,11 @@ impl Files {
         if whole && self.recorder.is_none() { self.store.backing(content) } else { None }
     }
 
+    /// The cache's own file with this content, whether all of it is here or not.
+    pub(crate) fn backing(&self, file: u32) -> Option<Arc<File>> {
+        self.store.backing(self.content(file))
+    }
+
     fn record(&self, file: u32, range: Range<u64>) {
         if let Some(recorder) = &self.recorder {
             recorder.touch(file, range);
@@ -204,15 +209,61 @@ impl Files {
             Err(vain) => {
                 let path = String::from_utf8_lossy(&self.tree.path(asker.file)).into_owned();
                 let missing = pieces.filter(|piece| !self.store.has(*piece)).count();
-                let why = match vain {
-                    Vain::Late => self.peers.why(),
-                    _ => self.waits.trouble().unwrap_or_else(|| "the mount is ending".to_owned()),
-                };
+                let why = self.why(vain);
                 self.counters.failed(asker.file, &why);
                 tracing::error!(path, missing, why, "cannot read a file");
                 Err(Fault::Lost)
             }
         }
+    }
+
+    /// Why data did not come.
+    fn why(&self, vain: Vain) -> String {
+        match vain {
+            Vain::Late => self.peers.why(),
+            _ => self.waits.trouble().unwrap_or_else(|| "the swarm has ended".to_owned()),
+        }
+    }
+
+    /// Has bytes of a file brought here for a reader of this process; `then` hears that they are here, or why they are not
+    /// and whether another try may help. `ahead`: what will be read next comes too.
+    pub(crate) fn bring(
+        self: &Arc<Self>,
+        file: u32,
+        range: Range<u64>,
+        ahead: bool,
+        then: impl FnOnce(Result<(), (bool, String)>) + Send + 'static,
+    ) {
+        let content = self.content(file);
+        let len = self.manifest().layout().file_len(content);
+        let range = range.start.min(len)..range.end.min(len);
+        if range.is_empty() {
+            return then(Ok(()));
+        }
+        let pieces = self.pieces(content, range.clone());
+        let ahead = if ahead { self.look_ahead(content, &range, len, 0) } else { 0..0 };
+        let files = self.clone();
+        self.waits.when(pieces, Asker { file, pid: 0 }, move |came| {
+            then(came.map(drop).map_err(|vain| (vain == Vain::Late, files.why(vain))));
+        });
+        if !ahead.is_empty() {
+            self.waits.want(self.pieces(content, ahead), Urgency::Soon);
+        }
+    }
+
+    /// Reads bytes of a file that are here.
+    pub(crate) fn copy(
+        &self,
+        file: u32,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, tidecast_store::Error> {
+        let content = self.content(file);
+        let left = self.manifest().layout().file_len(content).saturating_sub(offset);
+        let here = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let Some(bytes) = bytes.get_mut(..here) else { return Ok(0) };
+        self.fill(content, offset, bytes)?;
+        Ok(here)
     }
 
     /// Reads a file; `give` hears of it, on this thread if the data is here.
@@ -231,7 +282,7 @@ impl Files {
         }
         let range = offset..offset + size;
         self.record(asker.file, range.clone());
-        let ahead = self.look_ahead(content, &range, len);
+        let ahead = self.look_ahead(content, &range, len, WHOLE);
         let pieces = self.pieces(content, range.clone());
         let files = self.clone();
         self.need(pieces, asker, Duration::ZERO, move |ready| match ready {
@@ -259,9 +310,9 @@ impl Files {
         receive
     }
 
-    /// What of a file that is not whole will be read next.
-    fn look_ahead(&self, content: u32, range: &Range<u64>, len: u64) -> Range<u64> {
-        if len <= WHOLE || self.is_complete() {
+    /// What of a file that is not whole will be read next. `whole`: smaller files came whole when they were opened.
+    fn look_ahead(&self, content: u32, range: &Range<u64>, len: u64, whole: u64) -> Range<u64> {
+        if len <= whole || self.is_complete() {
             return 0..0;
         }
         let mut all = self.ahead.lock();

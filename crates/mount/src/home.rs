@@ -9,6 +9,7 @@ use data_encoding::HEXLOWER;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tidecast_metainfo::Manifest;
 use tidecast_node::{Source, id_bytes, read_manifest};
+use tidecast_paths::Root;
 
 use crate::error::{Error, home};
 
@@ -82,6 +83,11 @@ impl Home {
     #[must_use]
     pub fn manifest_path(&self) -> PathBuf {
         self.dir.join("manifest")
+    }
+
+    /// The directory itself, open.
+    pub(crate) fn root(&self) -> Result<Root, Error> {
+        Root::open(&self.dir).map_err(home("use", &self.dir))
     }
 
     /// Held by the process that starts a server; others wait.

@@ -11,6 +11,8 @@
 //!                                   └─────▶ ahead, prefetch (list, closure)
 //! ```
 //!
+//! A process of its own reads a tree without a mount by `reader`.
+//!
 //! Three processes of the program `tidecast`. The one that the user starts mounts (`launch`), and ends. A *server*, one for
 //! each tree on a host, takes part in the swarm, and answers for all mounts of it; a *keeper* holds their devices, so that
 //! the mounts outlive a server that crashes or is replaced.
@@ -34,6 +36,7 @@ mod fallback;
 mod files;
 mod fs;
 mod home;
+mod join;
 pub mod keeper;
 pub mod launch;
 pub mod list;
@@ -46,6 +49,7 @@ mod packets;
 mod passthrough;
 mod place;
 mod prefetch;
+pub mod reader;
 pub mod record;
 pub mod script;
 pub mod search;

@@ -154,6 +154,11 @@ impl Service {
         List::parse(&text).inspect_err(|error| tracing::warn!(%error, "cannot use {OWN_LIST}")).ok()
     }
 
+    /// Data of the files, and the list of what is fetched before it is asked for.
+    pub(crate) fn parts(&self) -> (&Arc<Files>, &Arc<Prefetch>) {
+        (&self.files, &self.prefetch)
+    }
+
     /// The tree that is served.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.files.tree

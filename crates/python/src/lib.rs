@@ -9,6 +9,7 @@ mod field;
 mod group;
 mod mount;
 mod operation;
+mod reader;
 mod sim;
 mod start;
 mod swarm;
@@ -30,6 +31,8 @@ mod _native {
     use crate::mount::{mount, unmount};
     #[pymodule_export]
     use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::reader::{Reader, open};
     #[pymodule_export]
     use crate::sim::simulate;
     #[pymodule_export]

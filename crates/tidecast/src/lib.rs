@@ -10,6 +10,7 @@
 //! | [`publish()`] | makes the manifest alone |
 //! | [`seed()`], [`seed_many`] | serve what manifests describe |
 //! | [`serve_tracker`] | nodes find each other through it |
+//! | [`open()`] | reads parts of it, which come when they are read |
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`show()`], [`show_ticket`] | say what a manifest describes, what a ticket is good for |
@@ -77,6 +78,7 @@ mod get;
 mod given;
 pub mod log;
 mod mount;
+mod open;
 mod operation;
 mod publish;
 mod revoke;
@@ -97,6 +99,7 @@ pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
 pub use given::given_source;
 pub use mount::{Mount, MountOptions, Program, ServeMount, UnmountOptions, mount, serve_mount, unmount};
+pub use open::{Closed, Entry, EntryKind, Fetching, Open, OpenOptions, Opened, ReadFrom, Reader, open};
 pub use operation::Operation;
 pub use publish::{Publish, PublishOptions, publish};
 pub use revoke::{RevokeOptions, revoke};

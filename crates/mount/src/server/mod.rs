@@ -2,7 +2,6 @@
 
 mod mounts;
 mod prefetch;
-mod swarm;
 mod thread;
 
 use std::path::Path;
@@ -10,14 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_event::mount::Serving;
-use tidecast_event::{Context as _, Error, Progress, Stage};
-use tidecast_net::Notice;
-use tidecast_node::{Choices, Running, Source, Stop, Tell, Teller, about_peer, progress};
+use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
+use tidecast_metainfo::Manifest;
+use tidecast_node::{Choices, Running, Source, Stop, Tell, Teller, progress};
+use tidecast_store::Store;
 use tokio::sync::mpsc;
 
 use self::mounts::{Event, Mounts};
 use self::thread::spawn;
 use crate::home::Home;
+use crate::join;
 use crate::options::ServeOptions;
 use crate::packets::Packets;
 use crate::service::Service;
@@ -64,7 +65,11 @@ pub async fn serve(
     let choices = Choices::new(&options.swarm)?;
     let home = Home::of(&source, options.cache.as_deref())?;
     let teller = Teller::new(face.tell);
-    let begun = swarm::begin(source, options, (state_dir, &home), &choices, (&teller, face.stop));
+    let open = async |manifest: &Arc<Manifest>| {
+        let (manifest, at) = (manifest.clone(), home.data(manifest)?);
+        join::opened(move || Store::download(manifest.clone(), &at, &join::on_demand()).fault()).await
+    };
+    let begun = join::begin(source, options, (state_dir, &home), &choices, (&teller, face.stop), open);
     let (mut running, service, told) = begun.await?;
     prefetch::begin(options, &service, &teller)?;
     let (events, mut heard) = mpsc::channel(64);
@@ -112,7 +117,7 @@ async fn until_the_end(
                 }
                 None => return End::Stopped,
             },
-            notice = running.notice() => hear(notice, mounts, running, teller),
+            notice = running.notice() => join::hear(notice, &mounts.service, running, teller),
             () = face.stop.wait() => {
                 mounts.close(false);
                 mounts.unmount_all();
@@ -125,20 +130,6 @@ async fn until_the_end(
                 running.tell_troubles(teller);
             }
         }
-    }
-}
-
-/// Tells a notice, and notes it for reads that wait or fail.
-fn hear(notice: Notice, mounts: &Mounts, running: &mut Running, teller: &Teller<'_>) {
-    // Of addresses that do not answer, only where no other does.
-    let vain = matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
-    if let Some(why) = about_peer(&notice).filter(|_| !vain) {
-        mounts.service.heard_of_peer(why);
-    }
-    if let Some(error) = running.tell(notice, teller) {
-        let cache = running.swarm.store().path();
-        mounts.service.fail_all(format!("cannot write to the cache {}: {error}", cache.display()));
-        running.warn(format!("{error}; reads are retried"), teller);
     }
 }
 

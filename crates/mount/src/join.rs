@@ -1,14 +1,15 @@
-//! The swarm of a served tree, and the service over it.
+//! The swarm of a tree that is read on demand, and the service over it: for mounts and for readers.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidecast_event::{Context as _, Error, Fault as _};
+use tidecast_event::{Context as _, Error};
 use tidecast_metainfo::Manifest;
-use tidecast_node::{Choices, Origin, Part, Running, Source, Stop, Teller, right};
-use tidecast_store::{DownloadOptions, Durability, Opened, Store};
+use tidecast_net::Notice;
+use tidecast_node::{Choices, Origin, Part, Running, Source, Stop, Teller, about_peer, right};
+use tidecast_store::{DownloadOptions, Durability, Opened};
 use tidecast_text::Size;
 
 use crate::fallback::Fallback;
@@ -26,18 +27,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// A swarm, the service over it, and the addresses that the ticket or the user named: the origin's.
-pub(super) type Begun = (Running, Arc<Service>, Vec<SocketAddr>);
+pub(crate) type Begun = (Running, Arc<Service>, Vec<SocketAddr>);
 
-/// Joins the swarm.
+/// Joins the swarm; `open` opens the place where pieces are kept.
 ///
 /// # Errors
 /// No manifest, no right to take part, no room.
-pub(super) async fn begin(
+pub(crate) async fn begin(
     source: Source,
     options: &ServeOptions,
     (state_dir, home): (&Path, &Home),
     choices: &Choices,
     (teller, stop): (&Teller<'_>, &Stop),
+    open: impl AsyncFnOnce(&Arc<Manifest>) -> Result<Opened, Error>,
 ) -> Result<Begun, Error> {
     let timeout = options.timeout.unwrap_or(TIMEOUT);
     let (security, again) = (right::of_source(&source, state_dir)?, right::of_source(&source, state_dir)?);
@@ -57,7 +59,7 @@ pub(super) async fn begin(
         right::of_manifest(&manifest, choices.ssl.as_ref(), plain, state_dir)?
     };
     let manifest = Arc::new(manifest);
-    let opened = cache(&manifest, &home.data(&manifest)?).await?;
+    let opened = open(&manifest).await?;
     let arrivals = Arrivals::default();
     let group = options.group && has_room(&opened, teller);
     let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), group))?;
@@ -73,6 +75,20 @@ pub(super) async fn begin(
         let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
     }
     Ok((running, service, told))
+}
+
+/// Tells a notice, and notes it for reads that wait or fail.
+pub(crate) fn hear(notice: Notice, service: &Service, running: &mut Running, teller: &Teller<'_>) {
+    // Of addresses that do not answer, only where no other does.
+    let vain = matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
+    if let Some(why) = about_peer(&notice).filter(|_| !vain) {
+        service.heard_of_peer(why);
+    }
+    if let Some(error) = running.tell(notice, teller) {
+        let cache = running.swarm.store().path();
+        service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
+        running.warn(format!("{error}; reads are tried again"), teller);
+    }
 }
 
 /// The service over a swarm.
@@ -98,21 +114,23 @@ async fn serve(
     Ok(Arc::new(service.context("a thread of Tidecast failed")??))
 }
 
-/// What is here of the tree; the server before this one may need a moment to leave it.
-async fn cache(manifest: &Arc<Manifest>, at: &Path) -> Result<Opened, Error> {
+/// Opens what is here of the tree; the process that used it before may need a moment to release it.
+pub(crate) async fn opened(
+    open: impl Fn() -> Result<Opened, Error> + Clone + Send + 'static,
+) -> Result<Opened, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let options = DownloadOptions { durability: Durability::None, on_demand: true, ..Default::default() };
-        match open(manifest.clone(), at.to_owned(), options).await {
+        let open = tokio::task::spawn_blocking(open.clone()).await;
+        match open.context("a thread of Tidecast failed")? {
             Err(error) if Instant::now() < until && is_busy(&error) => tokio::time::sleep(MOMENT).await,
             opened => return opened,
         }
     }
 }
 
-async fn open(manifest: Arc<Manifest>, at: PathBuf, options: DownloadOptions) -> Result<Opened, Error> {
-    let open = tokio::task::spawn_blocking(move || Store::download(manifest, &at, &options)).await;
-    open.context("a thread of Tidecast failed")?.fault()
+/// Pieces are kept as they come, and not all need ever come.
+pub(crate) fn on_demand() -> DownloadOptions {
+    DownloadOptions { durability: Durability::None, on_demand: true, ..Default::default() }
 }
 
 fn is_busy(error: &Error) -> bool {

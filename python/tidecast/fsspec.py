@@ -1,0 +1,315 @@
+"""``tidecast://`` for fsspec, and so for pandas, Dask, xarray, Zarr, PyArrow and whatever else opens URLs by it.
+
+    import pandas
+    pandas.read_parquet(f"tidecast://{ticket}/2026/01.parquet")          # only the pieces that hold the columns come
+    pandas.read_parquet("tidecast:///data/tables.torrent/2026/01.parquet")
+    pandas.read_parquet("tidecast://head/tables/2026/01.parquet")        # a cache of this host's daemon
+
+A URL begins with a ticket, with the path of a manifest or of a file that has a ticket, or with ``ORIGIN/NAME[@VERSION]`` of a
+daemon's cache; the path within follows. A ticket is a secret: where URLs are logged, name a file that has it, or
+``storage_options={"source": ticket}``; then the URL has the path within alone. That goes for magnet links, too.
+"""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import errno
+import functools
+import io
+import logging
+import os
+import pathlib
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.utils import stringify_path
+
+from ._operation import AnyPath
+from ._reading import BUFFER, Entry, File, Reader, _Raw, open, split
+from ._transfer import Swarm
+
+T = TypeVar("T")
+_log = logging.getLogger("tidecast")
+
+#: Reads of asyncio that wait at the same time.
+_AT_ONCE = 32
+#: Bytes that a copy to a local file reads at once.
+_PART = 8 << 20
+
+
+class _Shared:
+    """The readers of this process: file systems with the same options, such as those for asyncio and others, have one in common."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        self._readers: weakref.WeakValueDictionary[str, Reader] = weakref.WeakValueDictionary()
+
+    def reader(self, source: str, how: dict[str, Any]) -> Reader:
+        key = repr((source, sorted(how.items())))
+        with self._lock:
+            opening = self._opening.setdefault(key, threading.Lock())
+        # A source that does not answer keeps no other waiting.
+        with opening:
+            reader = self._readers.get(key)
+            if reader is None:
+                reader = self._readers[key] = open(source, **how)
+            return reader
+
+
+_shared = _Shared()
+# What a child inherits works in its parent alone, and another thread may have held the lock.
+os.register_at_fork(after_in_child=_shared.__init__)  # type: ignore[misc]
+
+
+class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
+    """Reads what was published or is in a daemon's cache, while it comes. Nothing can be written.
+
+    :param source: what is read, if URLs have the path within alone: as for :func:`tidecast.open`
+    :param socket: where the daemon listens
+    :param cache: a directory for pieces; by default below the directory for temporary files
+    :param timeout: a read fails when nothing has come for it for so many seconds; by default 120
+    :param swarm: how to take part, a :class:`tidecast.Swarm` or a dictionary of its arguments
+    :param state_dir: where this node keeps its key
+
+    Errors are those of :func:`tidecast.open` and :class:`tidecast.Reader`.
+    """
+
+    protocol = "tidecast"
+    root_marker = ""
+
+    def __init__(self, source: AnyPath | None = None, *, socket: AnyPath | None = None, cache: AnyPath | None = None,
+                 timeout: float | None = None, swarm: Swarm | dict[str, Any] | None = None, state_dir: AnyPath | None = None,
+                 **options: Any):
+        super().__init__(source, socket=socket, cache=cache, timeout=timeout, swarm=swarm, state_dir=state_dir, **options)
+        self.source = None if source is None else os.fspath(source)
+        taking_part = Swarm(**swarm) if isinstance(swarm, dict) else swarm or Swarm()
+        self._how: dict[str, Any] = {"socket": socket, "cache": cache, "timeout": timeout, "swarm": taking_part, "state_dir": state_dir}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._readers: dict[str, Reader] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    # Paths.
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        text: str = stringify_path(path)
+        return text.removeprefix("tidecast://").rstrip("/")
+
+    def _at(self, path: str) -> tuple[Reader, str, str]:
+        """What reads a path, what stands before the path within, and that."""
+        path = self._strip_protocol(path)
+        if os.getpid() != self._process:
+            # A child that was forked: its parent's readers do not work here.
+            self._begin()
+        if self.source is not None:
+            return self._reader(self.source), "", path.lstrip("/")
+        head, inner = split(path)
+        return self._reader(head if head.startswith(("/", ".")) else f"tidecast://{head}"), head + "/", inner
+
+    def _is_open(self, path: str) -> bool:
+        """Whether nothing is waited for to look up a path."""
+        if os.getpid() != self._process:
+            return False
+        return bool(self._readers) and (self.source is not None or path.startswith(tuple(self._readers)))
+
+    def _reader(self, source: str) -> Reader:
+        reader = self._readers.get(source)
+        if reader is None:
+            reader = self._readers[source] = _shared.reader(source, self._how)
+        return reader
+
+    def reader(self, path: str = "") -> Reader:
+        """What reads a path: to ask for many ranges in an order, and how much came."""
+        return self._at(path)[0]
+
+    def local_path(self, path: str) -> pathlib.Path | None:
+        """Where a file of a daemon's cache lies on this host; None for other sources."""
+        reader, _, inner = self._at(path)
+        return reader.local_path(inner)
+
+    def map(self, path: str) -> memoryview:
+        """All of a file as memory that cannot be written to: mapped from the store, not copied."""
+        reader, _, inner = self._at(path)
+        return reader.map(inner)
+
+    # Names.
+
+    @staticmethod
+    def _told(name: str, entry: Entry, found: Entry | None) -> dict[str, Any]:
+        """What fsspec calls info; ``found``: the target of a link. A link to a directory has the type ``other``, so that ``walk`` does not
+        follow it: it may lead to a directory above."""
+        of = entry if found is None or found.type != "file" else found
+        kind = "other" if of.type == "link" else of.type
+        told = {"name": name, "type": kind, "size": of.size if kind == "file" else 0, "mode": of.mode, "mtime": of.mtime,
+                "islink": entry.type == "link"}
+        if entry.target is not None:
+            told["destination"] = entry.target
+        return told
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        reader, prefix, inner = self._at(path)
+        name = (prefix + inner).rstrip("/")
+        if not inner:
+            return {"name": name, "type": "directory", "size": 0}
+        # A link that leads out of the tree is there, too.
+        found = reader.find(inner) or reader.find(inner, follow=False)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._told(name, found, None)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        reader, prefix, inner = self._at(path)
+        found = reader.find(inner) if inner else None
+        if found is not None and found.type == "file":
+            infos = [self.info(path)]
+        else:
+            base = prefix + (inner + "/" if inner else "")
+            infos = [self._told(base + entry.path.rpartition("/")[2], entry, reader.find(entry.path) if entry.type == "link" else None)
+                     for entry in reader.ls(inner)]
+        infos.sort(key=lambda info: str(info["name"]))
+        return infos if detail else [told["name"] for told in infos]
+
+    def modified(self, path: str) -> datetime.datetime:
+        """When a file was modified, as the publisher recorded it."""
+        time = self.info(path).get("mtime")
+        if time is None:
+            raise NotImplementedError("the manifest has no times")
+        return datetime.datetime.fromtimestamp(time, tz=datetime.timezone.utc)
+
+    # Data.
+
+    @staticmethod
+    def _range(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+        return slice(start, end).indices(size)[:2]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        return self._ranges([path], [start], [end])[0]
+
+    def _ranges(self, paths: Sequence[str], starts: Sequence[int | None], ends: Sequence[int | None]) -> list[bytes]:
+        """All ranges at once; those of one tree in one request."""
+        wanted: dict[int, tuple[Reader, list[int], list[tuple[str, int, int]]]] = {}
+        for at, (path, start, end) in enumerate(zip(paths, starts, ends, strict=True)):
+            reader, _, inner = self._at(path)
+            _, size = reader._file(inner)
+            _, places, ranges = wanted.setdefault(id(reader), (reader, [], []))
+            places.append(at)
+            ranges.append((inner, *self._range(size, start, end)))
+        came = [b""] * len(paths)
+        for reader, places, ranges in wanted.values():
+            for at, data in zip(places, reader.read_ranges(ranges), strict=True):
+                came[at] = data
+        return came
+
+    def cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: int | None = None,
+                   on_error: str = "return", **_: Any) -> list[Any]:
+        def each(of: Any) -> list[Any]:
+            return list(of) if isinstance(of, list | tuple) else [of] * len(paths)
+
+        begins, stops = each(starts), each(ends)
+        if not len(paths) == len(begins) == len(stops):
+            raise ValueError("paths, starts and ends differ in length")
+        try:
+            return list(self._ranges(paths, begins, stops))
+        except Exception:
+            if on_error != "return":
+                raise
+        return [self._or_error(path, start, end) for path, start, end in zip(paths, begins, stops, strict=True)]
+
+    def _or_error(self, path: str, start: int | None, end: int | None) -> Any:
+        try:
+            return self.cat_file(path, start, end)
+        except Exception as error:  # noqa: BLE001 - it is what fsspec wants in the place of the bytes
+            return error
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **_: Any) -> OpenFile:
+        if mode != "rb":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        reader, prefix, inner = self._at(path)
+        file, size = reader._file(inner)
+        return OpenFile(self, prefix + inner, _Raw(reader, file, size, prefix + inner), block_size or BUFFER)
+
+    def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **_: Any) -> None:
+        reader, _prefix, inner = self._at(rpath)
+        kind = self.info(rpath)["type"]
+        if kind == "directory":
+            os.makedirs(lpath, exist_ok=True)
+        if kind == "other":
+            _log.warning("%s is a link that leads to no file of the tree: it is not copied", inner)
+        if kind != "file":
+            return
+        file, size = reader._file(inner)
+        callback.set_size(size)
+        part = memoryview(bytearray(min(size, _PART)))
+        with io.open(lpath, "wb") as out:  # noqa: UP020 - `open` is ours
+            at = 0
+            while at < size:
+                got = reader._readinto(file, size, part, at)
+                out.write(part[:got])
+                at += got
+                callback.relative_update(got)
+
+    # The same for asyncio: what waits does so in a thread.
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        if os.getpid() != self._process:
+            self._begin()
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_AT_ONCE, "tidecast")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *arguments, **named))
+
+    async def _info(self, path: str, **named: Any) -> dict[str, Any]:
+        if self._is_open(path):
+            return self.info(path)
+        return await self._in_thread(self.info, path, **named)
+
+    async def _ls(self, path: str, detail: bool = True, **named: Any) -> list[Any]:
+        if self._is_open(path):
+            return self.ls(path, detail)
+        return await self._in_thread(self.ls, path, detail, **named)
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **named: Any) -> bytes:
+        return await self._in_thread(self.cat_file, path, start, end, **named)
+
+    async def _cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: int | None = None, batch_size: int | None = None,
+                          on_error: str = "return", **named: Any) -> list[Any]:
+        return await self._in_thread(self.cat_ranges, paths, starts, ends, max_gap, on_error, **named)
+
+    async def _get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **named: Any) -> None:
+        await self._in_thread(self.get_file, rpath, lpath, callback, **named)
+
+
+class OpenFile(File):
+    """A file that fsspec has opened. It can be pickled: it is opened again, at the same place."""
+
+    def __init__(self, fs: TidecastFileSystem, path: str, raw: _Raw, buffering: int):
+        super().__init__(raw, buffering)
+        self.fs, self.path = fs, path
+        self._buffering = buffering
+
+    @property
+    def full_name(self) -> str:
+        return str(self.fs.unstrip_protocol(self.path))
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return self.fs.info(self.path)
+
+    def __reduce__(self) -> Any:
+        return _again, (self.fs, self.path, self._buffering, self.tell())
+
+
+def _again(fs: TidecastFileSystem, path: str, buffering: int, at: int) -> OpenFile:
+    file = fs._open(path, block_size=buffering)
+    file.seek(at)
+    return file
