@@ -95,6 +95,17 @@ def test_every_block_runs_or_says_why_not(path):
     assert not faults, "neither run nor excused: " + ", ".join(faults)
 
 
+def test_the_book_can_be_made(built, tmp_path):
+    """Links in the sources, then in the staged pages with all that is generated; mdBook itself is not needed."""
+    subprocess.run([ROOT / "scripts/docs", "check"], check=True, timeout=240)
+    (tmp_path / PROFILE).symlink_to(built)
+    env = {**os.environ, "TIDECAST_PROFILE": PROFILE, "CARGO_TARGET_DIR": str(tmp_path)}
+    subprocess.run([ROOT / "scripts/docs", "stage"], check=True, timeout=240, env=env)
+    commands = (tmp_path / "docs-src/reference/commands.md").read_text()
+    assert "## tidecast bcast" in commands and "### tidecast cache get" in commands
+    assert "upload_limit" in (tmp_path / "docs-src/reference/configuration.md").read_text()
+
+
 def runs(path: pathlib.Path) -> bool:
     return any(step.kind in ("command", "run") and not step.excuse for step in parsed(path).steps)
 
@@ -119,7 +130,7 @@ def package(tmp_path_factory) -> pathlib.Path:
 @pytest.mark.parametrize("path", [path for path in PAGES if runs(path)], ids=name)
 def test_the_commands_do_what_the_page_says(path, built, package, lab):
     page = parsed(path)
-    hosts = dochosts.DocHosts(page.hosts, built, package, lab, shared_home=page.shared_home)
+    hosts = dochosts.DocHosts(page.hosts, built, package, lab, how=page.how)
     try:
         for step in page.steps:
             if not step.excuse:

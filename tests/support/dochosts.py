@@ -50,7 +50,13 @@ SYSTEMCTL = """\
 #!/bin/sh
 # systemctl enable --now|start|restart|stop|disable|reload UNIT..
 stop() {
-  [ ! -f /run/tidecast.pid ] || { kill "$(cat /run/tidecast.pid)"; while kill -0 "$(cat /run/tidecast.pid)" 2>/dev/null; do sleep 0.1; done; }
+  [ -f /run/tidecast.pid ] || return 0
+  kill "$(cat /run/tidecast.pid)"
+  n=0
+  while kill -0 "$(cat /run/tidecast.pid)" 2>/dev/null; do
+    n=$((n + 1)); [ $n -lt 300 ] || { echo "the daemon does not end" >&2; exit 1; }
+    sleep 0.1
+  done
   rm -f /run/tidecast.pid
 }
 case "$1" in
@@ -66,7 +72,7 @@ case "$1" in
     echo $! >/run/tidecast.pid
     n=0
     until tidecast admin status >/dev/null 2>&1; do
-      n=$((n + 1)); [ $n -lt 100 ] || { cat /var/log/tidecast.log >&2; exit 1; }
+      n=$((n + 1)); [ $n -lt 300 ] || { cat /var/log/tidecast.log >&2; exit 1; }
       sleep 0.1
     done ;;
 esac
@@ -151,7 +157,7 @@ class DocHost:
             elif path.is_dir():
                 lines += [f"mkdir {name}", f"mount --rbind /{name} {name}"]
         lines += [f"mkdir -p {name}" for name in PRIVATE]
-        if self.hosts.shared_home:
+        if "shared home" in self.hosts.how:
             lines.append(f"mount --bind {q(str(self.hosts.base / 'home'))} home/alice")
         if pathlib.Path(sys.base_prefix).parts[1] not in SYSTEM:
             lines += [f"mkdir -p {q(sys.base_prefix[1:])}", f"mount --bind {q(sys.base_prefix)} {q(sys.base_prefix[1:])}"]
@@ -166,7 +172,8 @@ class DocHost:
                   f"mount --bind {q(str(self.hosts.package))} tidecast/package",
                   f"mount --bind {self.hosts.base}/shims tidecast/shims", "touch tidecast/ssh.sock",
                   f"mount --bind {self.hosts.base}/ssh.sock tidecast/ssh.sock",
-                  "echo ready", "exec chroot . sleep infinity"]
+                  # Process 1 waits for children, so that what was orphaned ends. Not chroot: processes below one may make no user namespaces, which `tidecast run` needs.
+                  "mkdir tidecast/old", "pivot_root . tidecast/old", "umount -l tidecast/old", "echo ready", "sleep infinity & wait"]
         return "\n".join(lines)
 
     def argv(self, user: str, command: str) -> list[str]:
@@ -195,13 +202,13 @@ class DocHost:
 class DocHosts:
     """The hosts of one page."""
 
-    def __init__(self, names: list[str], programs: pathlib.Path, package: pathlib.Path, lab, rate: str = "1gbit", shared_home: bool = False):
-        self.programs, self.package, self.lab, self.shared_home = programs, package, lab, shared_home
+    def __init__(self, names: list[str], programs: pathlib.Path, package: pathlib.Path, lab, rate: str = "1gbit", how: set[str] = frozenset()):
+        self.programs, self.package, self.lab, self.how = programs, package, lab, how
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="tcdoc"))
         self.base.chmod(0o755)
         self.commands: list[Command] = []
         self.hosts: dict[str, DocHost] = {}
-        lab("up", f"single:{len(names)}@{rate}")
+        lab("up", f"{'nat' if 'nat' in how else 'single'}:{len(names)}@{rate}")
         addresses = {name: lab.address(n) for n, name in enumerate(names)}
         (self.base / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in addresses.items()))
         (self.base / "shims").mkdir()

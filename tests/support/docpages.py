@@ -5,6 +5,7 @@ host before it where there are several (`node1$ `). Lines without a prompt are t
 line. A line that ends with `\\`, and a here-document, go on in the next one. Comments of HTML, which no reader sees, say the rest:
 
     <!-- hosts: head node1 node2; shared home -->   the hosts of the page; else there is one, called `here`
+                                                    (`nat`: all but the first are behind a NAT)
     <!-- setup head: COMMANDS -->                   run before what follows, as alice (`setup head#:` as root)
     <!-- wait head: COMMAND -->                     repeat until it succeeds
     <!-- file node1:/PATH 755 -->                   the next block is written there, as root
@@ -69,14 +70,15 @@ class Step:
 class Page:
     path: pathlib.Path
     hosts: list[str]
-    shared_home: bool
+    #: How the hosts are: `shared home`, `nat` (all but the first are behind one).
+    how: set[str]
     steps: list[Step]
 
 
 def parse(path: pathlib.Path, notes: dict[str, str] | None = None) -> Page:
     """The steps of a page, in their order. `notes` are comments that do not stand in the page itself: at its start, under the key of
     an empty string, or before the block that begins with a line."""
-    page = Page(path, ["here"], False, [])
+    page = Page(path, ["here"], set(), [])
     lines = []
     for line in [*(notes or {}).get("", "").split("\n"), *path.read_text().split("\n")]:
         if line and notes and line in notes and lines[-1].startswith("```"):
@@ -107,7 +109,7 @@ def comment(page: Page, kind: str, text: str, line: int) -> Step | None:
     """What a comment says; a step that waits for the next block, or None."""
     if kind == "hosts":
         names, _, how = text.lstrip(": ").partition(";")
-        page.hosts, page.shared_home = names.split(), how.strip() == "shared home"
+        page.hosts, page.how = names.split(), {word.strip() for word in how.split(",") if word.strip()}
         return None
     where, _, rest = text.partition(":")
     where, user = (where.strip().rstrip("#") or page.hosts[0]), "root" if where.strip().endswith("#") else "alice"
@@ -126,7 +128,7 @@ def comment(page: Page, kind: str, text: str, line: int) -> Step | None:
 
 def steps(page: Page, language: str, block: list[str], line: int, pending: Step | None) -> list[Step]:
     if pending and pending.kind == "file":
-        return [dataclasses.replace(pending, text="\n".join(block) + "\n")]
+        return [dataclasses.replace(pending, text="\n".join(block) + "\n", language=language)]
     if pending and pending.kind == "run":
         return [dataclasses.replace(pending, output=block)]
     excuse = pending.excuse if pending else ""
