@@ -35,7 +35,7 @@ README = {
   printf '[daemon]\\ntrust = "/etc/tidecast/trust.toml"\\ncertificate = "/etc/tidecast/host.pem"\\npeer = ["head"]\\n' | ssh $h "cat >/etc/tidecast/config.toml"
   ssh $h systemctl start tidecast; done -->
 """,
-    "$ make build && sudo install -m 755 target/release/tidecast /usr/local/bin/   # the program": "<!-- not run: builds for minutes; make test does it -->",
+    "$ make build && sudo make install            # program, library, manual pages, units": "<!-- not run: builds for minutes; tests/test_install.py and tests/test_python_packages.py do it -->",
     "$ make demo    # 8 emulated nodes receive a real Python environment": "<!-- not run: it is what runs this test -->",
 }
 
@@ -111,26 +111,20 @@ def runs(path: pathlib.Path) -> bool:
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory) -> pathlib.Path:
-    """The Python package as the wheel has it; `make test` has made the wheel."""
-    found = list((ROOT / "target/wheel").glob("*.whl"))
-    if not found:
-        subprocess.run([ROOT / "scripts/wheel"], check=True, env={**os.environ, "TIDECAST_PROFILE": PROFILE}, timeout=1800)
-        found = list((ROOT / "target/wheel").glob("*.whl"))
-    place = tmp_path_factory.mktemp("package")
-    zipfile.ZipFile(found[0]).extractall(place)
+def unpacked(wheel, tmp_path_factory) -> pathlib.Path:
+    """What the wheel installs, where every user of a host can read it."""
+    place = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(wheel).extractall(place)
     for path in [place, *place.rglob("*")]:
         path.chmod(0o755)
-    for path in [place.parent, place.parent.parent]:
-        path.chmod(0o711)
     return place
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("path", [path for path in PAGES if runs(path)], ids=name)
-def test_the_commands_do_what_the_page_says(path, built, package, lab):
+def test_the_commands_do_what_the_page_says(path, built, unpacked, lab):
     page = parsed(path)
-    hosts = dochosts.DocHosts(page.hosts, built, package, lab, how=page.how)
+    hosts = dochosts.DocHosts(page.hosts, built, unpacked, lab, how=page.how)
     try:
         for step in page.steps:
             if not step.excuse:
