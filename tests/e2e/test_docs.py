@@ -16,6 +16,7 @@ import zipfile
 import pytest
 from conftest import PROFILE, ROOT
 from support import dochosts, docpages
+from support.mounts import needs_mounts
 from support.proc import ProcFailed
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/start").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
@@ -95,6 +96,11 @@ def test_every_block_runs_or_says_why_not(path):
     assert not faults, "neither run nor excused: " + ", ".join(faults)
 
 
+@pytest.mark.parametrize(("page", "words"), [("README.md", 700), ("ARCHITECTURE.md", 2500)])
+def test_front_pages_stay_short(page, words):
+    assert len((ROOT / page).read_text().split()) <= words
+
+
 def test_the_book_can_be_made(built, tmp_path):
     """Links in the sources, then in the staged pages with all that is generated; mdBook itself is not needed."""
     subprocess.run([ROOT / "scripts/docs", "check"], check=True, timeout=240)
@@ -124,6 +130,8 @@ def unpacked(wheel, tmp_path_factory) -> pathlib.Path:
 @pytest.mark.parametrize("path", [path for path in PAGES if runs(path)], ids=name)
 def test_the_commands_do_what_the_page_says(path, built, unpacked, lab):
     page = parsed(path)
+    if any(re.search(r"\btidecast (mount|run)\b", step.text) for step in page.steps if not step.excuse):
+        needs_mounts()
     hosts = dochosts.DocHosts(page.hosts, built, unpacked, lab, how=page.how)
     try:
         for step in page.steps:
