@@ -32,7 +32,7 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-docs: build ## the site of the documentation, in target/docs (mdBook; installed into .cache/tools if there is none)
+docs: ## the site of the documentation, in target/docs (mdBook; installed into .cache/tools if there is none)
 	@scripts/docs check
 	@scripts/docs build
 
