@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-python bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field docs bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-python bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -41,13 +41,19 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-lint: ## format, clippy, the purity of the pure crates, the layers of others, that files are reached by crate paths, Python's types
+docs: ## the site of the documentation, in target/docs (mdBook; installed into .cache/tools if there is none)
+	@scripts/docs check
+	@scripts/docs build
+
+lint: ## format, clippy, the purity of the pure crates, the layers of others, that files are reached by crate paths, links of the documentation, Python's types
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
 	scripts/layers
 	scripts/contained
 	scripts/deny
+	scripts/messages check
+	scripts/docs check
 	scripts/web check
 	scripts/setup python
 	scripts/types --no-wheel

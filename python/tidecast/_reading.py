@@ -323,7 +323,7 @@ class Reader:
         while done < len(view):
             part = self._take(file, offset + done, min(len(view) - done, 16 << 20))
             if not part:
-                raise EOFError("the file is shorter than the manifest says")
+                raise EOFError("the file is shorter than in the manifest")
             view[done:done + len(part)] = part
             done += len(part)
 

@@ -86,7 +86,7 @@ def load_file(source: AnyPath | Reader, device: str = "cpu", framework: str = "n
         these parts are fetched, and what shares a piece with them
     :param how: arguments of :func:`tidecast.open`
     :raises KeyError: there is no such tensor
-    :raises FaultError: this is no valid file of safetensors, or none can be read
+    :raises FaultError: this is not a valid safetensors file, or none can be read
     :raises UsageError: this framework has no such type of element
     """
     return dict(iterate(source, device, framework, path=path, keys=keys, slices=slices, **how))
@@ -238,12 +238,12 @@ def _json(path: str, text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _wrong(path, f"{error}") from None
     if not isinstance(parsed, dict):
-        raise _wrong(path, "the header is no object")
+        raise _wrong(path, "the header is not an object")
     return parsed
 
 
 def _wrong(path: str, why: str) -> _errors.FaultError:
-    return _errors.FaultError(f"{path} is no valid file of safetensors: {why}")
+    return _errors.FaultError(f"{path} is not a valid safetensors file: {why}")
 
 
 # Which parts of them.

@@ -203,7 +203,7 @@ impl Reader {
 
     fn file_entry(&self, file: usize) -> Result<&Entry, Error> {
         let entry = self.0.entries.all.get(file).filter(|entry| entry.kind == EntryKind::File);
-        entry.ok_or_else(|| Error::usage(format!("entry {file} of the tree is no regular file")))
+        entry.ok_or_else(|| Error::usage(format!("entry {file} of the tree is not a regular file")))
     }
 
     fn wanted(&self, ranges: &[(usize, Range<u64>)]) -> Result<Vec<(u32, Range<u64>)>, Error> {
@@ -251,7 +251,7 @@ impl Fetching {
 /// The place of an entry among the manifest's files.
 fn number(reader: &tidecast_mount::reader::Reader, file: usize) -> Result<u32, Error> {
     let number = file.checked_sub(dirs(reader.manifest())).and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| Error::usage(format!("entry {file} of the tree is no regular file")))
+    number.ok_or_else(|| Error::usage(format!("entry {file} of the tree is not a regular file")))
 }
 
 fn clamp(range: &Range<u64>, entry: &Entry) -> Range<u64> {
