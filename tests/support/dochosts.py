@@ -149,7 +149,7 @@ class DocHost:
         root = self.files / "root"
         q = shlex.quote
         lines = [f"hostname {self.name}", f"mkdir {root}", f"mount -t tmpfs -o mode=755 tmpfs {root}", f"cd {root}",
-                 "mkdir -p proc tidecast/bin tidecast/python tidecast/package tidecast/shims"]
+                 "mkdir -p proc tidecast/bin tidecast/python tidecast/package tidecast/shims run/systemd/system"]
         for name in SYSTEM:
             path = pathlib.Path("/", name)
             if path.is_symlink():
