@@ -171,7 +171,7 @@ def serve(host: dochosts.DocHost, step: docpages.Step) -> None:
         step.output = step.output[:step.output.index("^C")]
     if step.writes and not step.output:
         poll(host, step.user, f"test -s {step.writes}")
-    else:
+    elif step.kind == "command" or not step.text.rstrip().endswith("&"):
         command.until(step.expects(whole=False))
     if interrupted:
         command.interrupt()

@@ -109,10 +109,14 @@ class Command:
             raise self.fail(f"did not end within {TIMEOUT} s") from None
 
     def until(self, expected: re.Pattern) -> None:
-        """Waits until a command that goes on running has printed what is expected."""
+        """Waits until a command that goes on running has printed what is expected, one line at least: it says so when it is ready."""
         deadline = time.monotonic() + TIMEOUT
-        while not expected.match(self.out):
-            if self.process.poll() is not None and not expected.match(self.out):
+
+        def ready() -> bool:
+            return "\n" in self.out and bool(expected.match(self.out))
+
+        while not ready():
+            if self.process.poll() is not None and not ready():
                 raise self.fail(f"ended with {self.process.returncode}")
             if time.monotonic() > deadline:
                 raise self.fail(f"did not print within {TIMEOUT} s what matches {expected.pattern}")
