@@ -152,7 +152,7 @@ impl SiteCa {
             return Err(Error::Ca(format!("{} already contains a CA", dir.display())));
         }
         let (name, text) = Self::TRUST;
-        files::replace(&dir.join(name), text.as_bytes())?;
+        files::replace_public(&dir.join(name), text.as_bytes())?;
         let ca = Self::open(dir)?;
         ca.change(now, |_| Ok::<_, Error>(()))?;
         Ok(ca)
@@ -331,8 +331,8 @@ impl SiteCa {
         let list = self.sign_list(&state, now)?;
         let json = serde_json::to_vec_pretty(&state).map_err(|e| self.damaged(&e.to_string()))?;
         files::replace(&self.dir.join(Self::STATE), &json)?;
-        files::replace(&self.dir.join(Self::CERT), self.root_pem.as_bytes())?;
-        Ok(files::replace(&self.dir.join(Self::CRL), list.as_bytes())?)
+        files::replace_public(&self.dir.join(Self::CERT), self.root_pem.as_bytes())?;
+        Ok(files::replace_public(&self.dir.join(Self::CRL), list.as_bytes())?)
     }
 
     fn sign_list(&self, state: &State, now: u64) -> Result<String, Error> {

@@ -99,11 +99,11 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     Ok(Some(bytes))
 }
 
-fn temporary(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, Error> {
+fn temporary(path: &Path, bytes: &[u8], mode: u32) -> Result<tempfile::NamedTempFile, Error> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(".tidecast-")
-        .permissions(fs::Permissions::from_mode(0o600))
+        .permissions(fs::Permissions::from_mode(mode))
         .tempfile_in(dir)
         .map_err(fail("write", path))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail("write", path))?;
@@ -120,13 +120,19 @@ fn sync_dir(path: &Path) -> Result<(), Error> {
 /// # Errors
 /// It cannot be written.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    temporary(path, bytes)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
+    temporary(path, bytes, 0o600)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
+    sync_dir(path)
+}
+
+/// As [`replace`], for a file that is no secret (mode 0644): it is copied to other places with its mode.
+pub(crate) fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    temporary(path, bytes, 0o644)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
     sync_dir(path)
 }
 
 /// As [`replace`], but an existing file stays: false if there was one.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    match temporary(path, bytes)?.persist_noclobber(path) {
+    match temporary(path, bytes, 0o600)?.persist_noclobber(path) {
         Ok(_) => sync_dir(path).map(|()| true),
         Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
         Err(e) => Err(fail("write", path)(e.error)),
