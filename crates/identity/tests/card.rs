@@ -155,9 +155,11 @@ fn the_authority_keeps_its_key_to_itself() {
     use std::os::unix::fs::PermissionsExt;
     let site = Site::new();
     let dir = site.dir.path().join("ca");
-    for name in ["ca.pem", "ca.json", "ca.crt", "ca.crl"] {
+    let wanted =
+        [("ca.pem", 0o600), ("ca.json", 0o600), ("ca.crt", 0o644), ("ca.crl", 0o644), ("trust.toml", 0o644)];
+    for (name, wanted) in wanted {
         let mode = std::fs::metadata(dir.join(name)).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600, "{name}");
+        assert_eq!(mode, wanted, "{name}");
     }
     assert!(!std::fs::read_to_string(dir.join("ca.crt")).unwrap().contains("PRIVATE"));
     assert!(SiteCa::init(&dir, "again", NOW).is_err(), "a CA is never written over");
