@@ -116,10 +116,7 @@ fn sync_dir(path: &Path) -> Result<(), Error> {
 }
 
 /// Puts `bytes` at `path` (mode 0600), whole or not at all, and durably.
-///
-/// # Errors
-/// It cannot be written.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     temporary(path, bytes, 0o600)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
     sync_dir(path)
 }

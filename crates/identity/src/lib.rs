@@ -42,7 +42,7 @@ pub use credential::{
     SwarmId,
 };
 pub use error::{Error, Refused, TicketError};
-pub use files::{own_dir, read_private, replace as replace_private};
+pub use files::{own_dir, read_private};
 pub use gate::Gate;
 pub use invitation::Invitation;
 pub use node::{NodeId, NodeKey};

@@ -342,7 +342,7 @@ impl Shared {
             leaves: Leaves::new(self.store.clone(), self.swarms.clone(), self.limits.clone()),
             seekers: Seekers::default(),
             registrar: Registrar::new(
-                SiteDir::of(&self.config.dir).ca(),
+                SiteDir::of(&self.config.dir),
                 self.directory.key.id(),
                 self.audit.clone(),
             ),

@@ -60,7 +60,8 @@ pub fn found(dir: &Path, name: &str, identity: Identity) -> Result<Joined, SiteE
     let key = open(&site, dir)?;
     let now = crate::clock::now();
     // What an interrupted run has left is used.
-    let ca = if site.ca().exists() { SiteCa::open(&site.ca()) } else { SiteCa::init(&site.ca(), name, now) }?;
+    let ca =
+        if site.keeps_authority() { SiteCa::open(&site.ca()) } else { SiteCa::init(&site.ca(), name, now) }?;
     let token = ca.invite(&identity, 60, None, now)?;
     let request = EnrolRequest::new(&token, SwarmId(ca.root_hash()?), key.id(), key.id());
     let enrolled = ca.enrol(&request, key.id(), key.id(), now);

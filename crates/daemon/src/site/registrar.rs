@@ -1,7 +1,6 @@
 //! The daemon that keeps the certificate authority: it answers nodes that want certificates.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use data_encoding::BASE64;
 use tidecast_identity::{EnrolError, EnrolRequest, NodeId, SiteCa};
 use tokio::sync::Semaphore;
 
+use super::files::SiteDir;
 use crate::model::message::{Enrolled, Enrolment};
 use crate::storage::audit::Audit;
 
@@ -16,16 +16,16 @@ use crate::storage::audit::Audit;
 /// a time: whoever can connect may ask, and each reads the authority's state.
 #[derive(Clone)]
 pub(crate) struct Registrar {
-    ca: PathBuf,
+    site: SiteDir,
     node: NodeId,
     audit: Arc<Audit>,
     turn: Arc<Semaphore>,
 }
 
 impl Registrar {
-    /// For the authority in the directory `ca`; `node` is this daemon, which invitations name.
-    pub(crate) fn new(ca: PathBuf, node: NodeId, audit: Arc<Audit>) -> Self {
-        Self { ca, node, audit, turn: Arc::new(Semaphore::new(1)) }
+    /// For the authority that `site` may have; `node` is this daemon, which invitations name.
+    pub(crate) fn new(site: SiteDir, node: NodeId, audit: Arc<Audit>) -> Self {
+        Self { site, node, audit, turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// Answers `node`, whose key TLS has proven; with the payload.
@@ -43,11 +43,11 @@ impl Registrar {
     }
 
     fn work(&self, node: NodeId, addr: SocketAddr, wish: Enrolment) -> Result<(Enrolled, Bytes), String> {
-        if !self.ca.exists() {
+        if !self.site.keeps_authority() {
             return Err("this daemon keeps no certificate authority".into());
         }
         let now = crate::clock::now();
-        let ca = SiteCa::open(&self.ca).map_err(|error| self.trouble(&error))?;
+        let ca = SiteCa::open(&self.site.ca()).map_err(|error| self.trouble(&error))?;
         let (what, enrolled) = match &wish {
             Enrolment::Join { request } => {
                 let request = BASE64.decode(request.as_bytes()).map_err(|_| "malformed request")?;
@@ -78,7 +78,7 @@ impl Registrar {
 
     /// The authority's own trouble is for its log; the other end learns that there is some.
     fn trouble(&self, error: &tidecast_identity::Error) -> String {
-        tracing::error!(dir = %self.ca.display(), %error, "the certificate authority cannot issue");
+        tracing::error!(dir = %self.site.ca().display(), %error, "the certificate authority cannot issue");
         "the certificate authority has an internal error; its log has the cause".into()
     }
 }

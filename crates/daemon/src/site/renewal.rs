@@ -1,15 +1,14 @@
 //! How a daemon that has joined a site keeps its certificate and the revocation list fresh.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidecast_identity::{Enrolled, Holder, NodeKey, SiteCa, replace_private, root_hash};
+use tidecast_identity::{Enrolled, Holder, NodeKey, SiteCa, root_hash};
 use tokio::time::sleep;
 
 use super::error::SiteError;
-use super::files::{Authority, SiteDir};
+use super::files::{Authority, CERTIFICATE, SiteDir};
 use super::join::ask;
 use crate::links::peers::Links;
 use crate::links::wire::Wire;
@@ -81,8 +80,8 @@ impl Renewal {
             return self.store(enrolled).await;
         }
         answered.check_root(&root)?;
-        let crl = answered.crl;
-        self.replace(self.site.crl(), crl).await
+        let (site, crl) = (self.site.clone(), answered.crl);
+        blocking(move || site.put(SiteCa::CRL, crl.as_bytes())).await
     }
 
     /// This daemon keeps the authority itself.
@@ -104,16 +103,12 @@ impl Renewal {
         let site = self.site.clone();
         let until = tidecast_identity::date::utc(enrolled.not_after);
         blocking(move || {
-            write_if_other(&site.crl(), &enrolled.crl)?;
-            Ok(replace_private(&site.certificate(), enrolled.certificate.as_bytes())?)
+            site.put(SiteCa::CRL, enrolled.crl.as_bytes())?;
+            site.put(CERTIFICATE, enrolled.certificate.as_bytes())
         })
         .await?;
         tracing::info!("the certificate was renewed: valid until {until}");
         Ok(())
-    }
-
-    async fn replace(&self, path: PathBuf, text: String) -> Result<(), SiteError> {
-        blocking(move || write_if_other(&path, &text)).await
     }
 
     /// Where the authority may be: where a channel to it is up, where it says that it listens, where it was.
@@ -130,27 +125,19 @@ impl Renewal {
     }
 
     fn validity(&self) -> Result<Validity, SiteError> {
-        let path = self.site.certificate();
-        let pem = std::fs::read(&path)
-            .map_err(|error| SiteError::Damaged { path: path.clone(), why: error.to_string() })?;
-        let (from, until) = Holder::from_pem(&pem, &self.key)?.validity()?;
+        let (from, until) = Holder::from_pem(&self.file(CERTIFICATE)?, &self.key)?.validity()?;
         Ok(Validity { from, until })
     }
 
+    /// SHA-256 of the site's root certificate.
     fn root(&self) -> Result<[u8; 32], SiteError> {
-        let path = self.site.root();
-        let damaged = |why: String| SiteError::Damaged { path: path.clone(), why };
-        let pem = std::fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
-        root_hash(&pem).ok_or_else(|| damaged("it holds no certificate".into()))
+        let pem = String::from_utf8(self.file(SiteCa::CERT)?).unwrap_or_default();
+        root_hash(&pem).ok_or_else(|| self.site.damaged(SiteCa::CERT, "it holds no certificate".into()))
     }
-}
 
-/// A file that stays as it is keeps its time, and is not read again.
-fn write_if_other(path: &std::path::Path, text: &str) -> Result<(), SiteError> {
-    if std::fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
-        return Ok(());
+    fn file(&self, name: &str) -> Result<Vec<u8>, SiteError> {
+        self.site.read(name)?.ok_or_else(|| self.site.damaged(name, "it is missing".into()))
     }
-    Ok(replace_private(path, text.as_bytes())?)
 }
 
 async fn blocking<T: Send + 'static>(

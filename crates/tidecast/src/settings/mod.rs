@@ -330,7 +330,10 @@ mod tests {
         told(from_file("timeout = [1]"), &["array"]);
         told(from_file("net = "), &["line 1"]);
         let text = "lsd = true\n[daemon]\nname = \"x\"\nrequirements = \"MY.TotalDisk >\"\n";
-        told(from_file(text), &["line 4, column 16, `requirements = \"MY.TotalDisk >\"`: ", "too early"]);
+        told(
+            from_file(text),
+            &["line 4, column 16, `requirements = \"MY.TotalDisk >\"`: ", "unexpected end"],
+        );
         for senseless in
             ["'\"text\"'", "'TARGET.DiskUsage + \"x\"'", "'no_such_function(3)'", "'regexp(\"(\", Owner)'"]
         {

@@ -386,7 +386,7 @@ mod tests {
     fn errors_are_passed_on() {
         for (answer, said) in [
             (json!({ "error": "no variable t" }).to_string(), "no variable t"),
-            (json!({ "filled": 99 }).to_string(), "asked to fill 0"),
+            (json!({ "filled": 99 }).to_string(), "asked to fill slot 0"),
             ("Traceback".to_owned(), "Traceback"),
         ] {
             let mut feed = feed(Some(1), move |_, _| answer.clone()).unwrap();
