@@ -158,9 +158,9 @@ fn faults_that_change_rates_count() {
         (&["slow:3=10mbit@0s"], 8_000, "the link of n3 at 10 Mbit/s"),
         (&["slow:0=10mbit@0s"], 8_000, "the origin's link at 10 Mbit/s"),
         // 0.4 s at 100 Mbit/s leave half of it.
-        (&["slow:3=10mbit@400ms"], 4_400, "the link of n3 at 10 Mbit/s, by a fault"),
+        (&["slow:3=10mbit@400ms"], 4_400, "the link of n3 at 10 Mbit/s, because of a fault"),
         // One second at 10 Mbit/s takes 10 of 80 Mbit.
-        (&["slow:3=10mbit@0s+1s"], 1_700, "the link of n3 at 100 Mbit/s, by a fault"),
+        (&["slow:3=10mbit@0s+1s"], 1_700, "the link of n3 at 100 Mbit/s, because of a fault"),
         (&["slow:3=10mbit@9s"], 800, "node links at 100 Mbit/s"),
         (&["slow:3=10mbit@0s", "die:3@1s"], 800, "node links at 100 Mbit/s"),
         (&["slow:3=10mbit@0s", "slow:5=5mbit@0s"], 16_000, "the link of n5 at 5 Mbit/s"),
