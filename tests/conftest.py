@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,6 +33,9 @@ PROFILE = os.environ.get("TIDECAST_PROFILE", "release")
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root and network namespaces")
     alone.register(config)
+    # A shell that starts the tests in the background ignores Ctrl-C for them, and every program that they start inherits that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

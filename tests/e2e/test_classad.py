@@ -94,7 +94,7 @@ def test_eval_prints_a_line_for_each_expression(tide, tmp_path):
     proc = tide("classad", "eval", "1 +", "2", code=1)
     assert proc.out.startswith("!") and proc.out.endswith("\n2\n") and "1 of" in proc.err
     last = tide("classad", "eval", "{1, 2}", "1 +", "--json", code=1).events()[-1]
-    assert last["results"][0] == {"expr": "{1, 2}", "value": "{ 1,2 }", "type": "list"} and "ends" in last["results"][1]["error"]
+    assert last["results"][0] == {"expr": "{1, 2}", "value": "{ 1,2 }", "type": "list"} and "unexpected end" in last["results"][1]["error"]
 
 
 def test_match_says_why_not(tide, tmp_path):

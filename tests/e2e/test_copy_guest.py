@@ -56,7 +56,7 @@ def test_root_says_as_whom_it_serves(built, here, node, start, port, place):
     said = here(*words, code=2)
     assert "--as USER" in said.err and "--as-root" in said.err and said.out == ""
     assert "cannot be used with" in here(*words, "--as-root", "--as", ALICE, code=2).err
-    assert "no user" in here(*words, "--as", "nobody-of-that-name", code=2).err
+    assert "does not exist on this host" in here(*words, "--as", "nobody-of-that-name", code=2).err
     assert "--as-root" in here(*words, "--as", "root", code=1).err
     (place / "daemon.toml").write_text(f'[daemon]\nserve = "{place}/served"\nserve_listen = "127.0.0.1:{port()}"\n')
     said = here("--config", place / "daemon.toml", "daemon", "--dir", place / "d", "--socket", place / "s", code=1)

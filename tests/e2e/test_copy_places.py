@@ -88,7 +88,7 @@ def test_a_tilde_is_the_home_of_the_other_end(here, ssh, tmp_path):  # noqa: F81
     assert (home / "file").is_file() and (home / "sub/file").is_file()
     done(here, "host:~/sub", tmp_path / "got", *ssh)
     assert (tmp_path / "got/sub/file").is_file()
-    assert "no user nobody-of-that-name" in message(here, "host:~nobody-of-that-name/x", tmp_path / "got", *ssh)
+    assert "cannot expand ~nobody-of-that-name: unknown user" in message(here, "host:~nobody-of-that-name/x", tmp_path / "got", *ssh)
     assert not list(tmp_path.rglob("~"))
 
 

@@ -183,7 +183,7 @@ def test_what_is_denied_leaves_nothing_and_no_claim(built, tmp_path, start):
     host.serve("--capacity", "5MiB")
     (tmp_path / "large").write_bytes(os.urandom(6 * MIB))
     (tmp_path / "small").write_bytes(os.urandom(1000))
-    assert "room" in host.create("nt", tmp_path / "large", code=1)["message"]
+    assert "no space in the store" in host.create("nt", tmp_path / "large", code=1)["message"]
     assert states(host) == []
     host("publish", tmp_path / "small", "-o", tmp_path / "m.torrent", "--format", "v2")
     manifest, head = (tmp_path / "m.torrent").read_bytes(), {"tidecast-create": json.dumps({"name": "nt"})}

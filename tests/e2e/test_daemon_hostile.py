@@ -232,7 +232,7 @@ def test_a_full_disk_is_said_and_nothing_is_broken(site, tmp_path, what, options
         disk.fill(what)
         # Before anything moves it is said why, to who makes and to who fetches; what is there can still be had.
         for name, said in (("made", node.create("made", trees[1], code=1)), ("fetched", origin.create("fetched", trees[1]) and node.cache("get", "head/fetched", "--wait", "20s", code=1))):
-            assert any(word in said["message"] for word in ("room", "disk is full")), (name, said)
+            assert any(word in said["message"] for word in ("no space", "disk is full")), (name, said)
         assert node.cache("get", "first")["path"] == first["path"]
         disk.empty()
         assert node.create("made", trees[1])["state"] == "committed"

@@ -81,7 +81,7 @@ def test_what_is_wrong_with_a_ticket_is_said(head, member, port):
         assert why in join(node, damaged, code=2).err
     other = member("other")
     other("daemon", "init", "--dir", other.dir, "--name", "other")
-    assert "holds no CA" in node("ca", "invite", "host:x", "--dir", node.dir, code=1).err
+    assert "no CA in" in node("ca", "invite", "host:x", "--dir", node.dir, code=1).err
 
 
 def test_a_daemon_that_keeps_no_authority_refuses(head, member):

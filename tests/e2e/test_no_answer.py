@@ -155,7 +155,7 @@ def test_an_address_that_fails_for_long_is_named_once_and_counted(tide, port, tm
     with refusing(port) as (peer, why):
         get = tide("get", NOWHERE, "--plain", "--no-lsd", "--peer", peer, "--to", tmp_path / "to", "--timeout", "4s", code=3)
     [first, counted] = [line for line in get.err.splitlines() if "warning" in line and peer in line]
-    assert why in first and "more)" in counted, get.story()
+    assert why in first and "(repeated " in counted, get.story()
 
 
 def test_a_peer_that_fails_beside_one_that_serves_is_not_spoken_of(tide, port, tmp_path):

@@ -47,7 +47,7 @@ def test_a_block_has_the_mount_and_takes_it_away(script, tree, mounts, tmp_path)
             give(again=sorted(os.listdir(mount)), closed=[mount.close(), mount.close()])
     """)
     assert given["same"] and given["path"] == str(tmp_path / "at") and given["text"] == "b" and given["left"] == []
-    assert given["refused"] == 30 and "mounted already" in given["twice"] and given["events"].count("started") == 1
+    assert given["refused"] == 30 and "already mounted" in given["twice"] and given["events"].count("started") == 1
     assert given["again"] == ["a", "sub"] and given["closed"] == [None, None] and mounted(tmp_path) == []
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 
 import pytest
 
@@ -66,6 +67,7 @@ class Script:
     def __init__(self, python: str | pathlib.Path, environment: dict[str, str], place: pathlib.Path):
         self._argv, self._place = [python, "-uc"], place
         self._environment = {"HOME": str(place), "LANG": "C.UTF-8", **environment}
+        self._running: list[subprocess.Popen] = []
 
     def __call__(self, text: str, **env: str) -> dict:
         out, err = self.run(text, **env)
@@ -90,17 +92,27 @@ class Script:
         return out, err
 
     def popen(self, text: str) -> subprocess.Popen:
-        return subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True, env=self._environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        """A script that goes on; it ends with the test at the latest."""
+        self._running.append(subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True,
+                                              env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True))
+        return self._running[-1]
+
+    def close(self) -> None:
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @pytest.fixture
-def script(fresh, tmp_path) -> Script:
+def script(fresh, tmp_path) -> Iterator[Script]:
     """Runs scripts in an environment that has the wheel alone."""
-    return Script(fresh / "bin/python", {"PATH": f"{fresh}/bin:{os.environ['PATH']}"}, tmp_path)
+    with contextlib.closing(Script(fresh / "bin/python", {"PATH": f"{fresh}/bin:{os.environ['PATH']}"}, tmp_path)) as script:
+        yield script
 
 
 @pytest.fixture
-def beside(package, tmp_path) -> Script:
+def beside(package, tmp_path) -> Iterator[Script]:
     """Runs scripts with the wheel beside the libraries that the tests have."""
-    return Script(sys.executable, package, tmp_path)
+    with contextlib.closing(Script(sys.executable, package, tmp_path)) as script:
+        yield script

@@ -132,7 +132,7 @@ fn failed(error: Failed) -> Error {
     match error {
         Failed::Cancelled => Error::cut("interrupted; run the same command again to resume"),
         error if error.is_exhausted() => Error::fault(format!(
-            "{error}; the limit of open files (ulimit -n) is reached, or the host is short of memory; the data is not known to be damaged"
+            "{error}; the limit of open files (ulimit -n) is reached, or the host is short of memory; the data itself may be sound"
         )),
         Failed::Glob { .. } | Failed::PieceLength(_) | Failed::NoName(_) => Error::usage(error),
         other => Error::fault(other),

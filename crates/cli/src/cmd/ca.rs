@@ -124,6 +124,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         }
         What::Invite { identity, expires, lifetime, dir, listen } => {
             let mut table = context.settings.daemon.clone().unwrap_or_default();
+            // Known before this process acts as the owner of the directory.
+            table.system |= rustix::process::geteuid().is_root();
             table.dir = dir.clone().or(table.dir);
             table.listen = listen.map(Text).or(table.listen);
             let options = InviteOptions {

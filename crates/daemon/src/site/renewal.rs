@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidecast_identity::{Enrolled, Holder, NodeKey, SiteCa, root_hash};
+use tidecast_identity::{CLOCK_SKEW, Enrolled, Holder, NodeKey, SiteCa, root_hash};
 use tokio::time::sleep;
 
 use super::error::SiteError;
@@ -36,8 +36,9 @@ struct Validity {
 }
 
 impl Validity {
+    /// Without the time before now by which a certificate begins early, as clocks differ.
     fn lifetime(&self) -> u64 {
-        self.until.saturating_sub(self.from)
+        self.until.saturating_sub(self.from).saturating_sub(CLOCK_SKEW)
     }
 
     fn is_due(&self, now: u64) -> bool {
@@ -154,12 +155,12 @@ mod tests {
     #[test]
     fn a_year_is_renewed_in_its_last_third() {
         let day = 24 * 3600;
-        let year = Validity { from: 0, until: 365 * day };
+        let year = Validity { from: 0, until: CLOCK_SKEW + 365 * day };
         assert_eq!(year.pause(), LIST);
         assert!(!year.is_due(240 * day) && year.is_due(250 * day) && year.is_due(400 * day));
-        let minute = Validity { from: 0, until: 60 };
+        let minute = Validity { from: 0, until: CLOCK_SKEW + 60 };
         assert_eq!(
-            (minute.pause(), minute.is_due(39), minute.is_due(41)),
+            (minute.pause(), minute.is_due(CLOCK_SKEW + 39), minute.is_due(CLOCK_SKEW + 41)),
             (Duration::from_secs(6), false, true)
         );
         assert_eq!(Validity { from: 5, until: 5 }.pause(), LEAST);

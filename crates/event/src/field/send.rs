@@ -44,9 +44,8 @@ impl Started {
         let many = self.steps.map_or("unlimited steps".into(), |steps| count(steps, "step"));
         let mut notes = vec![format!("{} of {nx} x {ny} x {nz}, {many} of {size}", self.name)];
         if self.streams < self.asked {
-            let (planes, used) = (count(nz.into(), "plane"), count(self.streams.into(), "stream"));
-            let asked = self.asked;
-            notes.push(format!("{planes} use {used}; the other streams of --streams {asked} are not used"));
+            let (planes, used, asked) = (count(nz.into(), "plane"), self.streams, self.asked);
+            notes.push(format!("only {used} of --streams {asked} are used: the array has {planes}"));
         }
         notes
     }
