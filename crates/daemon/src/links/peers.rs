@@ -200,9 +200,12 @@ impl Links {
         let met = match greeted {
             Ok(First::Hello(hello)) => self.judge(hello, node, (addr, false)),
             Ok(First::Enrolment(wish)) => {
-                let (answer, crl) = self.serve().enrol(node, addr, wish).await;
-                // It has proven no more than its key: it counts as unproven to its end.
-                let _ = admitted.run(answer_enrolment(stream, &answer, &crl)).await;
+                // It has proven no more than its key: it counts as unproven to its end, and has no more time than others.
+                let answered = async {
+                    let (answer, crl) = self.serve().enrol(node, addr, wish).await;
+                    answer_enrolment(stream, &answer, &crl).await;
+                };
+                let _ = admitted.run(answered).await;
                 return;
             }
             Err(error) => return tracing::debug!(%addr, %error, "cannot accept a connection from a daemon"),

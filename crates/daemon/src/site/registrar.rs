@@ -2,15 +2,20 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use data_encoding::BASE64;
+use parking_lot::Mutex;
 use tidecast_identity::{EnrolError, EnrolRequest, NodeId, SiteCa};
 use tokio::sync::Semaphore;
 
 use super::files::SiteDir;
 use crate::model::message::{Enrolled, Enrolment};
 use crate::storage::audit::Audit;
+
+/// Refusals are logged as warnings this far apart.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Issues certificates from the authority below the daemon's directory, if there is one there. One request is worked on at
 /// a time: whoever can connect may ask, and each reads the authority's state.
@@ -20,22 +25,29 @@ pub(crate) struct Registrar {
     node: NodeId,
     audit: Arc<Audit>,
     turn: Arc<Semaphore>,
+    /// When a refusal was last logged as a warning: any node that can connect causes one.
+    warned: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Registrar {
     /// For the authority that `site` may have; `node` is this daemon, which invitations name.
     pub(crate) fn new(site: SiteDir, node: NodeId, audit: Arc<Audit>) -> Self {
-        Self { site, node, audit, turn: Arc::new(Semaphore::new(1)) }
+        Self { site, node, audit, turn: Arc::new(Semaphore::new(1)), warned: Arc::default() }
     }
 
     /// Answers `node`, whose key TLS has proven; with the payload.
     pub(crate) async fn answer(self, node: NodeId, addr: SocketAddr, wish: Enrolment) -> (Enrolled, Bytes) {
         let refused = |why: String| (Enrolled::Refused { why }, Bytes::new());
-        let Ok(_turn) = self.turn.clone().acquire_owned().await else {
+        let Ok(turn) = self.turn.clone().acquire_owned().await else {
             return refused("the daemon is stopping".into());
         };
         let this = self.clone();
-        match tokio::task::spawn_blocking(move || this.work(node, addr, wish)).await {
+        let work = move || {
+            // Until the work is done, though the one that asked may be gone before.
+            let _turn = turn;
+            this.work(node, addr, wish)
+        };
+        match tokio::task::spawn_blocking(work).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => refused(why),
             Err(_) => refused("internal error".into()),
@@ -70,9 +82,19 @@ impl Registrar {
             }
             Err(EnrolError::Failed(error)) => Err(self.trouble(&error)),
             Err(error) => {
-                tracing::warn!(%node, %addr, %error, "{what}: refused");
+                self.log_refusal(node, addr, what, &error);
                 Err(error.to_string())
             }
+        }
+    }
+
+    fn log_refusal(&self, node: NodeId, addr: SocketAddr, what: &str, error: &EnrolError) {
+        let mut warned = self.warned.lock();
+        if warned.is_none_or(|at| at.elapsed() > QUIET) {
+            *warned = Some(Instant::now());
+            tracing::warn!(%node, %addr, %error, "{what}: refused");
+        } else {
+            tracing::debug!(%node, %addr, %error, "{what}: refused");
         }
     }
 
