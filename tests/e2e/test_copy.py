@@ -326,7 +326,7 @@ def test_refusals_are_clear(here, server, ssh, tmp_path):
     message(f"tidecast://{wrong}@{rest}open", tmp_path / "got")
     assert "key" in message(f"tidecast://{rest}open", tmp_path / "got", code=2)
     assert "ssh to unknown failed" in message(tmp_path / "secret", "unknown:/tmp/x", *ssh)
-    assert "no nothing-here on host" in message(tmp_path / "secret", "host:/tmp/x", *ssh[:2], "--remote-program", "nothing-here")
+    assert "nothing-here was not found on host" in message(tmp_path / "secret", "host:/tmp/x", *ssh[:2], "--remote-program", "nothing-here")
     assert "plain" in message(url + "open", tmp_path / "got", "--plain")
     assert done(here, url + "open", tmp_path / "got")["files_copied"] == 1
 

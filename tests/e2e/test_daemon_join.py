@@ -100,7 +100,7 @@ def test_a_certificate_is_renewed_before_it_expires(head, member, tmp_path):
     first = (node.dir / "site/host.pem").read_bytes()
     node.serve("--listen", node.listen, "-v")
     wait_for("a renewal", lambda: "the certificate was renewed" in node.daemon.err)
-    wait_for("the new certificate to be used", lambda: "read the certificate again" in node.daemon.err)
+    wait_for("the new certificate to be used", lambda: "reloaded the certificate" in node.daemon.err)
     assert (node.dir / "site/host.pem").read_bytes() != first
     # Twice: the second by the certificate that the first has brought.
     wait_for("another renewal", lambda: node.daemon.err.count("the certificate was renewed") >= 2)
