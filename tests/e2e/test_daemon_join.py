@@ -59,6 +59,19 @@ def test_two_hosts_share_a_cache_in_five_commands(member, tmp_path):
     assert head.cache("get", "node1/back", "--wait", "1m")["path"]
 
 
+def test_a_foundation_that_was_interrupted_is_finished(member):
+    host = member("head")
+    (host.dir / "ca").mkdir(parents=True)
+    host("daemon", "init", "--dir", host.dir, "--name", "head")
+    for left in ("site/authority.json", "ca/ca.json"):
+        assert (host.dir / left).is_file()
+    # The certificate is lost, the authority is not.
+    (host.dir / "site/authority.json").unlink()
+    root = (host.dir / "ca/ca.pem").read_bytes()
+    host("daemon", "init", "--dir", host.dir, "--name", "head")
+    assert (host.dir / "ca/ca.pem").read_bytes() == root and (host.dir / "site/authority.json").is_file()
+
+
 def test_a_ticket_serves_one_node_and_one_time(head, member):
     ticket = invite(head, "host:node1")
     node, thief = member("node1"), member("thief")

@@ -123,7 +123,7 @@ struct Entry {
 
 impl SiteCa {
     /// Root certificate and key, PEM, 0600.
-    const ROOT: &str = "ca.pem";
+    pub const ROOT: &str = "ca.pem";
     const STATE: &str = "ca.json";
     /// The root certificate alone, PEM: the daemons of the site trust it.
     pub const CERT: &str = "ca.crt";

@@ -68,7 +68,8 @@ impl SiteDir {
     /// Whether this host keeps the authority.
     #[must_use]
     pub fn keeps_authority(&self) -> bool {
-        Root::open(&self.dir).is_ok_and(|root| root.is_dir(CA))
+        // The directory alone is what an interrupted foundation leaves.
+        Root::open(&self.dir).is_ok_and(|root| root.is_file(Path::new(CA).join(SiteCa::ROOT)))
     }
 
     /// The file that says whom the daemon trusts.
