@@ -117,13 +117,16 @@ fn sync_dir(path: &Path) -> Result<(), Error> {
 
 /// Puts `bytes` at `path` (mode 0600), whole or not at all, and durably.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    temporary(path, bytes, 0o600)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
-    sync_dir(path)
+    put(path, bytes, 0o600)
 }
 
 /// As [`replace`], for a file that is no secret (mode 0644): it is copied to other places with its mode.
 pub(crate) fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    temporary(path, bytes, 0o644)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
+    put(path, bytes, 0o644)
+}
+
+fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    temporary(path, bytes, mode)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
     sync_dir(path)
 }
 

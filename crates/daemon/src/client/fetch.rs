@@ -137,7 +137,7 @@ impl Away {
         (self.heard, self.answered) = (Instant::now(), true);
     }
 
-    /// Whether to wait for the daemon. If no daemon has ever answered, there is none.
+    /// Whether to wait for the daemon. A daemon that has never answered is not waited for.
     fn waits(&self, error: &ClientError) -> bool {
         let away = match error {
             ClientError::NoDaemon { .. } => self.answered,

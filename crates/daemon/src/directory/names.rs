@@ -1,5 +1,5 @@
 //! The meaning of a name, signed with the origin's key: a holder can show it when the origin is not
-//! reachable, and nobody can give a name to other content, or content to another owner.
+//! reachable, and no host or user can give a name to other content, or content to another owner.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Checks whether the origin of a cache has a newer version than this host. A request for a name without a
 //! version wants the newest; only the origin knows it, for it alone assigns versions. An origin that does not
-//! answer in time delays nobody, and is not asked again for a while.
+//! answer in time delays no request, and is not asked again for a while.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Several daemons on one machine (one per user or glide-in): finds the parent of each.
 //!
-//! Each binds a name in the abstract namespace of sockets, which has no file: nobody can squat it, plant a
+//! Each binds a name in the abstract namespace of sockets, which has no file: no user can squat it, plant a
 //! link there, or leave it behind. `/proc/net/unix` lists the names. A name contains the user and the
 //! process; at the connection the kernel confirms both, and the start time of the process. The host's daemon
 //! comes before users' daemons, older before younger; so parents never form a cycle. No state is kept: a

@@ -1,4 +1,4 @@
-//! Copies of a cache on other hosts: who has it, and offers to hosts that are to keep one.
+//! Copies of a cache on other hosts: which hosts have a cache, and offers to hosts that are to keep one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Users of caches: recorded when a cache is handed out, and reported to those who may know.
+//! Users of caches: recorded when a cache is handed out, and reported to the users who may see them.
 
 use std::sync::Arc;
 

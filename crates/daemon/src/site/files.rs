@@ -125,7 +125,7 @@ impl SiteDir {
         self.put(AUTHORITY, &record)
     }
 
-    /// A file; None if there is none.
+    /// The content of a file; None if the file is absent.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, SiteError> {
         let read = || {
             let root = Root::open(&self.dir)?;

@@ -74,7 +74,7 @@ pub(crate) struct Bases {
     pub(crate) received: u64,
 }
 
-/// Finds data of the new version in the version before it. It is not an error if there is none.
+/// Finds data of the new version in the version before it. Without an older version it finds nothing, which is not an error.
 pub(crate) async fn bases(
     store: &Arc<Store>,
     throttle: &Throttle,

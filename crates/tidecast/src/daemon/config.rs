@@ -12,7 +12,7 @@ use tidecast_identity::Identity;
 
 use super::socket::{host_uid, serves, usual};
 use crate::mount::Program;
-use crate::settings::{Requirements, Table, Text};
+use crate::settings::{Listen, Requirements, Table, Text};
 
 /// The share of its caps that a daemon takes while a job uses a cache.
 const BUSY: f64 = 0.06;
@@ -49,9 +49,7 @@ pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
     let dir = directory(&table, serves, options.state_dir.as_deref())?;
     add_site(&mut table, &dir)?;
     let (name, user) = names(table.name, serves)?;
-    let listen = table.listen.map(|Text(listen)| {
-        SocketAddr::new(listen.ip.unwrap_or(ANY), if listen.port == 0 { PORT } else { listen.port })
-    });
+    let listen = table.listen.map(|Text(listen)| address(listen));
     let usual_limits = tidecast_depot::Config::default();
     let size = |bytes: u64| tidecast_depot::Size { bytes, inodes: u64::MAX };
     Ok(Config {
@@ -96,6 +94,11 @@ pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
         without: Vec::new(),
         memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
+}
+
+/// The address that a setting names; any address and the usual port where it leaves one out.
+pub(super) fn address(listen: Listen) -> SocketAddr {
+    SocketAddr::new(listen.ip.unwrap_or(ANY), if listen.port == 0 { PORT } else { listen.port })
 }
 
 /// Where the daemon keeps everything.

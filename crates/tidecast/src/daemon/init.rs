@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use tidecast_daemon::site::{self, Invite, Joined};
 use tidecast_daemon::{PORT, Serves};
@@ -11,7 +10,7 @@ use tidecast_event::daemon::Initialized;
 use tidecast_event::{Context as _, Error};
 use tidecast_identity::{Identity, Invitation};
 
-use super::config::{ANY, directory, names};
+use super::config::{ANY, address, directory, names};
 use super::socket::serves;
 use crate::settings::Table;
 
@@ -104,16 +103,11 @@ fn join(dir: &Path, serves: Serves, invitation: &Invitation) -> Result<Joined, E
 /// The authority is not kept below the daemon's directory, or its state cannot be written.
 pub fn invite(options: &InviteOptions) -> Result<Invited, Error> {
     let dir = daemon_dir(&options.table, options.state_dir.as_deref())?;
-    let (ip, port) = options.table.listen.as_ref().map_or((None, 0), |at| (at.0.ip, at.0.port));
-    let listen = SocketAddr::new(ip.unwrap_or(ANY), if port == 0 { PORT } else { port });
+    let listen = options.table.listen.map_or(SocketAddr::new(ANY, PORT), |listen| address(listen.0));
     let patience = options.patience.unwrap_or(PATIENCE);
     let (identity, lifetime) = (options.identity.clone(), options.lifetime);
     let invitation = site::invite(&dir, &Invite { identity, patience, lifetime, listen });
     let invitation = invitation.context("cannot invite")?;
-    let expires = now().saturating_add(patience);
+    let expires = tidecast_node::now().saturating_add(patience);
     Ok(Invited { identity: invitation.identity.to_string(), ticket: invitation.to_string(), expires })
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

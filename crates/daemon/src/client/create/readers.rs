@@ -1,4 +1,4 @@
-//! The default readers of a cache: those who could read all its files in place. The narrowest mode counts,
+//! The default readers of a cache: the users who could read all its files in place. The narrowest mode counts,
 //! with the directories on the path.
 
 use std::fs;
