@@ -118,7 +118,7 @@ pub(crate) fn source_for(remote: IpAddr, chosen: &[LocalAddress]) -> Option<IpAd
 }
 
 /// The local address for dialling `remote`, if one of these is on its network: a listening address, so that peers
-/// recognize the node.
+/// recognise the node.
 pub(crate) fn shared_source(remote: IpAddr, listening: &[LocalAddress]) -> Option<IpAddr> {
     listening.iter().find(|l| same_network(l.ip, remote, l.prefix)).map(|l| l.ip)
 }
