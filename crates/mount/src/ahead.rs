@@ -1,12 +1,13 @@
-//! Read-ahead that learns: who reads on gets more and more ahead of time, who jumps gets nothing.
+//! Adaptive read-ahead: it grows while a reader reads sequentially, and random reads get none.
 
 use std::ops::Range;
 
-/// What is fetched ahead of a read at the beginning, of the second of others, and at most, bytes.
+/// Bytes fetched ahead of a read at the start of a file, of the second sequential read elsewhere, and at
+/// most.
 const FIRST: u64 = 512 << 10;
 const LEAST: u64 = 256 << 10;
 const MOST: u64 = 32 << 20;
-/// Reads of one file at different places that are told from each other.
+/// Sequential readers of one file that are tracked separately.
 const STREAMS: usize = 4;
 
 /// One place at which a file is read.
@@ -16,8 +17,8 @@ struct Stream {
     next: u64,
     /// How much was read on, without a jump.
     read: u64,
-    /// How much is to be there beyond `next`: half as much again as was read, so that what is fetched in vain is little
-    /// beside what was not.
+    /// How much is fetched beyond `next`: half of the bytes that were read, so that unused data stays a small
+    /// part of all.
     window: u64,
     /// Up to where all was asked for.
     asked: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// The file is read here: what to fetch ahead of the next reads. `len` is the file's length in bytes.
     pub(crate) fn read(&mut self, read: Range<u64>, len: u64) -> Range<u64> {
-        // The kernel's own threads reorder reads a little, and leave out what it has.
+        // The kernel's own threads reorder reads a little, and skip cached pages.
         let near = |s: &Stream| {
             read.start <= s.next.saturating_add(s.window.max(LEAST))
                 && s.next <= read.end.saturating_add(s.window / 2)

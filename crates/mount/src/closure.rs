@@ -7,12 +7,13 @@
 //! closure.files()
 //! ```
 //!
-//! Each [`Closure::wanted`] goes the whole way from the programs on, breadth first as the loader does, and takes what is
-//! not known yet for a library that fits and needs nothing; so the files of a level are asked for together, and the last
-//! walk, which meets nothing unknown, is exact. The rules are those of the GNU C library. What lies outside the tree
-//! (the host's) is not looked at: a library that the host has in a directory searched earlier is not noticed, which
-//! costs a file fetched ahead in vain. Nor is `/etc/ld.so.cache`: what it names lies on the host, unless an
-//! administrator has entered the mount point there; libraries found that way alone come when they are opened.
+//! Each [`Closure::wanted`] walks the whole closure from the programs on, breadth first as the loader does,
+//! and assumes that an unknown file is a fitting library without needs of its own. So the files of a level
+//! are requested together, and the last walk, without unknown files, is exact. The rules are those of the GNU
+//! C library. Files outside the tree (the host's) are not read: a library that the host has in a directory
+//! searched earlier is not noticed, which costs one unneeded prefetch. `/etc/ld.so.cache` is not read either:
+//! the files that it names are on the host, unless an administrator has entered the mount point there;
+//! libraries found only through it are fetched when they are opened.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +29,7 @@ const MAX_DIRS: usize = 4096;
 /// Deepest chain of scripts that are interpreters of scripts.
 const MAX_SCRIPTS: u32 = 5;
 
-/// What the programs are started with.
+/// The environment in which the programs are started.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// Where the tree is mounted: an absolute path.
@@ -54,7 +55,7 @@ pub struct Closure<T> {
     outcome: Outcome,
 }
 
-/// What a file turned out to be.
+/// The content of a file, as far as it is known.
 #[derive(Debug)]
 enum Content {
     Elf(Needs),
@@ -62,7 +63,7 @@ enum Content {
     Other,
 }
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Debug, Default)]
 struct Outcome {
     files: Vec<u32>,
@@ -91,8 +92,8 @@ impl<T: Tree> Closure<T> {
         self.host_programs.push((path.to_vec(), Content::of(bytes)));
     }
 
-    /// The files whose bytes decide how it goes on, each of them once; to be answered with [`Closure::give`] or
-    /// [`Closure::lost`]. None: it is complete.
+    /// The files whose bytes are needed next, each once; answer with [`Closure::give`] or [`Closure::lost`].
+    /// An empty list: the closure is complete.
     pub fn wanted(&mut self) -> Vec<u32> {
         let mut walk = Walk {
             tree: &self.tree,
@@ -121,7 +122,7 @@ impl<T: Tree> Closure<T> {
         self.known.insert(file, Content::of(bytes));
     }
 
-    /// A file that was wanted cannot be had; the closure goes on without what it needs.
+    /// A wanted file is not available; the closure continues without its needs.
     pub fn lost(&mut self, file: u32) {
         self.known.insert(file, Content::Other);
     }
@@ -147,7 +148,7 @@ impl Content {
     fn of(bytes: &[u8]) -> Self {
         match Needs::parse(bytes) {
             Ok(Some(needs)) => Content::Elf(needs),
-            // The loader will refuse what is malformed; it has read it nevertheless.
+            // The loader refuses a malformed file, but reads it first.
             Err(_) => Content::Other,
             Ok(None) => match script::interpreters(bytes) {
                 programs if programs.is_empty() => Content::Other,
@@ -366,7 +367,7 @@ impl<'a, T: Tree> Walk<'a, T> {
         fits
     }
 
-    /// What a file needs, if that is known.
+    /// The needs of a file, if they are known.
     fn needs(&self, file: u32) -> Option<&'a Needs> {
         match self.known.get(&file) {
             Some(Content::Elf(needs)) => Some(needs),

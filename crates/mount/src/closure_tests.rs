@@ -1,5 +1,5 @@
-//! The closure is what the loader of this machine loads: programs and libraries are made with its compiler, and the
-//! loader itself is asked.
+//! The closure equals the files that the loader of this machine loads: the tests compile programs and
+//! libraries, and compare with the loader's own list.
 #![allow(clippy::unwrap_used)]
 
 use std::borrow::Cow;
@@ -87,7 +87,7 @@ fn closure(root: &Path, environment: Environment, programs: &[&str]) -> (Vec<Pat
     (files, closure.outside().iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(), rounds)
 }
 
-/// What the loader maps for a program, in order, as far as it lies below `root`; the program itself comes first.
+/// The files below `root` that the loader maps for a program, in order; the program itself comes first.
 fn truth(root: &Path, program: &Path, library_path: &str) -> Vec<PathBuf> {
     let output = Command::new(program)
         .env("LD_TRACE_LOADED_OBJECTS", "1")
@@ -114,7 +114,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None`, loudly, where there is no compiler.
+    /// `None`, with a message, if there is no compiler.
     fn new() -> Option<Self> {
         if !Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success()) {
             eprintln!("SKIPPED: no C compiler (cc) here; the closure was not compared with the loader");
@@ -157,7 +157,7 @@ impl Lab {
         symlink(to, path).unwrap();
     }
 
-    /// The closure of a program must be what the loader says; these files, in this order.
+    /// The closure of a program must equal the loader's list: these files, in this order.
     fn same(&self, program: &str, library_path: &str, want: &[&str]) {
         let library_path = library_path.replace("@", self.root.to_str().unwrap());
         let (files, ..) = closure(&self.root, environment(&self.root, &library_path), &[program]);
@@ -179,7 +179,7 @@ fn rpath_reaches_those_below_and_runpath_does_not() {
     lab.lib("one/libdeep.so.1", &[], &[]);
     lab.lib("two/libdeep.so.1", &[], &[]);
     lab.lib("one/libmid.so", &["one/libdeep.so.1"], &[]);
-    // The RPATH of the program finds what its library needs.
+    // The RPATH of the program applies to the needs of its library.
     lab.program("bin/rpath", &["one/libmid.so"], &[RPATH, "-Wl,-rpath,$ORIGIN/../one"]);
     lab.same("bin/rpath", "", &["bin/rpath", "one/libmid.so", "one/libdeep.so.1"]);
     // RPATH comes before LD_LIBRARY_PATH, which comes before RUNPATH.
@@ -210,7 +210,7 @@ fn breadth_comes_before_depth_and_each_is_loaded_once() {
     // The files of one level are asked for together.
     let (.., rounds) = closure(&lab.root, environment(&lab.root, ""), &["bin/p"]);
     assert_eq!(rounds, 4);
-    // Two programs: what the second needs beyond the first comes after it.
+    // Two programs: the additional needs of the second come after those of the first.
     lab.program("bin/q", &["lib/libd.so", "lib/libe.so"], &[RPATH, "-Wl,-rpath,$ORIGIN/../lib"]);
     let (files, ..) = closure(&lab.root, environment(&lab.root, ""), &["bin/p", "q", "bin/p", "none"]);
     let want: Vec<_> = want.iter().chain(&["bin/q"]).map(|file| lab.root.join(file)).collect();
@@ -226,7 +226,8 @@ fn sonames_paths_and_symlinks() {
     lab.cc("lib/libfirst.so", "int x;", true, &[], &["-Wl,-soname,libreal.so"]);
     lab.program("bin/p", &["lib/libfirst.so"], &[RUNPATH, "-Wl,-rpath,$ORIGIN/../lib"]);
     lab.same("bin/p", "", &["bin/p", "lib/libreal.so.1.2"]);
-    // The soname of what is loaded already satisfies a need, wherever it came from; so does the same file by a link.
+    // The soname of a loaded library satisfies a need, from whichever directory it was loaded; so does the
+    // same file by a link.
     lab.lib("hidden/libother.so.9", &[], &[]);
     lab.link("libreal.so.1.2", "lib/libalias.so");
     lab.cc("lib/liblast.so", "int x;", true, &[], &["-Wl,-soname,libalias.so"]);
@@ -241,7 +242,8 @@ fn sonames_paths_and_symlinks() {
     lab.link("../pkg/libpkg.so", "lib/libpkg.so");
     lab.link("../pkg/bin/r", "bin/r");
     lab.same("bin/r", "", &["pkg/bin/r", "pkg/libpkg.so", "lib/dep/libdep.so"]);
-    // A need with a `/` is a path, with $ORIGIN if it says so; libraries without a soname are needed by path.
+    // A need with a `/` is a path, in which $ORIGIN is expanded; libraries without a soname are needed by
+    // path.
     lab.cc("odd/libpath.so", "int x;", true, &[], &["-Wl,-soname,$ORIGIN/../odd/libpath.so"]);
     lab.cc("odd/libabsolute.so", "int x;", true, &[], &[]);
     lab.program("bin/s", &["odd/libpath.so", "odd/libabsolute.so"], &[]);
@@ -267,7 +269,7 @@ fn what_does_not_fit_is_passed_over() {
         assert_eq!(files, truth(&lab.root, &lab.root.join("bin/p"), &path));
         assert_eq!(files[1], lab.root.join("good/libx.so"));
     }
-    // What cannot be had is passed over as well.
+    // Unavailable files are skipped as well.
     let disk = Disk::new(&lab.root);
     let path = format!("{0}/class:{0}/good", lab.root.display());
     let mut closure = Closure::new(&disk, environment(&lab.root, &path), vec![b"bin/p".to_vec()]);
@@ -298,7 +300,7 @@ fn the_best_variant_for_the_cpu_is_taken() {
     }
 }
 
-/// What `$PLATFORM` is on this machine: on some processors not the architecture's name.
+/// The value of `$PLATFORM` on this machine: on some processors not the architecture's name.
 fn platform() -> String {
     let loader = format!("/lib64/ld-linux-{}.so.2", std::env::consts::ARCH.replace('_', "-"));
     let says = Command::new(loader)

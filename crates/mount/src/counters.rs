@@ -1,4 +1,4 @@
-//! What has been asked of a mount, and what it cost: the figures of `tidecast status`.
+//! Counters of a mount's requests and their cost: the figures of `tidecast status`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct Counters {
     failures: Mutex<HashMap<String, Failure>>,
 }
 
-/// What has failed for one reason: how often, and the last.
+/// Failures of one reason: their number, and the last one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     pub(crate) times: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// As it is told.
+    /// The event's form of it.
     pub(crate) fn told(&self, why: String, path: String) -> Failures {
         Failures { why, times: self.times, path, seconds: self.last.elapsed().as_secs_f64() }
     }
@@ -134,7 +134,7 @@ impl Counters {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Files by the time that was lost over them, most first.
+    /// Files by the time that readers waited for them, longest first.
     pub(crate) fn slowest(&self, most: usize) -> Vec<(u32, Waited)> {
         let mut all: Vec<(u32, Waited)> = self.files.lock().iter().map(|(file, w)| (*file, *w)).collect();
         all.sort_by_key(|(file, w)| (std::cmp::Reverse(w.total), *file));

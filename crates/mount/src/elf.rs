@@ -1,4 +1,4 @@
-//! What an ELF file asks of the dynamic loader.
+//! The needs of an ELF file, as the dynamic loader reads them.
 //!
 //! Promise: any bytes may be given; reading is bounded and never panics.
 
@@ -14,7 +14,8 @@ const MAX_DYNAMIC: usize = 64 << 10;
 /// Most bytes of names and paths in all.
 const MAX_NAMES: usize = 1 << 20;
 
-/// What the loader must know of a program or library, from its program headers alone: a stripped file has no others.
+/// The data of a program or library that the loader uses, from its program headers alone: a stripped file has
+/// no other headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
     /// Which machine it is for: a process has one.
@@ -63,7 +64,7 @@ impl From<object::read::Error> for ElfError {
 }
 
 impl Needs {
-    /// Reads a whole file; `None` if it is no ELF file at all.
+    /// Reads a whole file; `None` if it is not an ELF file.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, ElfError> {
         match bytes.strip_prefix(&ELFMAG) {
             None => Ok(None),
@@ -129,13 +130,13 @@ fn strings<'a, H: FileHeader<Endian = Endianness>>(
     table.unwrap_or_default()
 }
 
-/// What the dynamic section says.
+/// The entries of the dynamic section.
 fn fill(needs: &mut Needs, dynamic: &[(i64, u64)], strings: &[u8]) -> Result<(), ElfError> {
     let mut room = MAX_NAMES;
     let mut string = |at: u64| {
         let tail = usize::try_from(at).ok().and_then(|at| strings.get(at..));
         let tail = tail.ok_or_else(|| ElfError::Malformed("a name is outside the string table".into()))?;
-        // No name is longer than what is left of the room.
+        // No name is longer than the remaining space.
         let tail = &tail[..tail.len().min(room + 1)];
         let end = tail.iter().position(|&b| b == 0);
         let end = end.ok_or_else(|| match tail.len() > room {

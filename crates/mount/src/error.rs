@@ -1,11 +1,11 @@
-//! What can go wrong with a mount.
+//! Errors of mounts.
 
 use std::io;
 use std::path::PathBuf;
 
 use tidecast_event::Kind;
 
-/// What can go wrong with a mount.
+/// Errors of mounts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     Mount {
         /// Where.
         at: PathBuf,
-        /// Why, and what can be done.
+        /// The reason, and a remedy.
         why: String,
     },
     /// Likewise.
@@ -22,7 +22,7 @@ pub enum Error {
     Unmount {
         /// Where.
         at: PathBuf,
-        /// Why, and what can be done.
+        /// The reason, and a remedy.
         why: String,
     },
     /// The conversation with the kernel failed.
@@ -34,11 +34,11 @@ pub enum Error {
     /// A file or directory of the tree's home cannot be used.
     #[error("cannot {doing} {}", path.display())]
     Home {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -48,16 +48,16 @@ pub enum Error {
     /// The system refuses.
     #[error("{doing}")]
     System {
-        /// What was tried, or what is not there.
+        /// The operation that failed, or the missing file.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// The ticket cannot be handed to a process.
     #[error(transparent)]
     Secret(#[from] tidecast_secret::Error),
-    /// A server says that it ends, and does not end. It has a log.
+    /// A server has announced its end but does not exit. Its log has the reason.
     #[error("the server of this tree neither serves nor ends; see {}", .0.display())]
     Stuck(PathBuf),
     /// A server has ended before it served. It has a log.
@@ -66,9 +66,9 @@ pub enum Error {
     /// Why a server has ended before it served, in its own words.
     #[error("{message}")]
     Start {
-        /// Who has to act.
+        /// The party that has to act.
         kind: Kind,
-        /// What failed.
+        /// The operation that failed.
         message: String,
     },
     /// A server has refused a request, in its own words.

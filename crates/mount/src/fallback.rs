@@ -1,5 +1,5 @@
-//! The last resort: the same tree on a shared file system. What is read there is verified as if a peer had sent it, and
-//! passed on to peers, so that not every node has to read it there.
+//! The last resort: the same tree on a shared file system. Data read there is verified as if a peer had sent
+//! it, and served to peers, so that few nodes have to read it there.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -13,15 +13,15 @@ use tidecast_paths::Root;
 
 use crate::waits::Waits;
 
-/// How long peers have for what somebody waits for; if there is no peer, less.
+/// How long peers have to supply data that a reader waits for; shorter if there is no peer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ALONE: Duration = Duration::from_millis(250);
-/// How often it is looked who has waited so long.
+/// The interval at which waiting readers are checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// Pieces read in one go.
 const BATCH: usize = 64;
 
-/// Where to read what no peer gives.
+/// The directory to read data from that no peer supplies.
 pub struct Fallback {
     /// The published directory, or the directory that holds the published file.
     pub dir: PathBuf,
@@ -30,7 +30,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Reads what is waited for, on a thread of its own: a shared file system may hang.
+    /// Reads awaited data, on a thread of its own: a shared file system may hang.
     pub(crate) fn start(self, manifest: Arc<Manifest>, waits: &Arc<Waits>, demand: Demand) -> io::Result<()> {
         let waits = Arc::downgrade(waits);
         let mut told = 0;

@@ -1,8 +1,8 @@
-//! What is in the files: from the cache if it is there, else when it has come.
+//! The content of files: from the cache if it is there, else when it has arrived.
 //!
-//! A file of at most [`WHOLE`] bytes, and every ELF file, is there as a whole before its first open succeeds, so that
-//! what cannot be had is an error of open(2) and not a fault in mapped memory. Of larger ones the parts that are read
-//! come, and those that will be read next.
+//! A file of at most [`WHOLE`] bytes, and every ELF file, is complete before its first open succeeds, so that
+//! unavailable data is an error of open(2) and not a fault in mapped memory. Of larger files the parts that
+//! are read are fetched, and the parts that are expected to be read next.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::record::Recorder;
 use crate::tree::Tree;
 use crate::waits::{Asker, Vain, Waits};
 
-/// Files of at most so many bytes come whole at their first open.
+/// Files of at most this size, in bytes, are fetched whole at their first open.
 const WHOLE: u64 = 16 << 20;
 /// The most that the kernel reads at once, bytes.
 const LARGEST_READ: usize = 1 << 20;
@@ -47,10 +47,10 @@ pub(crate) enum Fault {
     Lost,
 }
 
-/// What is known of the peers when they do not give what is waited for.
+/// The state of the peers when they do not supply awaited data.
 pub(crate) struct Peers {
     pub(crate) connected: Box<dyn Fn() -> usize + Send + Sync>,
-    /// What was heard last of a peer that was refused, or refused this node.
+    /// The last rejection: of a peer by this node, or of this node by a peer.
     pub(crate) last: Mutex<Option<String>>,
     pub(crate) timeout: Duration,
 }
@@ -102,7 +102,7 @@ impl Files {
         *self.peers.last.lock() = Some(why);
     }
 
-    /// What was heard last of a peer.
+    /// The last rejection.
     pub(crate) fn heard(&self) -> Option<String> {
         self.peers.last.lock().clone()
     }
@@ -113,7 +113,7 @@ impl Files {
 
     /// Whether everything in the tree is here.
     pub(crate) fn is_complete(&self) -> bool {
-        // What is here stays here: each call goes on where the last one stopped.
+        // Present pieces stay present: each call continues where the last one stopped.
         let mut at = self.found.load(Ordering::Relaxed);
         while self.contents.get(at).is_some_and(|piece| self.store.has(*piece)) {
             at += 1;
@@ -128,7 +128,7 @@ impl Files {
         (self.contents.len(), missing)
     }
 
-    /// Has a file ready to be read; `then` hears of it, and of its length in bytes.
+    /// Prepares a file for reading, then calls `then` with its length in bytes.
     pub(crate) fn open(
         self: &Arc<Self>,
         asker: Asker,
@@ -189,7 +189,7 @@ impl Files {
         });
     }
 
-    /// Counts how a wait has ended, and says what the process is told.
+    /// Counts the end of a wait, and returns the error for the process.
     fn settled(
         &self,
         asker: Asker,
@@ -225,8 +225,8 @@ impl Files {
         }
     }
 
-    /// Has bytes of a file brought here for a reader of this process; `then` hears that they are here, or why they are not
-    /// and whether another try may help. `ahead`: what will be read next comes too.
+    /// Fetches bytes of a file for a reader of this process; `then` is called when they are here, or with the
+    /// reason why not and whether another try may help. `ahead`: fetches ahead as well.
     pub(crate) fn bring(
         self: &Arc<Self>,
         file: u32,
@@ -266,7 +266,7 @@ impl Files {
         Ok(here)
     }
 
-    /// Reads a file; `give` hears of it, on this thread if the data is here.
+    /// Reads a file; calls `give` with the result, on this thread if the data is here.
     pub(crate) fn read(
         self: &Arc<Self>,
         asker: Asker,
@@ -304,13 +304,14 @@ impl Files {
         self.waits.when(self.pieces(content, 0..len), asker, move |came| {
             let mut bytes = vec![0; len as usize];
             let read = came.is_ok() && files.fill(content, 0, &mut bytes).is_ok();
-            // Who asked may have gone.
+            // The caller may have ended.
             let _ = send.send(read.then_some(bytes));
         });
         receive
     }
 
-    /// What of a file that is not whole will be read next. `whole`: smaller files came whole when they were opened.
+    /// The range of an incomplete file that is expected to be read next. `whole`: smaller files were fetched
+    /// whole when they were opened.
     fn look_ahead(&self, content: u32, range: &Range<u64>, len: u64, whole: u64) -> Range<u64> {
         if len <= whole || self.is_complete() {
             return 0..0;
@@ -322,13 +323,13 @@ impl Files {
         all.entry(content).or_default().read(range.clone(), len)
     }
 
-    /// Shows a small file that is here to somebody who may refuse it.
+    /// Offers a small present file to `give`, which may refuse it.
     pub(crate) fn show(&self, file: u32, len: u64, take: impl FnOnce(&[u8]) -> io::Result<()>) {
         let content = self.content(file);
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(LARGEST_READ, 0);
             let bytes = buffer.get_mut(..len as usize).unwrap_or_default();
-            // What cannot be read here fails when it is read, with an error that says so.
+            // An unreadable file fails when it is read, with its own error.
             if self.fill(content, 0, bytes).is_ok() && take(bytes).is_ok() {
                 self.counters.gave(bytes.len());
             }

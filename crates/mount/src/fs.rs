@@ -1,5 +1,5 @@
-//! The answers to the kernel's requests. Names and attributes come out of the [`Tree`] on the spot, for good; data out
-//! of [`Files`], at once or later. Nothing here waits for the network.
+//! The answers to the kernel's requests. Names and attributes come from the [`Tree`] at once, and never
+//! change; data comes from [`Files`], at once or later. Nothing here waits for the network.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,10 +22,10 @@ use crate::passthrough::{self, Passthrough};
 use crate::tree::{Child, Node, Tree};
 use crate::waits::Asker;
 
-/// For good: nothing in a published tree ever changes.
+/// Without an end: nothing in a published tree ever changes.
 const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 const GENERATION: Generation = Generation(0);
-/// Requests that the kernel may have under way without a process that waits for each, such as read-ahead.
+/// Background requests that the kernel may have in flight, such as read-ahead.
 const BACKGROUND: u16 = 128;
 const BLOCK: u32 = 4096;
 /// The longest name.
@@ -39,9 +39,9 @@ pub(crate) struct Fs {
     has_xattrs: bool,
 }
 
-/// Gives the kernel all pages of a small file before it hears that the file is open: one message less for each. Once a
-/// file, for the kernel keeps them as long as it has room; and only on a mount that nobody has served before, for a page
-/// that is being read then cannot be given.
+/// Gives the kernel all pages of a small file before the answer to open: this saves a message for each page.
+/// Done once a file, since the kernel keeps the pages as long as it has memory; and only on a mount that no
+/// earlier process has served, since a page that is being read at that time cannot be stored.
 #[derive(Default)]
 pub(crate) struct Pages {
     kernel: OnceLock<Notifier>,
@@ -135,10 +135,10 @@ impl Filesystem for Fs {
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_PASSTHROUGH
             | InitFlags::FUSE_HAS_RESEND;
-        // What the kernel has not, it does not get: each is a matter of speed only.
+        // A capability that the kernel lacks is not used: each one only affects speed.
         let _ = config.add_capabilities(wanted & config.capabilities());
         let _ = config.set_max_background(BACKGROUND);
-        // What backs us may be stacked on nothing; we may be stacked upon.
+        // Backing files must not be on a stacked file system; other file systems may be stacked on this one.
         let _ = config.set_max_stack_depth(1);
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Filesystem for Fs {
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.count(Kind::Other);
-        // The kernel keeps what it has listed, and need not open directories at all.
+        // The kernel caches listings, and need not open directories at all.
         reply.error(Errno::ENOSYS);
     }
 
@@ -333,7 +333,7 @@ impl Filesystem for Fs {
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
         self.count(Kind::Other);
-        // The kernel checks modes by itself.
+        // The kernel checks modes.
         reply.error(Errno::ENOSYS);
     }
 

@@ -14,14 +14,14 @@ use tidecast_paths::Root;
 use crate::error::{Error, home};
 
 const RAM: &str = "/dev/shm";
-/// A tree is kept in RAM if it takes at most one part in so many of what is free there.
+/// A tree is kept in RAM if it takes at most this fraction (one part in N) of the free space there.
 const SHARE: u64 = 4;
 
 /// The directory of a tree on this host, which is this user's alone.
 #[derive(Debug, Clone)]
 pub struct Home {
     dir: PathBuf,
-    /// The user has said where data is to be kept.
+    /// The user has chosen the directory of the data.
     told: bool,
     id: String,
 }
@@ -57,7 +57,7 @@ impl Home {
         self.dir.join("socket")
     }
 
-    /// What servers say of themselves.
+    /// The status of each server.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")
@@ -121,7 +121,8 @@ impl Home {
         Ok(())
     }
 
-    /// Where the data goes: where it is already, else into RAM if there is plenty, unless the user said otherwise.
+    /// The place of the data: where it is already, else RAM if there is enough, unless the user has chosen a
+    /// place.
     pub(crate) fn data(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
         let here = self.dir.join("data");
         if self.told || here.exists() {
@@ -144,7 +145,8 @@ fn own(below: &Path) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// Makes a directory that is ours alone. What another user has put in its place is not used.
+/// Makes a directory that belongs to this user alone. A file or directory of another user in its place is not
+/// used.
 fn private(dir: &Path) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(home("make", dir)(error)),

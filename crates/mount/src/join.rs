@@ -17,7 +17,7 @@ use crate::home::Home;
 use crate::options::{Mode, ServeOptions};
 use crate::service::{Arrivals, Options, Service};
 
-/// A read waits for its data at most so long, unless the user says otherwise.
+/// Longest wait of a read for its data, unless the user sets another.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// A group has so long to be given its plan before files are opened.
 const GATHERING: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// A swarm, the service over it, and the addresses that the ticket or the user named: the origin's.
 pub(crate) type Begun = (Running, Arc<Service>, Vec<SocketAddr>);
 
-/// Joins the swarm; `open` opens the place where pieces are kept.
+/// Joins the swarm; `open` opens the store of the pieces.
 ///
 /// # Errors
 /// No manifest, no right to take part, no room.
@@ -70,7 +70,7 @@ pub(crate) async fn begin(
     }
     running.go_on_finding(finders, choices, teller).await;
     if group {
-        // What is wanted before would be asked of the origin by each node for itself.
+        // Before that, each node would request the wanted pieces from the origin separately.
         let mut progress = running.swarm.progress();
         let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
     }
@@ -114,7 +114,7 @@ async fn serve(
     Ok(Arc::new(service.context("a thread of Tidecast failed")??))
 }
 
-/// Opens what is here of the tree; the process that used it before may need a moment to release it.
+/// Opens the local part of the tree; the previous process may need a moment to release it.
 pub(crate) async fn opened(
     open: impl Fn() -> Result<Opened, Error> + Clone + Send + 'static,
 ) -> Result<Opened, Error> {
@@ -137,8 +137,8 @@ fn is_busy(error: &Error) -> bool {
     matches!(error.cause(), Some(tidecast_store::Error::Busy { .. }))
 }
 
-/// Whether all that the others may open fits into the cache: a plan brings it, wanted here or not, and would leave no
-/// room for what is.
+/// Whether all data that the other members may open fits into the cache: a plan brings it all, wanted here or
+/// not, and could leave no room for data that this node needs.
 fn has_room(opened: &Opened, teller: &Teller<'_>) -> bool {
     let manifest = opened.store.manifest();
     let here = opened.have.iter().chain(&opened.to_check).flat_map(|pieces| pieces.clone());

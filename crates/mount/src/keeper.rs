@@ -19,7 +19,8 @@ pub const RESTART: u8 = 75;
 const DEATHS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A mount: where it is, what notes its open files, and which are registered with the kernel, by inode and number.
+/// A mount: its path, the record of its open files, and the files that are registered with the kernel, by
+/// inode and number.
 struct Held {
     at: PathBuf,
     made: bool,
@@ -35,7 +36,7 @@ type Devices = BTreeMap<u32, Held>;
 /// ended.
 ///
 /// # Errors
-/// What the system reports.
+/// An error of the system.
 pub fn keep() -> Result<ExitStatus, Error> {
     // No terminal that closes, no Ctrl-C is meant for us.
     rustix::process::setsid().map_err(system("cannot leave the session"))?;
@@ -47,7 +48,7 @@ pub fn keep() -> Result<ExitStatus, Error> {
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
         let (server, socket) = spawn(&program, ticket.as_deref())?;
-        // Only the server is to be heard by the process that waits for it.
+        // Only the server's output is for the process that waits for it.
         leave_stdout()?;
         let status = hold(server, &socket, &mut devices)?;
         if status.code() != Some(i32::from(RESTART)) {
@@ -65,10 +66,10 @@ pub fn keep() -> Result<ExitStatus, Error> {
     }
 }
 
-/// Writes nothing to standard output any more, which ends the waiting of the process that reads it.
+/// Closes standard output, which ends the wait of the process that reads it.
 ///
 /// # Errors
-/// What the system reports.
+/// An error of the system.
 pub fn leave_stdout() -> Result<(), Error> {
     let null = File::options().write(true).open("/dev/null").map_err(system("cannot open /dev/null"))?;
     rustix::stdio::dup2_stdout(&null).map_err(system("cannot redirect standard output"))

@@ -36,7 +36,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_millis(700);
 const UNHEARD: &str = "cannot read from the server";
 
-/// How to start the server of a tree, if there is none: a program that calls [`keep`](crate::keeper::keep) and
+/// How to start the server of a tree, if none runs: a program that calls [`keep`](crate::keeper::keep) and
 /// [`serve`](crate::server::serve) where its environment gives it that [`Role`].
 pub struct Start<'a> {
     /// The program; one without a directory is looked for in `PATH`.
@@ -47,7 +47,7 @@ pub struct Start<'a> {
     pub secret: Option<String>,
     /// Readable when the start is to be broken off; each time that it is read from ends the server once.
     pub interrupts: Box<dyn AsFd + 'a>,
-    /// Hears what the server says until it serves.
+    /// Receives the server's messages until it serves.
     pub teller: &'a Teller<'a>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Start<'a> {
     }
 }
 
-/// What is not to be on a command line: the text of a ticket or magnet link.
+/// The text of a ticket or magnet link, which must not appear on a command line.
 #[must_use]
 pub fn secret(source: &Source) -> Option<String> {
     match source {
@@ -77,11 +77,11 @@ pub fn secret(source: &Source) -> Option<String> {
     }
 }
 
-/// A connection to the server of a tree, which is started if there is none, and stays until it has been given the mount
-/// that is to come on the connection. `start` is called only if there is none.
+/// A connection to the server of a tree, which is started if none runs. The server stays until it has
+/// received the mount of this connection. `start` is called only if no server runs.
 ///
 /// # Errors
-/// What the server says went wrong: no manifest, no room.
+/// An error of the server: no manifest, no room.
 pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -> Result<Packets, Error> {
     if let Found::Stays(server) = find(&of.socket())? {
         return Ok(server);
@@ -111,7 +111,7 @@ pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -
 enum Found {
     /// It has promised to.
     Stays(Packets),
-    /// Its last mount is gone, or it dies.
+    /// Its last mount was removed, or it has ended.
     Ends,
     Nobody,
 }
@@ -153,7 +153,8 @@ fn launch(of: &Home, start: &Start<'_>) -> Result<(), Error> {
     // When it serves, it closes its end.
     loop {
         if is_interrupted(start.interrupts.as_fd(), &said)? {
-            // The keeper is no child of the terminal, and the server is in its group: it says why it has nothing.
+            // The keeper is not a child of the terminal, and the server is in its process group: the server
+            // reports its own errors.
             let group = Pid::from_raw(keeper.id().try_into().unwrap_or(i32::MAX));
             // Until it leads a group, it has started no server.
             let ended = killpg(group, Signal::SIGTERM).or_else(|_| kill(group, Signal::SIGTERM));
@@ -206,7 +207,7 @@ pub(crate) fn interrupts() -> SigSet {
     SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM])
 }
 
-/// Ctrl-C and SIGTERM of a program with one thread, as long as this lives; they are for [`Start::interrupts`].
+/// Catches Ctrl-C and SIGTERM of a program with one thread until it is dropped; for [`Start::interrupts`].
 #[derive(Debug)]
 pub struct Interrupts {
     signals: SignalFd,
@@ -214,7 +215,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// From now on.
+    /// Catches them from now on.
     ///
     /// # Errors
     /// What the system reports.
@@ -240,10 +241,10 @@ impl Drop for Interrupts {
     }
 }
 
-/// Mounts, and has the server serve it. `made`: the directory is removed after the mount.
+/// Mounts, and hands the mount to the server. `made`: the directory is removed after the mount.
 ///
 /// # Errors
-/// It cannot be mounted; the server is gone.
+/// The mount fails; the server has ended.
 pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<(), Error> {
     let device = mount(place, how)?;
     let ask = Ask::Serve { at: place.path().to_owned(), made };
@@ -255,7 +256,7 @@ pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<
 /// Asks the server behind a mount.
 ///
 /// # Errors
-/// It is gone, does not answer, or cannot do it.
+/// It has ended, does not answer, or cannot do it.
 pub fn ask(socket: &Path, what: &Ask) -> Result<Answer, Error> {
     let server =
         Packets::connect(socket).map_err(system("no process serves this mount: its server has ended"))?;
@@ -263,7 +264,7 @@ pub fn ask(socket: &Path, what: &Ask) -> Result<Answer, Error> {
     answer(&server)
 }
 
-/// What the server of a mount says of itself.
+/// The status of the server of a mount.
 ///
 /// # Errors
 /// As [`ask`].
@@ -275,7 +276,7 @@ pub fn status(socket: &Path) -> Result<Status, Error> {
 }
 
 impl Mounted {
-    /// What its server says of itself, or why no process serves it.
+    /// The status of its server, or why no process serves it.
     #[must_use]
     pub fn state(&self) -> State {
         let (status, dead) = match status(&self.source) {
@@ -295,9 +296,9 @@ impl Mounted {
     }
 }
 
-/// Why no peer answers, where data is missing and none does: a process that reads waits for it, and would not know why. A
-/// user who has named no peer has trackers or others looked for, which takes as long as it takes. Waits until that is
-/// known, or `stop` says so.
+/// Why no peer answers, if data is missing and no peer does: a reading process would wait without knowing the
+/// reason. If the user has named no peer, peers are searched by trackers or other means, without a time
+/// limit. Waits until the reason is known, or `stop` returns true.
 pub fn silence(socket: &Path, stop: impl Fn() -> bool) -> Option<String> {
     let (until, mut failed) = (Instant::now() + SILENCE, None);
     while Instant::now() < until && !stop() {

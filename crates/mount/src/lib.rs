@@ -1,7 +1,9 @@
-//! A published tree as a read-only FUSE file system: there before it has arrived (the BitLib of the first paper).
+//! A published tree as a read-only FUSE file system, usable before its data has arrived (the BitLib of the
+//! first paper).
 //!
-//! All names and attributes are in the manifest, so that the kernel is answered at once, for good, and asks once. What
-//! is in the files comes from peers when it is opened or read, or before that, by a list.
+//! All names and attributes are in the manifest, so that each request of the kernel for them is answered at
+//! once, and cached without an end. The content of files comes from peers when they are opened or read, or
+//! before that, by a list.
 //!
 //! ```text
 //!   kernel ──▶ session ──▶ fs ──▶ tree                  names, attributes
@@ -13,9 +15,9 @@
 //!
 //! A process of its own reads a tree without a mount by `reader`.
 //!
-//! Three processes of the program `tidecast`. The one that the user starts mounts (`launch`), and ends. A *server*, one for
-//! each tree on a host, takes part in the swarm, and answers for all mounts of it; a *keeper* holds their devices, so that
-//! the mounts outlive a server that crashes or is replaced.
+//! Three processes of the program `tidecast`. The one that the user starts mounts (`launch`), and ends. A
+//! *server*, one for each tree on a host, is a member of the swarm, and answers for all mounts of it; a
+//! *keeper* holds their devices, so that the mounts outlive a server that crashes or is replaced.
 //!
 //! ```text
 //!   launch ──(device)──▶ server ──▶ service, node::Running
@@ -23,9 +25,9 @@
 //!      └── starts ──▶ keeper ◀┘ (devices, to be handed to the next server)
 //! ```
 //!
-//! Why `unsafe`: a mount outlives the process that serves it. Whoever goes on with it replaces a descriptor that
-//! `fuser` owns (`session.rs`), and uses numbers that the kernel gave to that process (`passthrough.rs`); nothing else
-//! here is unsafe.
+//! Why `unsafe`: a mount outlives the process that serves it. The process that continues it replaces a
+//! descriptor that `fuser` owns (`session.rs`), and uses numbers that the kernel gave to that process
+//! (`passthrough.rs`); nothing else here is unsafe.
 
 mod ahead;
 pub mod closure;

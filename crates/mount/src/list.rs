@@ -1,6 +1,6 @@
-//! Prefetch lists: what to fetch ahead of demand, and in which order.
+//! Prefetch lists: the files to fetch ahead of demand, and their order.
 //!
-//! A list is a text beside the manifest, never part of it: a better list does not change what the data is called, and
+//! A list is a text beside the manifest, never part of it: a better list does not change the info-hash, and
 //! each workload has its own. One line is one file, in the order of fetching:
 //!
 //! ```text
@@ -12,11 +12,11 @@
 //! model.safetensors<TAB>0+65536        a part of a file: first byte + number of bytes
 //! ```
 //!
-//! The first line may be left out. What the manifest was is only worth a note when another is mounted: names are what
-//! counts, so that a list survives a new version of the tree. `\` takes the meaning from the next character (`\*`,
-//! `\#`, `\\`, `\ `); `\n`, `\r`, `\t` and `\x1b` are bytes.
+//! The first line may be left out. A list of another manifest only causes a notice: files are matched by
+//! name, so that a list remains valid for a new version of the tree. `\` takes the meaning from the next
+//! character (`\*`, `\#`, `\\`, `\ `); `\n`, `\r`, `\t` and `\x1b` are bytes.
 //!
-//! Promise: reading is bounded and never panics; what a [`List`] writes, it reads back the same.
+//! Promise: reading is bounded and never panics; a written [`List`] reads back the same.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -34,9 +34,9 @@ const MAX_PATTERNS: usize = 1000;
 const MAX_PATH: usize = 4096;
 /// Longest line: a path with every byte escaped, and a range.
 const MAX_LINE: usize = 4 * MAX_PATH + 64;
-/// What the first line begins with.
+/// The beginning of the first line.
 const HEADER: &str = "tidecast-prefetch ";
-/// What makes a pattern of a line.
+/// Characters that make a line a pattern.
 const WILD: &[u8] = b"*?[{";
 
 /// What to fetch, in order.
@@ -53,20 +53,20 @@ pub struct List {
 pub struct Entry {
     /// Which file, or which files.
     pub name: Name,
-    /// Which part of it; all of it if not said.
+    /// The part of it; all of it if absent.
     pub range: Option<Range<u64>>,
 }
 
-/// What a line of a list names.
+/// The object of a line of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
     /// A path below the published directory.
     Path(Vec<u8>),
-    /// A pattern of such paths, as `globset` reads it.
+    /// A pattern of paths, as `globset` reads it.
     Pattern(String),
 }
 
-/// What a list comes to in one tree.
+/// A list applied to one tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// Bytes to fetch, in order: file and range, none of them empty.
@@ -84,7 +84,7 @@ pub enum ListError {
     Line {
         /// Which line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         problem: ListProblem,
     },
     /// Each pattern is right, but they are too much together.
@@ -92,14 +92,14 @@ pub enum ListError {
     Patterns(String),
 }
 
-/// What is wrong with a line of a list.
+/// Faults of a line of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListProblem {
     /// A format of the future.
     #[error("format version {0} is not supported (this program supports version 1): record the list again")]
     Version(String),
-    /// The info-hash in the first line is none.
+    /// The first line has no valid info-hash.
     #[error("the info-hash must have 40 or 64 hexadecimal digits: correct or remove it")]
     Hash,
     /// Longer than any path.
@@ -119,7 +119,7 @@ pub enum ListProblem {
     /// A pattern that cannot be used.
     #[error(r"invalid pattern ({0}): correct it, or write \ before each of * ? [ {{ in a name")]
     Pattern(String),
-    /// What follows the tab is no range.
+    /// The text after the tab is not a range.
     #[error(
         r"the text after the tab must be FIRST+COUNT in bytes, such as 0+65536 (write a tab in a name as \t)"
     )]
@@ -181,9 +181,9 @@ impl List {
         text.into_bytes()
     }
 
-    /// What the list comes to in a tree: `files` are the index, path and length of each regular file. A file may come
-    /// under several names (symlinks that lead to it, hard links); nothing is named twice in the answer unless by
-    /// ranges that differ.
+    /// Applies the list to a tree: `files` are the index, path and length of each regular file. A file may
+    /// come under several names (symlinks that lead to it, hard links); nothing is named twice in the answer
+    /// unless by ranges that differ.
     pub fn resolve<'a>(
         &self,
         files: impl Iterator<Item = (u32, &'a [u8], u64)>,
@@ -214,7 +214,7 @@ impl List {
                 hits.extend(globs.iter().map(|&g| (patterns[g], file, len)));
             }
         }
-        // Stable: what one pattern matches stays in the order of the tree.
+        // Stable: the matches of one pattern stay in the order of the tree.
         hits.sort_by_key(|&(i, ..)| i);
         Ok(self.gather(&hits))
     }
@@ -288,7 +288,7 @@ impl Name {
                 wild |= WILD.contains(&byte);
                 path.push(byte);
                 match byte {
-                    // After `./` they may come first, where they would be lost or make a comment.
+                    // After `./` they may come first; otherwise they would be trimmed or begin a comment.
                     b' ' if pattern.is_empty() => pattern.extend(b"[ ]"),
                     b'#' if pattern.is_empty() => pattern.extend(b"\\#"),
                     _ => pattern.push(byte),

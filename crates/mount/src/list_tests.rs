@@ -88,7 +88,7 @@ fn a_list_comes_to_bytes_in_its_order() {
     let got = resolve(b"lib/py/\nlib/zero.so\nbin/t\n\\xff\\n\nwe\\[i]rd\n");
     assert_eq!(got.ranges, [(2, 0..200), (3, 0..300), (0, 0..10), (6, 0..6), (5, 0..5)]);
     assert!(got.missing.is_empty());
-    // A star stays within its directory; what was named already is not named again, by no name.
+    // A star matches within its directory only; a file is listed once, under whichever name.
     assert_eq!(
         resolve(b"bin/tool\nlib/*.so\nlib/**/*.so\nbin/*").ranges,
         [(0, 0..10), (1, 0..100), (2, 0..200)]

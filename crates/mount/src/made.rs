@@ -55,7 +55,7 @@ impl Held {
         for name in absent.missing() {
             match mkdirat(&dir, name, Mode::from_raw_mode(0o755)) {
                 Ok(()) => {}
-                // What was made so far may have been removed, empty as it is, by a command that ends.
+                // A command that ends may have removed the directories made so far, since they are empty.
                 Err(Errno::EXIST | Errno::NOENT) => return Ok(None),
                 Err(error) => {
                     tidy(&path, unmarked);
@@ -75,7 +75,8 @@ impl Held {
         Self::lock(dir, path, unmarked)
     }
 
-    /// The directory at a path, if it is one of those that are removed. `None` if it is not, or is gone.
+    /// The directory at a path, if it has the mark of directories to remove. `None` if it has not, or no
+    /// longer exists.
     ///
     /// # Errors
     /// It cannot be locked.
@@ -87,7 +88,7 @@ impl Held {
     }
 
     fn lock(dir: OwnedFd, path: PathBuf, unmarked: usize) -> io::Result<Option<Self>> {
-        // An exclusive lock is held for a moment only, by who removes it.
+        // An exclusive lock is held only for a moment, by the process that removes it.
         flock(&dir, FlockOperation::LockShared)?;
         Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }))
     }
@@ -98,7 +99,8 @@ impl Held {
         &self.path
     }
 
-    /// Uses it no more, and removes it unless others do. Whether that is settled: `false` while another uses it.
+    /// Releases it, and removes it unless other processes use it. Returns `false` while another process uses
+    /// it.
     #[must_use]
     pub fn release(self) -> Released {
         let Self { _dir, path, unmarked } = self;
@@ -106,7 +108,7 @@ impl Held {
     }
 }
 
-/// A directory that is used no more by the one who made it.
+/// A directory that its creator no longer uses.
 #[derive(Debug)]
 pub struct Released {
     path: PathBuf,
@@ -114,14 +116,15 @@ pub struct Released {
 }
 
 impl Released {
-    /// Removes it, if it is empty and nobody uses it. `false` while somebody does.
+    /// Removes it, if it is empty and no process uses it. `false` while a process does.
     pub fn tidy(&self) -> bool {
         tidy(&self.path, self.unmarked)
     }
 }
 
-/// Removes a directory that was made for a mount, and those above it that were made with it. `unmarked`: how many of the
-/// last names of the path are known to be such without their mark. `false` while another process uses it.
+/// Removes a directory that was made for a mount, and the parents that were made with it. `unmarked`: how
+/// many of the last names of the path are known to be made for a mount although they have no mark. `false`
+/// while another process uses it.
 fn tidy(path: &Path, unmarked: usize) -> bool {
     let mut at = path;
     for level in 0.. {
@@ -144,7 +147,7 @@ fn tidy(path: &Path, unmarked: usize) -> bool {
 }
 
 fn is_marked(dir: &OwnedFd) -> bool {
-    // Somebody else's directory is none of ours, whatever it says.
+    // A directory of another user is not removed, whatever its mark.
     let ours = fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     ours && fgetxattr(dir, MARK, &mut [0u8; 8]).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What processes tell each other about mounts.
+//! Messages between processes about mounts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use tidecast_event::mount::Status;
 
-/// Where a process of the program finds out what it is to be.
+/// The environment variable that sets the role of a process of the program.
 const ROLE: &str = "TIDECAST_MOUNT_PART";
 
-/// What a process that the program has started is to be.
+/// The role of a process that the program has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It holds devices, and starts servers.
@@ -19,7 +19,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// That of this process; None if it is to do what its command line says.
+    /// The role of this process; `None` if it runs its command line.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
         match std::env::var(ROLE).as_deref() {
@@ -35,7 +35,7 @@ impl Role {
     }
 }
 
-/// What the process that serves mounts is asked, by those who may: the same user, or root.
+/// Requests to the process that serves mounts, from the same user or root.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// How it goes.
@@ -49,20 +49,20 @@ pub enum Ask {
         /// The directory was made for it, and is removed after it.
         made: bool,
     },
-    /// End: whoever waits hears that it failed, and all mounts are dead.
+    /// End: waiting requests fail, and all mounts are dead.
     Stop,
-    /// End, and go on as a new process with the same mounts.
+    /// End, and continue as a new process with the same mounts.
     Restart,
 }
 
-/// What it answers.
+/// Its answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// What it says of itself.
+    /// Its status.
     Status(Box<Status>),
     /// It is done.
     Done,
-    /// It serves no more: whoever wants a mount starts another.
+    /// It has stopped serving: a caller that needs a mount starts another server.
     Ending,
     /// It cannot be done.
     Failed(String),
@@ -71,16 +71,16 @@ pub enum Answer {
 /// Between the process that serves mounts and the one that keeps their devices.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Keep {
-    /// Keep this device, which comes with the message; or, to a process that goes on: serve it.
+    /// Keep this device, which comes with the message; or, to a process that continues a mount: serve it.
     Device {
-        /// What it is called.
+        /// Its name.
         number: u32,
         /// Where it is mounted.
         at: PathBuf,
         /// The directory was made for it, and is removed after it.
         made: bool,
     },
-    /// What notes which files of a mount are open; it comes with the message.
+    /// The record of a mount's open files; it comes with the message.
     Opens {
         /// The device.
         number: u32,
@@ -96,7 +96,7 @@ pub enum Keep {
     },
     /// It is not mounted any more.
     Gone {
-        /// What it was called.
+        /// Its name.
         number: u32,
     },
     /// To a process that begins: these were all.

@@ -1,4 +1,5 @@
-//! Mounting and unmounting: as root by mount(2), else by fusermount3; and what a mount that nobody serves leaves behind.
+//! Mounting and unmounting: as root by mount(2), else by fusermount3; and the removal of mounts that no
+//! process serves.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -25,7 +26,7 @@ const HELPER: &str = "fusermount3";
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// What mount tables show as the source: where the process that serves it can be reached.
+    /// The source in mount tables: the address of the process that serves the mount.
     pub source: PathBuf,
     /// Others than the user who mounts may use it.
     pub allow_other: bool,
@@ -100,7 +101,7 @@ fn mount_by_helper(place: &Place, how: &How) -> Result<OwnedFd, Error> {
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    // It has ended: what it has sent is here.
+    // It has ended, so all of its output is here.
     ours.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
     let (_, fd) = packets::receive(&ours, &mut [0]).map_err(|e| failed(format!("{HELPER}: {e}")))?;
     fd.ok_or_else(|| failed(format!("{HELPER} sent no device")))
@@ -112,7 +113,7 @@ fn escaped(value: &[u8]) -> Vec<u8> {
     value.iter().flat_map(escape).collect()
 }
 
-/// Unmounts. `lazy`: even while it is in use; it is gone when the last user is.
+/// Unmounts. `lazy`: even while it is in use; it is removed when its last user ends.
 ///
 /// # Errors
 /// Not a mount of ours, in use, no right.
@@ -144,19 +145,19 @@ pub fn mounts() -> io::Result<Vec<Mounted>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
-/// The mount of ours at a path, without touching what is mounted there.
+/// Tidecast's mount at a path, without access to the mounted file system.
 pub fn mounted_at(at: &Path) -> Option<Mounted> {
     // Later mounts cover earlier ones.
     mounts().ok()?.into_iter().rev().find(|mounted| mounted.at == at)
 }
 
-/// Takes away what a process that was killed left at a path: a mount that nobody serves any more.
+/// Removes a mount that a killed process has left at a path, and that no process serves.
 ///
 /// # Errors
 /// It cannot be unmounted.
 pub fn clean(at: &Path) -> Result<bool, Error> {
     let Some(mounted) = mounted_at(at) else { return Ok(false) };
-    // A server that lives answers at its socket, and must not be asked over a mount that it may just be starting.
+    // A live server answers at its socket, and must not be asked over a mount that it may just be starting.
     if Packets::connect(&mounted.source).is_ok() {
         return Ok(false);
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tidecast_node::SwarmOptions;
 
-/// What is fetched without being asked for.
+/// Data that is fetched ahead of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What the prefetch list names.
+    /// The files of the prefetch list.
     #[default]
     Hybrid,
-    /// Nothing: only what is opened is fetched.
+    /// Nothing: only opened files are fetched.
     File,
-    /// Everything, what the prefetch list names first.
+    /// Everything, beginning with the files of the prefetch list.
     Bulk,
 }
 
@@ -29,7 +29,7 @@ impl Mode {
     }
 }
 
-/// The list of what is fetched first.
+/// The list of files that are fetched first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefetch {
     /// The file [`OWN_LIST`](crate::OWN_LIST) that was published with the tree, if there is one.
@@ -41,24 +41,27 @@ pub enum Prefetch {
     List(PathBuf),
 }
 
-/// How a tree comes to a mount. The default fetches what is opened, and what the tree's own list names.
+/// How a mount fetches its tree. The default fetches opened files, and the files of the tree's own list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// What is fetched without being asked for.
+    /// Data that is fetched ahead of reads.
     pub mode: Mode,
-    /// The list of what is fetched first.
+    /// The list of files that are fetched first.
     pub prefetch: Prefetch,
-    /// Programs of the tree: what they need to start is fetched first, libraries and all.
+    /// Programs of the tree: the files that they need to start, including libraries, are fetched first.
     pub prefetch_exe: Vec<String>,
-    /// Write what was read to this file, as a list for [`Prefetch::List`], when the last mount of the tree has ended.
+    /// Write the record of reads to this file, as a list for [`Prefetch::List`], when the last mount of the
+    /// tree has ended.
     pub record: Option<PathBuf>,
     /// Where data is kept for the next mount. Default: RAM if there is plenty, else the directory for temporary files.
     pub cache: Option<PathBuf>,
-    /// Take what any node of the group opens, as it is opened: one plan for all that mount with this option.
+    /// Receive the files that any node of the group opens, when they are opened: one plan for all mounts with
+    /// this option.
     pub group: bool,
     /// A read fails when no peer has given its data for so long. Default: 10 minutes.
     pub timeout: Option<Duration>,
-    /// A directory with the same tree on a shared file system: used, verified, while peers do not give what is waited for.
+    /// A directory with the same tree on a shared file system: its data is used, after verification, while no
+    /// peer supplies awaited data.
     pub fallback: Option<PathBuf>,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,

@@ -31,7 +31,7 @@ impl Packets {
     /// Two connected ends.
     ///
     /// # Errors
-    /// What the system reports.
+    /// An error of the system.
     pub fn pair() -> io::Result<(Packets, Packets)> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (a, b) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
@@ -43,10 +43,10 @@ impl Packets {
         Packets(fd)
     }
 
-    /// Listens at a path, in the place of a process that did before and has ended.
+    /// Listens at a path, replacing the socket of an ended process.
     ///
     /// # Errors
-    /// What the system reports.
+    /// An error of the system.
     pub fn listen(path: &Path) -> io::Result<(Packets, Bound)> {
         let (socket, bound) =
             tidecast_socket::bind(path, SocketType::SEQPACKET, 0o600).map_err(io::Error::other)?;
@@ -56,17 +56,17 @@ impl Packets {
     /// The next connection, and the user at its other end.
     ///
     /// # Errors
-    /// What the system reports.
+    /// An error of the system.
     pub fn accept(&self) -> io::Result<(Packets, u32)> {
         let socket = rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC)?;
         let user = rustix::net::sockopt::socket_peercred(&socket)?.uid.as_raw();
         Ok((Packets(socket), user))
     }
 
-    /// Connects to whoever listens at a path.
+    /// Connects to the process that listens at a path.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused` when nobody does; what the system reports.
+    /// `NotFound` or `ConnectionRefused` if no process does; an error of the system.
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = Self::socket()?;
         let short = Short::of(path)?;
@@ -77,7 +77,7 @@ impl Packets {
     /// Sends a message, and a descriptor with it.
     ///
     /// # Errors
-    /// What the system reports; a message may have 128 KiB.
+    /// An error of the system; a message may have 128 KiB.
     pub fn send(&self, message: &impl Serialize, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > LONGEST {
@@ -96,7 +96,7 @@ impl Packets {
     /// The next message; waits for it.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the other end is gone, `TimedOut`, `InvalidData` when it is not what was expected.
+    /// `UnexpectedEof` when the other end is closed, `TimedOut`, `InvalidData` when the message is malformed.
     pub fn receive<T: DeserializeOwned>(&self, within: Option<Duration>) -> io::Result<(T, Option<OwnedFd>)> {
         if let Some(within) = within {
             let time = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };

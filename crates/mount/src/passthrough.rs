@@ -1,10 +1,11 @@
-//! Large files that are here as a whole are read by the kernel itself, out of the cache's own file (Linux 6.9, and only
+//! The kernel reads large complete files itself, from the cache's own file (Linux 6.9, and only
 //! for root): no request for each read, and no second copy in memory.
 //!
-//! What holds: all who have a file open at one time have it open the same way, as the kernel demands. So a file is
-//! passed through from an open at which nobody has it open otherwise, and from then on for good: what backs it is
-//! registered with the kernel once and never given back, and outlives this process. Whoever goes on with the mount
-//! is told what is registered, and how many have which file open: that is kept in a file in memory ([`Opens`]).
+//! Invariant: all simultaneous opens of a file have the same mode (passed through or not), as the kernel
+//! demands. So a file is passed through from the first open at which it is not open otherwise, and always
+//! afterwards: its backing file is registered with the kernel once, never released, and outlives this
+//! process. A process that continues the mount receives the registered files and the number of opens of each,
+//! which are kept in a file in memory ([`Opens`]).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,31 +28,31 @@ const PASSED: FileHandle = FileHandle(1);
 /// By the kernel's cache, for now.
 const CACHED: FileHandle = FileHandle(2);
 
-/// Hears what was registered: inode, the kernel's number of it.
+/// Called for each registered file: inode, the kernel's number for it.
 pub type OnBacking = Box<dyn Fn(u64, u32) + Send + Sync>;
 
 /// A mount as the process left it that has served it before; a new one has nothing of this.
 pub struct Before {
-    /// What was registered with the kernel: inode, the kernel's number of it.
+    /// Files registered with the kernel: inode, the kernel's number for it.
     pub backings: Vec<(u64, u32)>,
 }
 
-/// What was registered with the kernel for a file.
+/// The registration of a file with the kernel.
 enum Backing {
     /// By another process before.
     Inherited(u32),
     Own(BackingId),
 }
 
-/// How many have each file open that may be passed through. A process that is killed leaves no number that is too
-/// small: it is written before the kernel hears that a file is open, and after it heard that one is closed.
+/// The number of opens of each file that may be passed through. A killed process never leaves too small a
+/// number: it is raised before the answer to open, and lowered after the answer to release.
 struct Opens {
     counts: HashMap<u64, u32>,
     /// The same, for whoever comes after: a number of 32 bits for each inode.
     file: File,
 }
 
-/// A file in memory for the process that goes on with a mount, empty.
+/// An empty file in memory, for the process that continues a mount.
 ///
 /// # Errors
 /// What the system reports.
@@ -84,11 +85,11 @@ impl Opens {
 struct Table {
     backings: HashMap<u64, Backing>,
     opens: Opens,
-    /// How many have any file open by way of what backs it.
+    /// The number of passed-through opens of all files.
     passed: u64,
     /// Nothing more can be registered.
     closed: bool,
-    /// The kernel was told that nothing need be opened.
+    /// The kernel knows that it need not send open requests.
     retired: bool,
 }
 
@@ -109,15 +110,15 @@ impl Passthrough {
         Ok(Passthrough { table: Mutex::new(table), tell })
     }
 
-    /// Whether the kernel may be told that nothing need be opened any more, for good: only while nobody has a file open
-    /// that is passed through, for then a file is open in two ways.
+    /// Whether the kernel may stop sending open requests, permanently: only while no passed-through file is
+    /// open, since a file would then be open in two modes.
     pub(crate) fn retire(&self) -> bool {
         let mut table = self.table.lock();
         table.retired |= table.passed == 0;
         table.retired
     }
 
-    /// Opens a file of so many bytes that `whole` gives, if all of it is here.
+    /// Opens a file of the given size, which `whole` returns if all of it is here.
     pub(crate) fn open(
         &self,
         reply: ReplyOpen,
@@ -167,7 +168,7 @@ impl Passthrough {
         }
     }
 
-    /// Somebody has closed a file, and the kernel has heard that we know.
+    /// A file was closed, and the kernel has the answer to its release.
     pub(crate) fn closed(&self, ino: u64, handle: FileHandle) {
         if handle == SMALL {
             return;
@@ -186,6 +187,7 @@ impl Passthrough {
     reason = "fuser has no other way to use a backing id of the kernel; see the head of lib.rs"
 )]
 fn wrap(reply: &ReplyOpen, id: u32) -> BackingId {
-    // SAFETY: the number was registered over this mount's device, and is never given back while the mount lives.
+    // SAFETY: the number was registered over this mount's device, and is never released while the mount
+    // exists.
     unsafe { reply.wrap_backing(id) }
 }

@@ -1,8 +1,8 @@
 //! Where a tree may be mounted: never where it would hide the system's directories or the caller's home.
 //!
-//! What decides is the directory that is mounted over, held by a descriptor, and not its name: links, bind mounts and
-//! spellings of a path lead to the same device and inode. The descriptor is what [`crate::mount`] mounts on, so that
-//! nothing can take the directory's place between the check and the mount.
+//! The check uses the directory that is mounted over, held by a descriptor, and not its name: links, bind
+//! mounts and spellings of a path lead to the same device and inode. The descriptor is what [`crate::mount`]
+//! mounts on, so that nothing can take the directory's place between the check and the mount.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -68,10 +68,10 @@ const NAMED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXE
 /// A place that changes is looked at so often.
 const LOOKS: usize = 1000;
 
-/// Who has chosen a place.
+/// The origin of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// The caller has named it: what it holds may be hidden.
+    /// Named by the caller: its content may be hidden.
     ByCaller,
     /// A manifest names it, perhaps a stranger's: nothing may be hidden, and system directories are out of reach.
     ByManifest,
@@ -96,7 +96,7 @@ pub enum Unfit {
         /// The directory that it lies in.
         within: PathBuf,
     },
-    /// What the directory holds would be hidden.
+    /// The mount would hide the content of the directory.
     #[error(
         "cannot mount at {at}: the directory is not empty and the mount hides its files; allow this with --at {at}, \
          or choose another place with --at"
@@ -110,7 +110,7 @@ pub enum Unfit {
     System {
         /// Where.
         at: PathBuf,
-        /// What the system reports.
+        /// An error of the system.
         #[source]
         why: io::Error,
     },
@@ -122,7 +122,7 @@ impl Unfit {
     }
 }
 
-/// What tells a directory from others, whatever its name.
+/// The identity of a directory, whatever its name.
 type Id = (u64, u64);
 
 fn id(dir: impl AsFd) -> rustix::io::Result<Id> {
@@ -159,7 +159,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The system's directories, and these of the caller's: homes, and what else has to stay visible.
+    /// The system's directories, and these of the caller: homes, and others that have to stay visible.
     #[must_use]
     pub fn new(homes: &[PathBuf]) -> Self {
         let mut protected: Vec<Known> = SYSTEM.iter().map(Known::new).collect();
@@ -194,7 +194,8 @@ impl Guard {
     fn leaves(&self, path: &Path, dir: &OwnedFd) -> Result<(), Unfit> {
         let refuse = |within: &Path| Err(Unfit::Closed { at: path.into(), within: within.into() });
         for home in &self.homes {
-            // What programs read unasked from a home lies in its hidden directories: ~/.ssh, ~/.config.
+            // Files that programs read from a home by default are in its hidden directories: ~/.ssh,
+            // ~/.config.
             let first = path.strip_prefix(home).ok().and_then(|rest| rest.components().next());
             if let Some(Component::Normal(name)) = first
                 && name.as_encoded_bytes().starts_with(b".")
@@ -207,7 +208,7 @@ impl Guard {
         loop {
             let this = id(&dir).map_err(failed)?;
             let same = |known: &&Known| known.id == Some(this);
-            // The caller's own directories and those of the exceptions come first on the way up.
+            // The caller's own directories and those of the exceptions come first on the path upwards.
             if self.open.iter().any(|known| same(&known)) {
                 return Ok(());
             }
@@ -274,7 +275,7 @@ fn by_descriptor(dir: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }
 
-/// What is at a path where a tree may be mounted.
+/// The object at a path where a tree may be mounted.
 #[derive(Debug)]
 pub enum Spot {
     /// A directory.

@@ -1,7 +1,7 @@
-//! Fetching what will be opened before it is: lists in their order, so many bytes at a time, or everything.
+//! Fetching files before they are opened: lists in their order, in windows of limited size, or everything.
 //!
-//! All of a window is asked for at once and comes rarest first, so that nodes with the same list take different pieces
-//! from the origin and give them to each other. What somebody waits for goes before all of it.
+//! All pieces of a window are requested at once and fetched rarest first, so that nodes with the same list
+//! take different pieces from the origin and exchange them. Pieces that a reader waits for have priority.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl Prefetch {
         }
     }
 
-    /// What was asked for is not coming: all that is not here is asked for again.
+    /// Requested pieces are not arriving: all missing pieces are requested again.
     pub(crate) fn begin_again(&self) {
         let mut queue = self.queue.lock();
         (queue.next, queue.out_bytes) = (0, 0);
@@ -102,14 +102,14 @@ impl Prefetch {
         queue.out_bytes < WINDOW / 2 && queue.next < queue.list.len()
     }
 
-    /// Somebody waited for these pieces: what the list has next will be wanted next.
+    /// A reader waited for these pieces: the following files of the list are likely to be read next.
     pub(crate) fn missed(&self, waits: &Waits, pieces: &Range<u32>) {
         for piece in self.after(pieces) {
             waits.want(piece..piece + 1, Urgency::Soon);
         }
     }
 
-    /// What the list has next after these pieces.
+    /// The files of the list that follow these pieces.
     fn after(&self, pieces: &Range<u32>) -> Vec<u32> {
         let queue = self.queue.lock();
         let place = pieces.clone().rev().find_map(|piece| queue.place.get(&piece));

@@ -1,4 +1,4 @@
-//! Reads of a process's own, without a mount: what is read is fetched, verified and kept.
+//! Reads within one process, without a mount: data is fetched, verified and kept when it is read.
 //!
 //! Pieces are kept in the tree's [`Home`], in the directory `read`, for the next process. While one process has it, others
 //! keep theirs in `read-1`, `read-2` and so on, which are emptied when they end. The cache of a mount is another one:
@@ -26,7 +26,7 @@ use crate::join;
 use crate::options::{Mode, Prefetch, ServeOptions};
 use crate::service::Service;
 
-/// A read fails when nothing has come for it for so long, unless the user says otherwise.
+/// A read fails after this time without data for it, unless the user sets another.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -82,7 +82,7 @@ impl Reading {
         Ok(Reading { running, service, place: Arc::new(place) })
     }
 
-    /// What reads it, from any thread.
+    /// A handle that reads it, from any thread.
     #[must_use]
     pub fn reader(&self) -> Reader {
         let (service, progress) = (self.service.clone(), self.running.swarm.progress());
@@ -95,10 +95,10 @@ impl Reading {
         self.running.swarm.listen_addrs().to_vec()
     }
 
-    /// Takes part until it is to end. `told` hears how far it is, without rates.
+    /// Runs as a member of the swarm until it is stopped. `told` receives its progress, without rates.
     ///
     /// # Errors
-    /// When the swarm had ended by itself.
+    /// If the swarm ended before.
     pub async fn go_on(
         mut self,
         teller: &Teller<'_>,
@@ -136,7 +136,7 @@ impl Reader {
         self.service.parts().0
     }
 
-    /// What it reads.
+    /// The tree that it reads.
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         self.service.tree().manifest()
@@ -148,7 +148,7 @@ impl Reader {
         self.begin(ranges, false)
     }
 
-    /// Has bytes of a file brought here that are read now, and those that will be read next by the way it was read so far.
+    /// Fetches the bytes of a file that are read now, and those that its reads so far suggest as next.
     #[must_use]
     pub fn bring_on(&self, file: u32, range: Range<u64>) -> Coming {
         self.begin([(file, range)], true)
@@ -193,8 +193,8 @@ impl Reader {
         self.files().whole(file)
     }
 
-    /// The file that holds what is here of a file, at the same offsets; what is not here reads as anything. None before
-    /// something has come, and for a file that is a hole.
+    /// The local file with the present data of a file, at the same offsets; the content of absent ranges is
+    /// undefined. `None` before any data has arrived, and for a file that is a hole.
     #[must_use]
     pub fn descriptor(&self, file: u32) -> Option<Arc<std::fs::File>> {
         self.files().backing(file)
@@ -207,7 +207,7 @@ impl Reader {
     }
 }
 
-/// Bytes that are on their way.
+/// Bytes in transit.
 pub struct Coming {
     came: Receiver<Result<(), (bool, String)>>,
     left: usize,
@@ -235,7 +235,7 @@ impl Coming {
     }
 }
 
-/// Where the pieces of one reading process are. Its lock is held as long as it lives.
+/// The store of one reading process. Its lock is held as long as the process runs.
 struct Place {
     root: Root,
     name: String,
@@ -273,7 +273,7 @@ impl Place {
     fn dir(&self, at: &Home) -> Result<Root, Error> {
         let full = at.path().join(&self.name);
         if !self.kept {
-            // What a process left here that was killed.
+            // The remains of a killed process.
             self.root.remove_all(&self.name).map_err(home("empty", &full))?;
         }
         self.root.ensure_dir(&self.name, 0o700).map_err(home("make", &full))?;

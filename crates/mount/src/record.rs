@@ -1,4 +1,4 @@
-//! What a run touched, as a prefetch list for the next one.
+//! The reads of a run, as a prefetch list for the next one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 use crate::list::{Entry, List, MAX_ENTRIES, Name};
 
-/// A gap in a file that is fetched along: what lies between costs less than another request.
+/// A gap in a file that is fetched as well: its bytes cost less than another request.
 const GAP: u64 = 64 << 10;
 
-/// Notes which bytes of which file are touched, in the order of first touch. Many threads may use it: a touch costs one
-/// search in a sorted map under a lock. Memory is bounded by [`MAX_ENTRIES`] ranges.
+/// Records the bytes of each file that are read, in the order of first access. Many threads may use it: an
+/// access costs one search in a sorted map under a lock. Memory is bounded by [`MAX_ENTRIES`] ranges.
 #[derive(Debug, Default)]
 pub struct Recorder {
     touched: Mutex<Touched>,
@@ -36,7 +36,7 @@ struct Span {
 }
 
 impl Recorder {
-    /// Nothing touched yet.
+    /// No access yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,12 +48,12 @@ impl Recorder {
         }
     }
 
-    /// How many touches were not noted because there were too many ranges.
+    /// How many accesses were not recorded because there were too many ranges.
     pub fn left_out(&self) -> u64 {
         self.touched.lock().left_out
     }
 
-    /// What was touched so far. `file` says path and length of a file; one without is left out.
+    /// The accesses so far. `file` returns path and length of a file; files without these are left out.
     pub fn finish(&self, manifest: Option<String>, file: impl Fn(u32) -> Option<(Vec<u8>, u64)>) -> List {
         let spans = self.touched.lock().spans.clone();
         let mut spans: Vec<_> = spans.into_iter().collect();
@@ -98,7 +98,8 @@ impl Touched {
     }
 }
 
-/// Writes the list to what the user named, readable as the umask says. A pipe that no process reads is not waited for.
+/// Writes the list to the user's file, with the mode of the umask. It does not wait for a pipe that no
+/// process reads.
 pub fn save(list: &List, path: &Path) -> io::Result<()> {
     tidecast_paths::output(path, &list.to_bytes(), 0o666, &|| true)
 }

@@ -1,4 +1,4 @@
-//! A recorded list holds what was touched, in the order of first touch.
+//! A recorded list has the accesses in the order of the first ones.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ fn record(touches: &[(u32, Range<u64>)]) -> Vec<(String, Option<Range<u64>>)> {
 #[test]
 fn order_is_that_of_first_touch() {
     let (f1, f2) = (|range| ("f1".to_owned(), range), |range| ("f2".to_owned(), range));
-    // Reading on in one file makes one range, and a touch of what was touched changes nothing.
+    // Sequential reads of one file make one range, and a repeated access changes nothing.
     let got = record(&[(1, 0..4096), (2, 8 << 20..9 << 20), (1, 4096..1 << 20), (2, 8 << 20..9 << 20)]);
     assert_eq!(got, [f1(Some(0..1 << 20)), f2(Some(8 << 20..9 << 20))]);
     // Small gaps are closed, from either side; large ones are not.

@@ -3,9 +3,9 @@
 /// As much of a file as the kernel looks at for its `#!` line, and a bit more for the second.
 const HEAD: usize = 4096;
 
-/// The programs that the head of a script starts, in order: the interpreter of its `#!` line; what that line gives to
-/// `env`, by name; what the second line of a script execs whose first line would be too long (pip and conda write
-/// `'''exec' INTERPRETER "$0" "$@"` below `#!/bin/sh`). Empty: no script.
+/// The programs that the head of a script starts, in order: the interpreter of its `#!` line; the program
+/// that the line passes to `env`, by name; the program that the second line executes if the first line would
+/// be too long (pip and conda write `'''exec' INTERPRETER "$0" "$@"` below `#!/bin/sh`). Empty: no script.
 pub fn interpreters(bytes: &[u8]) -> Vec<Vec<u8>> {
     let head = &bytes[..bytes.len().min(HEAD)];
     let mut lines = head.split(|&b| b == b'\n');

@@ -7,7 +7,8 @@ use crate::elf::Machine;
 /// Longest directory that is searched: with a name it must be a path.
 const MAX_DIR: usize = 4096;
 
-/// What `$PLATFORM` may stand for, and the name of the architecture's own directory below `lib` (Debian's kind).
+/// Possible values of `$PLATFORM`, and the name of the architecture's own directory below `lib` (Debian's
+/// kind).
 fn names(machine: Machine) -> (&'static [&'static str], &'static str) {
     match (machine.number, machine.wide) {
         // The first of them on Intel's processors since 2013, the second on all others.
@@ -23,14 +24,14 @@ fn names(machine: Machine) -> (&'static [&'static str], &'static str) {
     }
 }
 
-/// What `$LIB` may stand for: it depends on how the loader was built.
+/// Possible values of `$LIB`: they depend on how the loader was built.
 fn lib_dirs(machine: Machine) -> [String; 3] {
     let (_, triplet) = names(machine);
     let wide = if machine.wide { "lib64" } else { "lib32" };
     [format!("lib/{triplet}"), wide.into(), "lib".into()]
 }
 
-/// The directories that are searched when nothing is said. `/usr/local` comes from the configuration that the usual
+/// The directories that are searched by default. `/usr/local` comes from the configuration that the usual
 /// distributions share.
 pub(crate) fn default_dirs(machine: Machine) -> Vec<Vec<u8>> {
     let libs = lib_dirs(machine);
@@ -96,7 +97,7 @@ fn expand_with(text: &[u8], origin: &[u8], lib: &str, platform: &str) -> Vec<u8>
     made
 }
 
-/// The identifier at the start of `text`, in braces or not, and what follows it. Empty: none.
+/// The identifier at the start of `text`, in braces or not, and the rest. Empty: no identifier.
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let bare = text.strip_prefix(b"{");
     let name = bare.unwrap_or(text);

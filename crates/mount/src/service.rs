@@ -1,4 +1,4 @@
-//! One published tree, ready to be mounted: what the program holds in its hand.
+//! One published tree, ready to be mounted: the handle that the program uses.
 
 use std::ffi::OsStr;
 use std::io;
@@ -37,17 +37,17 @@ const LONGEST_LIST: u64 = 64 << 20;
 
 /// How to serve a tree.
 pub struct Options {
-    /// After so long a request for data that nobody gives fails.
+    /// A request for data that no peer supplies fails after this time.
     pub timeout: Duration,
-    /// Everything is fetched, what [`Service::fetch_list`] names first.
+    /// Everything is fetched, beginning with the files of [`Service::fetch_list`].
     pub bulk: bool,
-    /// What is read is recorded; see [`Service::save_record`].
+    /// Reads are recorded; see [`Service::save_record`].
     pub record: bool,
-    /// Where to read what no peer gives.
+    /// The directory to read data from that no peer supplies.
     pub fallback: Option<Fallback>,
     /// How many peers are connected.
     pub connected: Box<dyn Fn() -> usize + Send + Sync>,
-    /// Whom the files belong to: user, group.
+    /// The owner of the files: user, group.
     pub owner: (u32, u32),
 }
 
@@ -61,7 +61,7 @@ struct Hooks {
 }
 
 impl Arrivals {
-    /// What the swarm calls.
+    /// The callbacks of the swarm.
     pub fn hook(&self) -> OnVerified {
         let hooks = self.0.clone();
         Box::new(move |piece| {
@@ -114,7 +114,7 @@ impl Service {
         });
         let recorder = options.record.then(Recorder::new);
         let hooks = Hooks { waits: waits.clone(), prefetch: prefetch.clone() };
-        // A second service of the same swarm would hear nothing; there is none.
+        // A second service of the same swarm would get no events; there is only one.
         let first = arrivals.0.set(hooks).is_ok();
         debug_assert!(first, "arrivals are told to one service only");
         let about = Peers { connected: options.connected, last: Mutex::default(), timeout: options.timeout };
@@ -122,14 +122,14 @@ impl Service {
         Ok(Service { files: Arc::new(files), prefetch })
     }
 
-    /// Fetches what is to be fetched before it is asked for: everything, or nothing until there is a list.
+    /// Fetches ahead of reads: everything, or nothing until there is a list.
     pub fn fetch_ahead(&self) {
         let (prefetch, waits) = (self.prefetch.clone(), self.files.waits.clone());
         self.files.waits.later(move || prefetch.fill(&waits));
     }
 
-    /// Fetches what a list names, in its order and before everything else that nobody waits for. Gives the names that
-    /// are not in this tree.
+    /// Fetches the files of a list, in its order and before all other data that no reader waits for. Returns
+    /// the names that are not in this tree.
     ///
     /// # Errors
     /// Its patterns cannot be used together.
@@ -154,7 +154,7 @@ impl Service {
         List::parse(&text).inspect_err(|error| tracing::warn!(%error, "cannot use {OWN_LIST}")).ok()
     }
 
-    /// Data of the files, and the list of what is fetched before it is asked for.
+    /// Data of the files, and the list of files to fetch ahead.
     pub(crate) fn parts(&self) -> (&Arc<Files>, &Arc<Prefetch>) {
         (&self.files, &self.prefetch)
     }
@@ -164,11 +164,12 @@ impl Service {
         &self.files.tree
     }
 
-    /// Serves a mount until it is gone; from a thread of its own. `before`: as another process has served it, if one
-    /// has. `opens` notes what is open ([`opens()`](crate::opens)); it and what `tell` hears are for whoever goes on.
+    /// Serves a mount until it is removed; from a thread of its own. `before`: the state of the process that
+    /// served it before, if any. `opens` records the open files ([`opens()`](crate::opens)); it and the
+    /// values given to `tell` are for the process that continues the mount.
     ///
     /// # Errors
-    /// The kernel is not understood, or ends the conversation.
+    /// A malformed message of the kernel, or the end of the connection.
     pub fn serve(
         &self,
         device: OwnedFd,
@@ -183,7 +184,7 @@ impl Service {
         begin(device, fs)?.run().map_err(Error::Device)
     }
 
-    /// The cache did not take what came: whoever waits for it gets an error. What is asked for later is tried again.
+    /// The cache rejected received data: requests that wait for it fail. Later requests try again.
     pub fn fail_all(&self, why: String) {
         self.files.waits.fail_all(why);
     }
@@ -193,19 +194,19 @@ impl Service {
         self.files.heard_of_peer(why);
     }
 
-    /// What was heard last of a peer that was refused, or refused this node, or did not answer.
+    /// The last report of a peer that was refused, or refused this node, or did not answer.
     pub fn heard(&self) -> Option<String> {
         self.files.heard()
     }
 
-    /// Ends all waiting, for good.
+    /// Ends all waits, permanently.
     pub fn stop(&self) {
         self.files.waits.stop();
     }
 
-    /// Fetches what programs of the tree need to start: them, and their libraries and interpreters, found as ld.so would.
-    /// Takes as long as all that takes to come; what is not in the tree is returned. A program may lie outside the tree
-    /// and need libraries in it.
+    /// Fetches the files that programs of the tree need to start: the programs, their libraries and
+    /// interpreters, found as ld.so finds them. Returns when all have arrived, with the names that are not in
+    /// the tree. A program may lie outside the tree and need libraries in it.
     pub fn fetch_programs(&self, environment: Environment, programs: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let tree = &*self.files.tree;
         let on_host = |program: &Vec<u8>| {
@@ -224,7 +225,7 @@ impl Service {
             if wanted.is_empty() {
                 return closure.outside().to_vec();
             }
-            // All are under way while the first is waited for.
+            // All are in flight while the first is awaited.
             let coming: Vec<_> = wanted.into_iter().map(|file| (file, self.files.fetch(file))).collect();
             for (file, came) in coming {
                 match came.recv() {
@@ -235,8 +236,8 @@ impl Service {
         }
     }
 
-    /// Writes down what was read so far, as a prefetch list. Gives how often something was read that is not in it,
-    /// because there was too much.
+    /// Writes the reads so far as a prefetch list. Returns how many reads are not in it because there were
+    /// too many.
     ///
     /// # Errors
     /// It cannot be written.
@@ -251,7 +252,7 @@ impl Service {
         Ok(recorder.left_out())
     }
 
-    /// How it goes, but for what the swarm and the process know.
+    /// The status, except the figures of the swarm and the process.
     pub fn status(&self) -> Status {
         let (files, counters) = (&self.files, &self.files.counters);
         let manifest = files.tree.manifest();

@@ -1,8 +1,9 @@
 //! Serving the kernel: a mount of our own, or one that an earlier process of ours has served before.
 //!
-//! The kernel speaks its first words only once, to the process that mounted. Whoever goes on with a mount gets the same
-//! words from us, over a socket that then becomes the device; and what the kernel had asked and not heard of it asks
-//! again (`FUSE_NOTIFY_RESEND`, Linux 6.9; before that, such requests end when the process that waits is killed).
+//! The kernel sends FUSE_INIT only once, to the process that mounted. A process that continues a mount gets
+//! the same message from this module, over a socket that then becomes the device; and the kernel sends its
+//! unanswered requests again (`FUSE_NOTIFY_RESEND`, Linux 6.9; before that, such requests end when the
+//! process that waits is killed).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ const INIT: u32 = 26;
 const INIT_LEN: u32 = 104;
 const VERSION: (u32, u32) = (7, 40);
 const READ_AHEAD: u32 = 128 << 10;
-/// The code of the notice by which the kernel sends again what was not answered.
+/// The code of the notice that makes the kernel send unanswered requests again.
 const RESEND: i32 = 7;
 
 /// A mount that is served, until it is unmounted.
@@ -41,7 +42,7 @@ impl Serving {
         Ok(Serving { session, again: None })
     }
 
-    /// Goes on over the device of a mount that was served before.
+    /// Continues on the device of a mount that was served before.
     pub(crate) fn go_on(device: OwnedFd, fs: Fs) -> Result<Serving, Error> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -54,7 +55,7 @@ impl Serving {
         Ok(Serving { session, again: Some(device) })
     }
 
-    /// Serves until the mount is gone.
+    /// Serves until the mount is removed.
     pub(crate) fn run(self) -> io::Result<()> {
         if let Some(device) = self.again {
             let mut notice = Vec::with_capacity(16);
@@ -72,7 +73,8 @@ impl Serving {
 /// Puts the device in the place of the socket over which the session was greeted.
 #[expect(unsafe_code, reason = "a descriptor must be replaced under its number; see the head of lib.rs")]
 fn become_device(session: &Session<Fs>, device: &OwnedFd) -> io::Result<()> {
-    // SAFETY: the session owns the descriptor and lives on; it is neither closed here nor used otherwise meanwhile.
+    // SAFETY: the session owns the descriptor and outlives this call; it is neither closed here nor used
+    // otherwise meanwhile.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(session.as_fd().as_raw_fd()) });
     rustix::io::dup3(device, &mut place, rustix::io::DupFlags::CLOEXEC)?;
     Ok(())
@@ -85,7 +87,7 @@ fn config() -> Config {
     config
 }
 
-/// FUSE_INIT as the kernel sends it, with every capability: what was agreed on is with the kernel already.
+/// FUSE_INIT as the kernel sends it, with every capability: the kernel already has the negotiated ones.
 fn first_words() -> Vec<u8> {
     let mut words = Vec::with_capacity(INIT_LEN as usize);
     for number in [INIT_LEN, INIT] {

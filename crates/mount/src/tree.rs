@@ -17,7 +17,7 @@ use crate::walk;
 
 const BLOCK: u64 = 512;
 
-/// What an inode is.
+/// The kinds of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// By its place among the manifest's directories.
@@ -107,7 +107,7 @@ impl Tree {
         self.children.len() as u64 + 1
     }
 
-    /// What the kernel means by a number.
+    /// The object behind an inode number of the kernel.
     pub(crate) fn at(&self, ino: INodeNo) -> Option<Node> {
         let entry = u32::try_from(ino.0.checked_sub(1)?).ok()?;
         let count = self.dirs.saturating_add(self.manifest.file_count());
@@ -145,7 +145,7 @@ impl Tree {
         self.manifest.dir(dir).and_then(DirRef::parent).unwrap_or(0)
     }
 
-    /// What stat(2) says.
+    /// The attributes, as stat(2) returns them.
     pub(crate) fn attr(&self, node: Node) -> FileAttr {
         match node {
             Node::Dir(dir) => {

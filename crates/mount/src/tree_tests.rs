@@ -23,7 +23,7 @@ fn tree(entries: Vec<Entry>) -> Tree {
     Tree::new(Arc::new(manifest), (7, 8))
 }
 
-/// What lies at a path without symbolic links.
+/// The object at a path without symbolic links.
 fn at(tree: &Tree, path: &str) -> Option<Node> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.into_iter().try_fold(Node::Dir(0), |node, part| match node {

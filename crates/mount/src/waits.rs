@@ -1,6 +1,6 @@
-//! Who waits for which pieces, and what happens when they are there.
+//! The requests that wait for pieces, and their completion when the pieces are there.
 //!
-//! No thread waits: a request of the kernel that needs what is not here leaves a closure behind, which runs on one of
+//! No thread waits: a request of the kernel for absent data leaves a closure, which runs on one of
 //! the answering threads as soon as its last piece is verified, or its time is up, or its process was killed.
 //!
 //! Promise: each closure runs exactly once, and not later than the timeout after its request or the last piece that came
@@ -17,19 +17,19 @@ use parking_lot::Mutex;
 use tidecast_net::{Demand, Urgency};
 use tidecast_store::Store;
 
-/// How often those who wait are looked at.
+/// The interval at which waiting requests are checked.
 const LOOK: Duration = Duration::from_millis(250);
-/// When the cache has not taken what came, nothing is asked for so long.
+/// After the cache rejected received data, nothing is requested for this time.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often it is seen, without a read, whether it takes something again.
 const PROBE: Duration = Duration::from_secs(10);
 /// Threads that answer.
 const ANSWERING: usize = 2;
 
-/// Why what was waited for did not come.
+/// Why awaited data did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vain {
-    /// Nobody gave it in time.
+    /// No peer supplied it in time.
     Late,
     /// The process that waited was killed.
     Killed,
@@ -37,7 +37,7 @@ pub(crate) enum Vain {
     Failed,
 }
 
-/// Who waits, for what.
+/// A waiting request, and its pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     /// The file, by its place in the manifest.
@@ -46,7 +46,7 @@ pub(crate) struct Asker {
     pub(crate) pid: u32,
 }
 
-/// Somebody who waits now.
+/// A request that waits now.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
@@ -56,7 +56,7 @@ pub(crate) struct Waiting {
 
 type Then = Box<dyn FnOnce(Result<Duration, Vain>) + Send>;
 
-/// What is to be done by an answering thread.
+/// The work of an answering thread.
 pub(crate) enum Work {
     Answer(Then, Result<Duration, Vain>),
     Run(Box<dyn FnOnce() + Send>),
@@ -87,13 +87,13 @@ pub(crate) struct Waits {
     work: Sender<Work>,
     timeout: Duration,
     stopped: AtomicBool,
-    /// The cache does not take what comes.
+    /// The cache rejects received data.
     trouble: Mutex<Option<Trouble>>,
-    /// Asks for something that nobody waits for, to see whether the cache takes it.
+    /// Requests a piece that no reader waits for, to find out whether the cache accepts data again.
     probe: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Why the cache did not take what came, and when that was last.
+/// Why the cache rejected data, and when it last did.
 struct Trouble {
     why: String,
     last: Instant,
@@ -104,7 +104,7 @@ struct Trouble {
 impl Waits {
     /// Starts the threads. The time after which a wait is in vain is `timeout`.
     pub(crate) fn start(store: Arc<Store>, demand: Demand, timeout: Duration) -> std::io::Result<Arc<Waits>> {
-        // Not bounded here, but by the kernel: one entry for each request that it has sent and not heard of.
+        // Not bounded here, but by the kernel: one entry for each of its unanswered requests.
         let (work, queue) = unbounded();
         let (stopped, trouble) = (AtomicBool::new(false), Mutex::default());
         let (table, probe) = (Mutex::default(), OnceLock::new());
@@ -149,7 +149,8 @@ impl Waits {
         then: impl FnOnce(Result<Duration, Vain>) + Send + 'static,
     ) {
         let mut table = self.table.lock();
-        // Under the lock: whatever becomes verified from here on is told to `arrived`, which takes it too.
+        // Under the lock: pieces that are verified from here on are reported to `arrived`, which takes it
+        // too.
         let missing: Vec<u32> = pieces.filter(|piece| !self.store.has(*piece)).collect();
         if missing.is_empty() {
             drop(table);
@@ -180,14 +181,14 @@ impl Waits {
         self.store.has(piece)
     }
 
-    /// Asks for pieces that nobody waits for.
+    /// Requests pieces that no reader waits for.
     pub(crate) fn want(&self, pieces: Range<u32>, urgency: Urgency) {
         if !self.is_troubled() && pieces.clone().any(|piece| !self.store.has(piece)) {
             self.demand.want(pieces, urgency);
         }
     }
 
-    /// A piece is verified. Never waits. Answers whether the cache takes again what it did not take before.
+    /// A piece is verified. Never waits. Returns whether the cache accepts data again after a rejection.
     pub(crate) fn arrived(&self, piece: u32) -> bool {
         let now = Instant::now();
         let recovered = self.trouble.lock().take().is_some();
@@ -205,14 +206,14 @@ impl Waits {
         recovered
     }
 
-    /// Those who wait now, the one who came first in front.
+    /// The waiting requests, oldest first.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let table = self.table.lock();
         let of = |w: &Wait| Waiting { asker: w.asker, since: w.since, pieces: w.left };
         table.waits.values().map(of).collect()
     }
 
-    /// Pieces of those who have waited at least so long since anything came for them, at most so many pieces.
+    /// Pieces of the requests that have got no data for at least this time, limited to this number of pieces.
     pub(crate) fn overdue(&self, age: Duration, most: usize) -> Vec<u32> {
         let table = self.table.lock();
         let late = |id: &u64| table.waits.get(id).is_some_and(|wait| wait.moved.elapsed() >= age);
@@ -228,14 +229,15 @@ impl Waits {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Nothing more will come: all who wait hear it, and all who ask from now on.
+    /// No further data will arrive: all waiting requests fail, and all later ones.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.fail(|_, _| Some(Vain::Failed));
     }
 
-    /// The cache did not take what came: all who wait hear it, and all who ask for what is not here within [`RETRY`].
-    /// Nothing is fetched any more but what is asked for after that: if it can be kept, there is room again.
+    /// The cache rejected received data: all waiting requests fail, and all requests for absent data within
+    /// [`RETRY`]. After that only newly requested data is fetched: if the cache accepts it, there is room
+    /// again.
     pub(crate) fn fail_all(self: &Arc<Self>, why: String) {
         let now = Instant::now();
         *self.trouble.lock() = Some(Trouble { why, last: now, probed: now });
@@ -250,7 +252,7 @@ impl Waits {
 
     /// What to ask for when the cache is in trouble and no read comes that would show whether that has passed.
     pub(crate) fn probe_with(&self, probe: impl Fn() + Send + Sync + 'static) {
-        // There is one service, which says it once.
+        // There is one service, which reports it once.
         let _ = self.probe.set(Box::new(probe));
     }
 
@@ -265,7 +267,7 @@ impl Waits {
         }
     }
 
-    /// Why the cache did not take what came last, until it takes something.
+    /// Why the cache rejected the last data, until it accepts data again.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().as_ref().map(|trouble| trouble.why.clone())
     }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Most symlinks on the way, as the kernel has it.
+/// Most symlinks in a lookup, the kernel's limit.
 const MAX_SYMLINKS: u32 = 40;
-/// Longest path, and most bytes that all symlinks on the way may bring.
+/// Longest path, and most bytes that all symlinks of a lookup may add.
 const MAX_PATH: usize = 4096;
 
 /// Number of the root directory, which FUSE has fixed.
@@ -12,11 +12,11 @@ pub const ROOT: u64 = 1;
 
 /// As much of a tree as paths need.
 pub trait Tree {
-    /// What has this name in a directory, which is [`ROOT`] or came out of an earlier call.
+    /// The entry of this name in a directory, which is [`ROOT`] or the result of an earlier call.
     fn child(&self, dir: u64, name: &[u8]) -> Option<Node<'_>>;
 }
 
-/// What a name in a directory leads to.
+/// The target of a name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node<'a> {
     /// A directory, by its number.
@@ -42,8 +42,9 @@ pub struct Found {
     pub path: Vec<u8>,
 }
 
-/// Follows an absolute path to a regular file of the tree that is mounted at `prefix` (absolute too). Ways may leave the
-/// tree and come back; what lies outside is taken to have no symlinks. `None`: no file of this tree.
+/// Follows an absolute path to a regular file of the tree that is mounted at `prefix` (absolute too). Paths
+/// may leave the tree and return to it; paths outside are assumed to have no symlinks. `None`: not a file of
+/// this tree.
 pub fn find(tree: &impl Tree, prefix: &[u8], path: &[u8]) -> Option<Found> {
     if !path.starts_with(b"/") {
         return None;
@@ -59,7 +60,7 @@ pub fn find(tree: &impl Tree, prefix: &[u8], path: &[u8]) -> Option<Found> {
         match place.enter(tree, name)? {
             // A path that ends here names a directory.
             Step::Inside => at += end? + 1,
-            // One that goes on takes a file for a directory.
+            // A path that continues uses a file as a directory.
             Step::File(file) if end.is_none() => return Some(Found { file, path: place.path }),
             Step::File(_) => return None,
             Step::Symlink(target) => {

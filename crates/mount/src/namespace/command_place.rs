@@ -1,4 +1,4 @@
-//! Where a tree belongs whose manifest does not say: where the command looks for it.
+//! The place of a tree whose manifest names none: the path that the command uses.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use tidecast_metainfo::Manifest;
 
-/// What ends a path in a line of shell.
+/// Characters that end a path in a line of shell.
 const ENDS: &[u8] = b" \t\n'\"=:,;()<>|&`$*?[]{}";
 
-/// The one absolute path in the command's words that ends with the tree's name, and goes on in the tree or ends there.
+/// The one absolute path in the command's words that has the tree's name as its last component, or continues
+/// into the tree after it.
 #[must_use]
 pub fn place_of_command(manifest: &Manifest, command: &[OsString]) -> Option<PathBuf> {
     if manifest.is_single_file() {

@@ -12,15 +12,15 @@ pub enum Error {
     /// The place is one that nothing may hide.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// What the system refuses.
+    /// The system refused an operation.
     #[error("{doing}: {source}")]
     Io {
-        /// What was tried, or what this host lacks.
+        /// The operation, or the feature that this host lacks.
         doing: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What the system refuses.
+    /// The system refused an operation.
     #[error(transparent)]
     System(#[from] io::Error),
     /// A directory that comes and goes.

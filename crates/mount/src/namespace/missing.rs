@@ -1,4 +1,4 @@
-//! Why a program that is there cannot be run: what it needs of the host is not there.
+//! Why an existing program cannot run: a file of the host that it needs is missing.
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ const MAX_LINKS: usize = 40;
 /// The kernel reads so much of a script for its interpreter.
 const MAX_LINE: u64 = 256;
 
-/// What is missing when the kernel says that `program` is not there, although its name is.
+/// The missing file when the kernel reports ENOENT for `program`, although `program` exists.
 #[must_use]
 pub fn missing_behind(program: &Path) -> Option<String> {
     program.symlink_metadata().ok()?;

@@ -63,7 +63,7 @@ pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error
     Err(Error::Unstable(at.to_owned()))
 }
 
-/// Leaves the host's mount namespace; who may not do that, does it as root of a user namespace of its own.
+/// Leaves the host's mount namespace; without the right to do that, as root of a new user namespace.
 ///
 /// # Errors
 /// This host lets the user do neither.
@@ -80,7 +80,7 @@ pub fn separate() -> Result<(), Error> {
         write("uid_map", format!("{user} {user} 1"))?;
         write("gid_map", format!("{group} {group} 1"))?;
     }
-    // What is mounted from here on is for this namespace only.
+    // Later mounts are visible in this namespace only.
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private)
         .map_err(error::failed("cannot make mounts private to this namespace"))

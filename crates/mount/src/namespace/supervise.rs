@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The code of a signal that the kernel has sent, as it does on Ctrl-C: to all processes of the terminal's group.
 const BY_KERNEL: i32 = 0x80;
 
-/// What the process that becomes the command is told.
+/// The orders to the process that becomes the command.
 #[derive(Clone, Debug)]
 pub struct Inside {
     /// The place of its tree.
@@ -43,10 +43,10 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// Whether this process is to become the command of another one.
+    /// Whether this process is to become the command of another process.
     ///
     /// # Errors
-    /// The system refuses what that takes.
+    /// The system refused an operation.
     pub fn of_environment() -> Result<Option<Self>, Error> {
         let (Some(at), Some(socket)) = (std::env::var_os(AT), std::env::var_os(SOCKET)) else {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Inside {
         Ok(Some(Self { at: at.into(), socket: socket.into() }))
     }
 
-    /// The command does not see what was only for this program.
+    /// The command does not inherit the variables that are for this program only.
     pub fn forget(command: &mut Command) -> &mut Command {
         command.env_remove(AT).env_remove(SOCKET)
     }

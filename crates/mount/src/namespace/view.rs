@@ -57,7 +57,7 @@ fn open(dir: &Path) -> Result<OwnedFd> {
     held.map_err(failed(format!("cannot open {}", dir.display())))
 }
 
-/// What a directory is, even once it is covered.
+/// The identity of a directory, valid also when it is covered.
 fn before(held: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
@@ -109,8 +109,8 @@ fn bind(old: &Path, new: &Path) -> std::io::Result<()> {
     Ok(mount_bind_recursive(old, new)?)
 }
 
-/// Covers `over` by an overlay of the place and the directory, which nothing can be written to. What is mounted in the
-/// directory, and the ways to the user's own directories, are bound into it as they are.
+/// Covers `over` by a read-only overlay of the place and the directory. Mounts in the directory, and the
+/// paths to the user's own directories, are bound into it as they are.
 fn overlay(held: &OwnedFd, over: &Path, scratch: &Path, absent: &Absent) -> Result<()> {
     let (before, kept) = (before(held), kept(absent.above())?);
     memory(scratch)?;
@@ -133,12 +133,13 @@ fn overlay(held: &OwnedFd, over: &Path, scratch: &Path, absent: &Absent) -> Resu
             tracing::debug!(name = %name.display(), %error, "read-only for the command");
         }
     }
-    // What is seen at the place is the overlay alone; where it was made is covered with the scratch directory.
+    // Only the overlay is visible at the place; the directory where it was made is covered with the scratch
+    // directory.
     let bound = mount_bind_recursive(&merged, over).or_else(|_| mount_bind(&merged, over));
     bound.map_err(|e| Error::System(e.into()))
 }
 
-/// The names in a directory below which something is mounted, or on the way to the user's own directories.
+/// The names in a directory that contain a mount, or lead to the user's own directories.
 fn kept(above: &Path) -> Result<BTreeSet<OsString>> {
     let mut paths: Vec<PathBuf> = vec![std::env::temp_dir()];
     paths.extend(std::env::home_dir());

@@ -28,14 +28,14 @@ const LONELY: Duration = Duration::from_secs(30);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What a server speaks with while it runs.
+/// The callbacks of a running server.
 #[derive(Clone, Copy)]
 pub struct Face<'a> {
-    /// Hears warnings.
+    /// Receives warnings.
     pub tell: &'a dyn Tell,
-    /// Hears that it serves.
+    /// Called when it serves.
     pub started: &'a dyn Fn(Serving),
-    /// Hears how far it is; without rates.
+    /// Receives its progress, without rates.
     pub progress: &'a dyn Fn(Progress),
     /// Ends it, and all mounts.
     pub stop: &'a Stop,
@@ -50,8 +50,8 @@ pub enum End {
     Restart,
 }
 
-/// Runs as the [server](crate::Role::Server) of a tree until nothing is mounted any more. `keeper`: the connection to the
-/// process that has started it, its standard input. `state_dir`: where this node keeps its key.
+/// Runs as the [server](crate::Role::Server) of a tree until no mount is left. `keeper`: the connection to
+/// the process that has started it, its standard input. `state_dir`: where this node keeps its key.
 ///
 /// # Errors
 /// The options are wrong; no manifest, no right to take part, no room.

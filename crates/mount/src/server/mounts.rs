@@ -21,16 +21,16 @@ use crate::packets::Packets;
 use crate::passthrough::{Before, opens};
 use crate::service::Service;
 
-/// A process that connects to the server says what for within this.
+/// A process that connects to the server sends its request within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Where no connection can be accepted, the next try.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Peers named in a status.
 const PEERS: usize = 200;
 
-/// What ends a server, or may.
+/// Events that end a server, or may end it.
 pub(super) enum Event {
-    /// This mount is gone.
+    /// This mount was removed.
     Gone(u32),
     /// A process that was to bring a mount has brought it, or will not.
     Left,
@@ -62,7 +62,7 @@ struct Table {
     devices: BTreeMap<u32, Mounted>,
     /// How many are about to bring one.
     expected: usize,
-    /// This process ends: no more of them.
+    /// This process ends: it takes no further mounts.
     closed: bool,
 }
 
@@ -101,7 +101,7 @@ impl Mounts {
         Arc::new(Self { service, keeper, demand, progress, told, began, table, events })
     }
 
-    /// Goes on with the mounts that the keeper has kept.
+    /// Continues the mounts that the keeper holds.
     pub(super) fn take_over(self: Arc<Self>) -> Result<(), Error> {
         let mut backings = BTreeMap::<u32, Vec<(u64, u32)>>::new();
         let mut opens = BTreeMap::<u32, OwnedFd>::new();
@@ -149,7 +149,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// A mount is gone; whether it was the last.
+    /// A mount was removed; returns whether it was the last.
     pub(super) fn gone(&self, number: u32) -> bool {
         let _ = self.keeper.send(&Keep::Gone { number }, None);
         let mounted = self.table.lock().devices.remove(&number);
@@ -159,7 +159,8 @@ impl Mounts {
         self.close(true)
     }
 
-    /// Takes no more mounts; `idle`: only if there are none and none is about to come. Whether it is so now.
+    /// Stops taking mounts; `idle`: only if there is no mount and none is about to arrive. Returns whether it
+    /// has stopped.
     pub(super) fn close(&self, idle: bool) -> bool {
         let mut table = self.table.lock();
         table.closed |= !idle || (table.devices.is_empty() && table.expected == 0);

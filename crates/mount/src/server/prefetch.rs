@@ -1,4 +1,5 @@
-//! What is fetched before it is asked for: a list of the user's, one that came with the tree, the needs of programs.
+//! Data that is fetched ahead of reads: by a list of the user, a list that came with the tree, or the needs
+//! of programs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,10 +16,10 @@ use crate::options::{Mode, Prefetch, ServeOptions};
 use crate::search::host_hwcaps;
 use crate::service::Service;
 
-/// Begins to fetch, unless only what is opened is to come.
+/// Begins to fetch, unless only opened files are to be fetched.
 ///
 /// # Errors
-/// A list cannot be read, or is none.
+/// A list cannot be read, or is malformed.
 pub(super) fn begin(
     options: &ServeOptions,
     service: &Arc<Service>,
@@ -65,7 +66,7 @@ fn own(service: &Arc<Service>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fetches what the programs that the user named need, on a thread of its own.
+/// Fetches the needs of the programs that the user named, on a thread of its own.
 fn programs(programs: &[String], service: &Arc<Service>) -> Result<(), Error> {
     let from_env = |name| std::env::var_os(name).map(OsString::into_vec).unwrap_or_default();
     let prefix = service.tree().manifest().prefix().map_or_else(|| b"/".to_vec(), <[u8]>::to_vec);
