@@ -1,4 +1,5 @@
-//! Gets a new version over an old one: only what changed travels, and files that are gone are removed.
+//! Gets a new version over an old one: only changed data is transferred, and files that the new version lacks
+//! are removed.
 
 use std::error::Error;
 use std::fs;

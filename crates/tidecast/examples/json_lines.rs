@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = PublishOptions { state_dir: Some(dir.path().join("state")), ..Default::default() };
     let mut publishing = publish(dir.path().join("data"), options);
     while let Some(event) = publishing.next_blocking() {
-        // What begins is for people: no line of JSON has it.
+        // The first event has no line of JSON.
         if !matches!(event, Event::Phase(_)) {
             println!("{}", serde_json::to_string(&event)?);
         }

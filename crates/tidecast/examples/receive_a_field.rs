@@ -1,4 +1,4 @@
-//! Receives a field into shared memory, tells of each step, and sends it a demonstration.
+//! Receives a field into shared memory, prints each step, and sends a demonstration to itself.
 use tidecast::Event;
 use tidecast::event::field::receive::News;
 use tidecast::field::{Policy, ReceiveOptions, SendOptions, open, receive, send};

@@ -1,4 +1,4 @@
-//! Seeds several manifests on one port. One whose data is gone does not keep the others from being served.
+//! Seeds several manifests on one port. One whose data is missing does not keep the others from being served.
 
 use std::error::Error;
 use std::fs;

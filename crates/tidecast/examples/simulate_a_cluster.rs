@@ -1,4 +1,4 @@
-//! What a broadcast would cost on a cluster that is not there, beside other ways.
+//! Simulates a broadcast on a cluster that does not exist, beside rival algorithms.
 
 use tidecast::Event;
 use tidecast::sim::{SimulateOptions, simulate};

@@ -1,4 +1,4 @@
-//! Stops a download in the midst of it; the same call goes on from there.
+//! Stops a download half-way; the same call resumes it.
 
 use std::error::Error;
 use std::fs;

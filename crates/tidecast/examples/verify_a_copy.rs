@@ -1,4 +1,4 @@
-//! Finds out which files of a copy are not what was published.
+//! Finds the files of a copy that differ from the published ones.
 
 use std::error::Error;
 use std::fs;

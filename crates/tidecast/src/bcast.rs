@@ -11,13 +11,14 @@ use tidecast_text::count;
 use crate::operation::{Operation, Work, start};
 use crate::state;
 
-/// What [`broadcast`] runs as.
+/// The operation of [`broadcast`].
 pub type Broadcast = Operation<Started, Done, News>;
 
 /// Puts a file or directory at the same path on many hosts, at once: a worker is started on each, and they pass the data on to
 /// each other.
 ///
-/// Hosts need the program `tidecast`, of this version; [`BroadcastOptions::program`](Options::program) says where it is.
+/// Hosts need the program `tidecast`, of this version; [`BroadcastOptions::program`](Options::program) is its
+/// path.
 ///
 /// ```no_run
 /// use tidecast::{BroadcastOptions, broadcast, hosts};
@@ -59,7 +60,7 @@ pub type Broadcast = Operation<Started, Done, News>;
 /// # }
 /// ```
 ///
-/// Where hosts fail, the others complete, and the error has what was done as [`Reached::Bcast`].
+/// If hosts fail, the others complete, and the error has their result as [`Reached::Bcast`].
 pub fn broadcast(options: Options) -> Broadcast {
     start(options.threads, async move |work| run(options, work).await)
 }
@@ -110,26 +111,27 @@ fn progress(state: &State) -> Progress {
     Progress { stage, bytes, total, hosts, ..Progress::default() }
 }
 
-/// What [`worker`] runs as.
+/// The operation of [`worker`].
 pub type Worker = Operation<(), ()>;
 
 /// How to take part in a broadcast.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
-    /// What the broadcast calls this host. Default: its own name.
+    /// The name of this host in the broadcast. Default: its own name.
     pub host: Option<String>,
-    /// Where this node keeps records of what was delivered. Default: [`default_state_dir`](crate::default_state_dir).
+    /// Where this node keeps records of delivered files. Default:
+    /// [`default_state_dir`](crate::default_state_dir).
     pub state_dir: Option<PathBuf>,
     /// Threads to work with. Default: one for each core.
     pub threads: Option<usize>,
 }
 
-/// Takes part in a broadcast as one of its hosts: what `tidecast worker` does. `ticket` is that of
-/// [`News::Ticket`], or what the program is given by who has started it.
+/// Joins a broadcast as one of its hosts, as `tidecast worker` does. `ticket` is that of [`News::Ticket`], or
+/// the one that the starting process passed to the program.
 pub fn worker(ticket: GroupTicket, options: WorkerOptions) -> Worker {
     start(options.threads.unwrap_or(0), async move |work| {
         work.started(());
-        // Without a place for records nothing is known to be a former version, and all else goes on.
+        // Without a directory for records no file counts as a former version; the broadcast continues.
         let records = state::own(options.state_dir.as_deref());
         let records = records.map(|dir| Some(dir.join(RECORDS))).map_err(|error| error.in_full());
         let done = tidecast_group::work(&ticket, options.host, records, None, work.stop.wait()).await;

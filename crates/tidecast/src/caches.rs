@@ -18,13 +18,13 @@ use tidecast_node::{Said, Tell as _};
 
 use crate::operation::{Operation, Work, start};
 
-/// What [`get_cache`] runs as.
+/// The operation of [`get_cache`].
 pub type GetCache = Operation<(), Got>;
 
-/// What [`create_cache`] runs as.
+/// The operation of [`create_cache`].
 pub type CreateCache = Operation<(), Created>;
 
-/// Why nothing has come is told after so long.
+/// After this time without data the reason is reported.
 const UNTOLD: Duration = Duration::from_secs(3);
 
 /// How to get a cache; the default waits without limit, and gives the place where the daemon keeps it.
@@ -32,9 +32,9 @@ const UNTOLD: Duration = Duration::from_secs(3);
 pub struct GetCacheOptions {
     /// Have it in this directory too, under its own name.
     pub to: Option<PathBuf>,
-    /// What is made there.
+    /// The form of the delivered files.
     pub link: Link,
-    /// Replace what has its name there, in one step.
+    /// Replace an existing file or directory of that name, in one step.
     pub force: bool,
     /// Give up when it is not here after so long ([`Kind::Cut`](crate::Kind::Cut)).
     pub wait: Option<Duration>,
@@ -75,7 +75,7 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
             }
         };
         tokio::select! {
-            // What has ended at the same moment is done.
+            // A request that has ended at the same moment counts as done.
             biased;
             given = give(&client, ready, dir.as_deref(), &options, work) => given,
             () = work.stop.wait() => Err(Error::cut("interrupted")),
@@ -83,7 +83,7 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
     })
 }
 
-/// Asks until it is here; `reason`: what it waits for, by the last answer.
+/// Asks until the cache is here; `reason`: why it waits, by the last answer.
 async fn fetch(
     client: &Client,
     name: &CacheName,
@@ -110,7 +110,7 @@ async fn fetch(
     })
 }
 
-/// Gives what is here to the caller, by the rights of this process.
+/// Delivers the present cache to the caller, with the rights of this process.
 async fn give(
     client: &Client,
     ready: Ready,

@@ -17,16 +17,16 @@ use tidecast_mover::spec::Accept;
 use crate::operation::{Operation, Work, start};
 use crate::state;
 
-/// What [`copy`] runs as.
+/// The operation of [`copy`].
 pub type Copying = Operation<Started, Done, News>;
 
-/// What [`serve_copies`] runs as.
+/// The operation of [`serve_copies`].
 pub type CopyServer = Operation<Serving, Served>;
 
 /// Copies files and directories, named as with rsync: paths of this host, `host:path`, or URLs of copy servers.
 ///
-/// What is to be kept, deleted, compared and so on is set in the fields of [`struct@Copy`]. What is interrupted goes on where it was
-/// when the same is called again.
+/// The fields of [`struct@Copy`] set whether files are kept, deleted, compared and so on. The same call
+/// resumes an interrupted copy.
 ///
 /// ```
 /// use tidecast::{Copy, copy};
@@ -43,7 +43,7 @@ pub type CopyServer = Operation<Serving, Served>;
 /// # }
 /// ```
 ///
-/// Where names fail, the rest is copied, and the error has what was done as [`Reached::Copy`].
+/// If names fail, the rest is copied, and the error has its result as [`Reached::Copy`].
 pub fn copy(copy: Copy) -> Copying {
     start(1, async move |work| {
         let (started, dry_run) = (started(&copy), copy.receive.dry_run);
@@ -53,11 +53,11 @@ pub fn copy(copy: Copy) -> Copying {
     })
 }
 
-/// Copies into shared memory of this host, for the [`Consumer`], which hears of each file and gives it back: a [`struct@Copy`] made by
-/// [`Copy::to_memory`].
+/// Copies into shared memory of this host, for the [`Consumer`], which receives each file and returns its
+/// memory: a [`struct@Copy`] made by [`Copy::to_memory`].
 ///
 /// # Errors
-/// What is asked for does not go together, or there is no memory.
+/// The options contradict each other, or there is not enough memory.
 pub fn copy_to_memory(copy: Copy) -> Result<(Copying, Arc<Consumer>), Error> {
     let mut started = Started { to: None, ..started(&copy) };
     let copying = copy.start().map_err(failed)?;
@@ -71,7 +71,7 @@ pub fn copy_to_memory(copy: Copy) -> Result<(Copying, Arc<Consumer>), Error> {
     Ok((operation, consumer))
 }
 
-/// What is known before it begins.
+/// The part that is known before it begins.
 fn started(copy: &Copy) -> Started {
     let (from, to) =
         copy.pairs().first().map(|(from, to)| (from.to_string(), to.to_string())).unwrap_or_default();
@@ -90,7 +90,7 @@ fn follow(
     dry_run: bool,
     work: &Work<Started, Done, News>,
 ) -> Result<Done, Error> {
-    // A consumer hears of each file.
+    // A consumer receives each file.
     let shows = copying.consumer().is_none();
     while let Some(event) = copying.next_event() {
         if work.stop.is_asked() {
@@ -119,11 +119,11 @@ fn failed(error: tidecast_mover::Error) -> Error {
     }
 }
 
-/// The state of a copy under way. Its end is known only when all is walked.
+/// The state of a running copy. Its total is known only when all directories are walked.
 fn progress(now: &back::Progress) -> Progress {
     let walked = &now.walked;
     let total = if walked.complete { walked.bytes.saturating_sub(walked.spared) } else { 0 };
-    // What the ends have found is known after the first look of the controller.
+    // The limiting part is known after the controller's first measurement.
     let copy = now.limit.map(|limit| Working {
         streams: now.here.streams,
         readers: now.here.fronts,
@@ -144,7 +144,7 @@ fn step(step: &session::Step) -> Step {
     Step { what: step.what, bytes_per_second: step.rate().round(), seconds: step.seconds }
 }
 
-/// What came of it, for programs.
+/// The result, for programs.
 fn figures(done: session::Done, dry_run: bool, seconds: f64) -> Done {
     let session::Done { outcome, ladder, pairs, .. } = done;
     let (walked, written, limits) = (outcome.walked, outcome.written, outcome.limits);
@@ -200,15 +200,15 @@ pub struct ServeCopiesOptions {
     pub listen: SocketAddr,
     /// Nothing can be written.
     pub read_only: bool,
-    /// Data unencrypted; who connects must still prove that they know the key.
+    /// Data unencrypted; clients must still prove that they know the key.
     pub plain: bool,
     /// Keep set-id bits, capabilities, access lists, devices and owners that others send.
     pub trust_metadata: bool,
     /// Serve as root, if this process is root's: whoever has the writing key can then change every file of the directory.
     pub as_root: bool,
-    /// The keys, where this process can read them no more. Default: those of the state directory.
+    /// The keys, if this process can no longer read them. Default: those of the state directory.
     pub keys: Option<Keys>,
-    /// What holds this process to its files, for the event `started`.
+    /// The confinement of this process to its files, for the event `started`.
     pub confined: Option<String>,
     /// Where this node keeps its keys. Default: [`default_state_dir`](crate::default_state_dir).
     pub state_dir: Option<PathBuf>,

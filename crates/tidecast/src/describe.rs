@@ -1,5 +1,5 @@
-//! From a tree on disk to its manifest: what `publish` and `share` have in common; and how work of the crate `publish` is
-//! watched, which `verify` has too.
+//! From a tree on disk to its manifest: the common part of `publish` and `share`; and the progress of work of
+//! the crate `publish`, also for `verify`.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -29,7 +29,8 @@ pub struct TreeOptions {
     pub format: Format,
     /// Bytes in a piece, a power of two from 16 KiB. Default: by total and file sizes.
     pub piece_length: Option<u32>,
-    /// Leave out what matches: a name at any depth, or a path if it has a `/`; one that ends in `/` is for directories only.
+    /// Leave out matching entries: a name at any depth, or a path if it has a `/`; one that ends in `/` is
+    /// for directories only.
     pub exclude: Vec<String>,
     /// The place that the tree was built for. Default: its own, if a program in it names that.
     pub built_for: Option<PathBuf>,
@@ -39,7 +40,7 @@ pub struct TreeOptions {
     pub ssl_torrent: bool,
 }
 
-/// What goes into the manifest beside the tree, and what is at hand to make it.
+/// Content of the manifest besides the tree, and the resources to make it.
 pub(crate) struct Means<'a> {
     pub(crate) trackers: &'a [String],
     pub(crate) private: bool,
@@ -49,10 +50,10 @@ pub(crate) struct Means<'a> {
     pub(crate) leaves: Option<&'a Path>,
 }
 
-/// Walks and hashes `path`; says what is odd about it.
+/// Walks and hashes `path`; warns of unusual properties.
 ///
 /// # Errors
-/// Bad options are usage errors; what cannot be read, the data's fault; it was stopped.
+/// Bad options are usage errors; unreadable files are errors of the data; it was stopped.
 pub(crate) async fn describe<S: Clone, D: Clone>(
     path: &Path,
     how: &TreeOptions,

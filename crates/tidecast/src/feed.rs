@@ -1,7 +1,7 @@
-//! Events on their way from an operation to its handle.
+//! The queue of events from an operation to its handle.
 //!
-//! Bounded: a state of the work that nobody has read gives way to the next one, and when [`ROOM`] events wait, further
-//! warnings and news are counted and dropped. Works with any async runtime and with none.
+//! Bounded: an unread progress event is replaced by the next one, and when [`ROOM`] events wait, further
+//! warnings and news are counted and dropped. Works with any async runtime and without one.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -19,7 +19,7 @@ pub(crate) struct Feed<S, D, N> {
     changed: Condvar,
 }
 
-/// What has been said and not been heard; its methods give None where what they take is still to come.
+/// Events that were sent and not read yet; its methods return `None` if the event is still to come.
 pub(crate) struct State<S, D, N> {
     queue: VecDeque<Event<S, D, N>>,
     started: Option<S>,
@@ -58,7 +58,7 @@ impl<S: Clone, D: Clone, N: Clone> Feed<S, D, N> {
         self.wake(&mut state);
     }
 
-    /// The last event, and how the operation ended. What comes after it is of no account.
+    /// The last event, and how the operation ended. Later events are ignored.
     pub(crate) fn end(&self, last: Event<S, D, N>, end: Result<D, Error>) {
         let mut state = self.state.lock();
         if state.end.is_none() {
@@ -73,7 +73,7 @@ impl<S: Clone, D: Clone, N: Clone> Feed<S, D, N> {
         self.changed.notify_all();
     }
 
-    /// Warnings that nobody has read in time.
+    /// Warnings that were not read in time.
     pub(crate) fn lost(&self) -> u64 {
         self.state.lock().lost
     }
@@ -136,7 +136,7 @@ impl<S: Clone, D: Clone, N: Clone> State<S, D, N> {
         }
     }
 
-    /// The first event, or why there will be none.
+    /// The first event, or why it will not come.
     pub(crate) fn started(&mut self) -> Option<Result<S, Error>> {
         match (&self.started, &self.end) {
             (Some(started), _) => Some(Ok(started.clone())),

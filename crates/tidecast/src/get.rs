@@ -1,4 +1,4 @@
-//! `get`: fetches what was published, and serves others meanwhile.
+//! `get`: fetches published data, and serves other nodes meanwhile.
 
 mod deadline;
 mod finish;
@@ -27,7 +27,7 @@ use self::older::Peers;
 use crate::operation::{Operation, Work, start};
 use crate::{begun, state};
 
-/// What [`get`] runs as.
+/// The operation of [`get`].
 pub type Get = Operation<Started, Done>;
 type Doing = Work<Started, Done>;
 
@@ -37,17 +37,17 @@ pub struct GetOptions {
     /// Fetch only files that match: a name at any depth, or a path if it has a `/`. Default: all, or those that a magnet link
     /// selects.
     pub files: Vec<String>,
-    /// Go on serving others for so long when all is there.
+    /// Keep serving other nodes for this time when all data is there.
     pub seed_for: Option<Duration>,
     /// Give up when not all is there after so long ([`Kind::Cut`](crate::Kind::Cut)).
     pub timeout: Option<Duration>,
-    /// How hard to hold on to what has arrived.
+    /// When received data is synced to disk.
     pub durability: Durability,
-    /// Replace what stands there though it is no former version by this node's own record.
+    /// Replace existing files even if they are not a former version by this node's own record.
     pub force: bool,
-    /// Remove from the tree what was delivered there and is not published any more; with `force` all that was not published.
+    /// Remove delivered files that are no longer published; with `force` all files that are not published.
     pub delete: bool,
-    /// Older versions that lie here, directories or files: what they have is not fetched.
+    /// Older versions on this host, directories or files: their content is not fetched again.
     pub base: Vec<PathBuf>,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,
@@ -57,10 +57,10 @@ pub struct GetOptions {
     pub threads: Option<usize>,
 }
 
-/// Fetches what `source` leads to into the directory `to`, and serves others meanwhile.
+/// Fetches the data of `source` into the directory `to`, and serves other nodes meanwhile.
 ///
-/// It appears below `to` under its own name, whole and verified, or not at all. What is interrupted goes on where it was
-/// when the same is called again.
+/// It appears below `to` under its own name, whole and verified, or not at all. The same call resumes an
+/// interrupted one.
 ///
 /// ```
 /// use tidecast::{GetOptions, ShareOptions, Source, SwarmOptions, get, share};
@@ -153,8 +153,8 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     Ok(finish::done(got, &summary, &choices, (seconds, work.seconds())))
 }
 
-/// Tells what is odd about the manifest. Links to the place that the tree was built for lead right where it comes to lie
-/// there.
+/// Warns of unusual properties of the manifest. Links to the place that the tree was built for are correct if
+/// it is delivered there.
 fn warn(manifest: &Manifest, to: &Path, teller: &Teller<'_>) -> Result<(), Error> {
     let place = std::path::absolute(to.join(OsStr::from_bytes(manifest.name_bytes()))).fault()?;
     let in_its_place = manifest.prefix() == Some(place.as_os_str().as_bytes());
@@ -164,7 +164,7 @@ fn warn(manifest: &Manifest, to: &Path, teller: &Teller<'_>) -> Result<(), Error
     Ok(())
 }
 
-/// Looks at what is there already; that may take a while on a slow disk.
+/// Checks the existing data; that may take a while on a slow disk.
 async fn open(manifest: Arc<Manifest>, to: &Path, options: DownloadOptions) -> Result<Opened, Error> {
     let to = to.to_owned();
     let open = tokio::task::spawn_blocking(move || Store::download(manifest, &to, &options)).await;
@@ -264,7 +264,7 @@ async fn serve_on(running: &mut Running, seed_for: Option<Duration>, work: &Doin
     }
 }
 
-/// Ends a swarm that did not reach its goal, and adds what it did reach.
+/// Ends a swarm that did not reach its goal, and adds its partial result.
 async fn give_up(error: Error, running: Running) -> Error {
     let store = running.swarm.store().clone();
     let stopped = running.stop().await;

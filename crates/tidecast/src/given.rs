@@ -1,4 +1,4 @@
-//! What a user names as source: by an argument, a file or the environment.
+//! The source that a user names: by an argument, a file or the environment.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -26,8 +26,8 @@ use tidecast_secret::TICKET;
 /// ```
 ///
 /// # Errors
-/// There is none, it cannot be read, or it is damaged: of kind [`Kind::Usage`](crate::Kind::Usage). An unreadable manifest is the data's
-/// fault.
+/// No source is given, it cannot be read, or it is damaged: of kind [`Kind::Usage`](crate::Kind::Usage). An
+/// unreadable manifest is the data's fault.
 pub fn given_source(word: Option<&str>) -> Result<Source, Error> {
     let is_place = |word: &str| word == "-" || word.starts_with('@');
     if let Some(word) = word.filter(|word| !is_place(word)) {

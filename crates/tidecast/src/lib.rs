@@ -6,29 +6,30 @@
 //! | call | what it does |
 //! |---|---|
 //! | [`share()`] | describes a file or directory and serves it, privately; gives a [`Ticket`] for the other nodes |
-//! | [`get()`] | fetches what a ticket, a magnet link or a manifest leads to |
+//! | [`get()`] | fetches the data of a ticket, a magnet link or a manifest |
 //! | [`publish()`] | makes the manifest alone |
-//! | [`seed()`], [`seed_many`] | serve what manifests describe |
+//! | [`seed()`], [`seed_many`] | serve the data of manifests |
 //! | [`serve_tracker`] | nodes find each other through it |
-//! | [`open()`] | reads parts of it, which come when they are read |
-//! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
-//! | [`verify()`] | compares what is there with its manifest |
-//! | [`show()`], [`show_ticket`] | say what a manifest describes, what a ticket is good for |
+//! | [`open()`] | reads parts of it, which are fetched when they are read |
+//! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files are fetched when they are opened |
+//! | [`verify()`] | compares files with their manifest |
+//! | [`show()`], [`show_ticket`] | describe a manifest, a ticket |
 //! | [`revoke()`] | makes a ticket worthless |
 //! | [`broadcast`], [`worker`] | put the same bytes at the same path on many hosts |
 //! | [`create_cache`], [`get_cache`], [`Caches`] | keep named data on this host, by its daemon |
-//! | [`daemon::DaemonOptions`], [`daemon::OnDemand`] | the daemon itself; one for a user who has none |
+//! | [`daemon::DaemonOptions`], [`daemon::OnDemand`] | the daemon itself; a daemon for a user without one |
 //! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
-//! | [`sim::simulate`] | what a broadcast would cost on a modelled cluster |
-//! | [`log`] | the log of a program that has none of its own |
-//! | [`status`] | what processes of this user do: their own account of it |
-//! | [`settings`] | what users set for all programs: a file, and the environment |
+//! | [`sim::simulate`] | simulates a broadcast on a modelled cluster |
+//! | [`log`] | a log for a program without its own |
+//! | [`status`] | the status of this user's processes, as they report it |
+//! | [`settings`] | settings of users for all programs: a file, and the environment |
 //!
-//! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
-//! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
-//! [`Kind`] says who has to act, and which has what was reached. ([`revoke()`], [`unmount`] and [`mounts`] answer at once.)
+//! All have one shape: they take a subject and options (structs with defaults), and return an [`Operation`],
+//! which has typed [events](Event), and methods to wait and to stop; async on any runtime, or blocking. A
+//! failure is an [`Error`] whose [`Kind`] names the party that has to act, and which has the partial result.
+//! ([`revoke()`], [`unmount`] and [`mounts`] return at once.)
 //!
 //! ```
 //! use tidecast::{Event, GetOptions, ShareOptions, Source, SwarmOptions, get, share};
@@ -64,8 +65,8 @@
 //! # }
 //! ```
 //!
-//! Sizes are in bytes and rates in bytes per second, unless a field says otherwise. Events serialize to the lines that
-//! the program prints with `--json`.
+//! Sizes are in bytes and rates in bytes per second, unless a field states another unit. Events serialize to
+//! the lines that the program prints with `--json`.
 
 mod bcast;
 mod caches;
@@ -117,21 +118,21 @@ pub use tidecast_daemon::api::types::Create as NewCache;
 pub use tidecast_daemon::api::types::Limit as DaemonLimits;
 /// The caches of this host, by the socket of their daemon: to list, keep, share and remove them.
 pub use tidecast_daemon::client::Client as Caches;
-/// What [`Caches`] answers with where the daemon does not do it.
+/// The error of [`Caches`] when the daemon refuses or fails.
 pub use tidecast_daemon::client::ClientError as CachesError;
-/// What an administrator has daemons do, by [`Caches::order`] and [`Caches::order_site`].
+/// An administrator's orders to daemons, for [`Caches::order`] and [`Caches::order_site`].
 pub use tidecast_daemon::client::admin::Order;
 pub use tidecast_daemon::client::hand_out::Link;
 pub use tidecast_daemon::name::CacheName;
-/// What operations say while they run and how they end, each command in a module of its own.
+/// The events and results of operations, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
-/// The hosts of a list, or of the job, without some; where a source goes on each.
+/// The hosts of a list or of the job, with exclusions; the destination of a source on each.
 pub use tidecast_group::choose::{choose as choose_hosts, destination as broadcast_destination};
 /// The ticket that `tidecast bcast` hands to a worker that it starts.
 pub use tidecast_group::launch::handed as handed_ticket;
 pub use tidecast_group::launch::{Launch, NotHanded};
-/// What to broadcast, to whom, and how.
+/// The data of a broadcast, its hosts, and its options.
 pub use tidecast_group::{Algorithm as BroadcastAlgorithm, Options as BroadcastOptions};
 pub use tidecast_group::{GroupTicket, hosts};
 pub use tidecast_identity::Ticket;
@@ -148,7 +149,7 @@ pub use tidecast_node::{Policy, Source, SslFiles, Stopper, SwarmOptions};
 pub use tidecast_publish::Format;
 pub use tidecast_store::Durability;
 
-/// The first event of who takes part in a swarm.
+/// The first event of a member of a swarm.
 fn begun(
     command: &'static str,
     running: &tidecast_node::Running,

@@ -1,4 +1,4 @@
-//! `open`: reads parts of what was published, which come when they are read.
+//! `open`: reads parts of published data, which are fetched when they are read.
 
 mod data;
 mod entries;
@@ -23,16 +23,16 @@ use crate::state;
 pub use entries::{Entry, EntryKind};
 pub use reader::{Fetching, Reader};
 
-/// What [`open`] runs as.
+/// The operation of [`open`].
 pub type Open = Operation<Opened, Closed>;
 type Doing = Work<Opened, Closed>;
 
-/// The directory of a cache comes within this if options say nothing else: so long with nothing that comes.
+/// Default time limit for the directory of a cache: the time without arriving data.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is opened.
+/// The opened data.
 pub enum ReadFrom {
-    /// What a ticket, a magnet link or a manifest leads to: only what is read is fetched.
+    /// The data of a ticket, a magnet link or a manifest: only read parts are fetched.
     Swarm(Source),
     /// A cache of the daemon that listens at this socket. One that is not on this host is brought here first, whole.
     Cache(PathBuf, CacheName),
@@ -63,13 +63,13 @@ pub struct OpenOptions {
 /// It can be read.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// The name of what was published, or of the cache.
+    /// The name of the published data, or of the cache.
     pub name: String,
     /// The addresses at which this node listens; none for a cache.
     pub listen: Vec<SocketAddr>,
     /// Where a cache lies.
     pub path: Option<PathBuf>,
-    /// What reads it.
+    /// The handle that reads it.
     pub reader: Reader,
 }
 
@@ -78,12 +78,12 @@ pub struct Opened {
 pub struct Closed {
     /// Seconds since the start.
     pub seconds: f64,
-    /// What this node did in the swarm; nothing for a cache.
+    /// The totals of this node in the swarm; zero for a cache.
     pub totals: Option<Totals>,
 }
 
-/// Opens what `source` leads to, for reading. The first event has a [`Reader`], which fetches the pieces that cover what is
-/// read, verified, and serves them to others until the operation is stopped.
+/// Opens the data of `source` for reading. The first event has a [`Reader`], which fetches and verifies the
+/// pieces of each read, and serves them to other nodes until the operation is stopped.
 ///
 /// Pieces are kept in a directory of this user's, at most as many as there are, so that the next process finds them. While
 /// another process reads the same tree, this one keeps its pieces apart, and removes them when it ends.

@@ -1,4 +1,4 @@
-//! The handle of what runs, and what runs behind it.
+//! The handle of an operation, and the thread that runs it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::feed::{Feed, State};
 
 /// An operation that runs, on threads of its own.
 ///
-/// It begins with an event [`Started`](Event::Started) that has `S`, and gives `D`; some tell [`News`](Event::News) `N` of their
-/// own. Await it from any async runtime, or use the methods whose names end in `_blocking` where there is none. Events that
-/// nobody reads cost nothing: a state of the work gives way to the next one, and beyond a few hundred warnings and news the
-/// rest is only counted.
+/// It begins with an event [`Started`](Event::Started) that has `S`, and returns `D`; some send
+/// [`News`](Event::News) `N` of their own. Await it from any async runtime, or use the methods whose names
+/// end in `_blocking` without one. Unread events need little memory: a progress event is replaced by the next
+/// one, and beyond a few hundred warnings and news the rest is only counted.
 ///
 /// Dropping the handle stops the operation, as [`stop`](Operation::stop) does.
 pub struct Operation<S, D, N = NoNews> {
@@ -73,7 +73,7 @@ impl<S: Clone, D: Clone, N: Clone> Operation<S, D, N> {
         self.feed.block(State::end)
     }
 
-    /// Warnings and news that were dropped because nobody read them.
+    /// Warnings and news that were dropped because they were not read.
     pub fn lost(&self) -> u64 {
         self.feed.lost()
     }
@@ -85,7 +85,7 @@ impl<S, D, N> Operation<S, D, N> {
         self.stopper.stop();
     }
 
-    /// What stops it from elsewhere: a signal handler, a timer, another thread.
+    /// A handle to stop it from elsewhere: a signal handler, a timer, another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
@@ -97,7 +97,7 @@ impl<S, D, N> Drop for Operation<S, D, N> {
     }
 }
 
-/// The work itself: where it says how it goes, and hears that it is to end.
+/// The work's side of an operation: it reports progress, and receives the request to stop.
 pub(crate) struct Work<S, D, N = NoNews> {
     feed: Arc<Feed<S, D, N>>,
     pub(crate) stop: Stop,
@@ -116,12 +116,12 @@ impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
         self.feed.push(Event::News(news));
     }
 
-    /// Something is wrong, and the work goes on.
+    /// Reports a fault that does not end the work.
     pub(crate) fn warning(&self, text: impl Into<String>) {
         self.feed.push(Event::Warning(Warning::new(text)));
     }
 
-    /// What an end of a field tells.
+    /// The events of an end of a field.
     pub(crate) fn update(&self, update: tidecast_field::Update<S, N>) {
         match update {
             tidecast_field::Update::Started(started) => self.started(started),
@@ -164,7 +164,7 @@ impl<S: Clone, D: Clone, N: Clone> Tell for Work<S, D, N> {
     }
 }
 
-/// Whatever befalls the thread, who waits is told.
+/// Waiting callers get a result even if the thread panics.
 struct Ends<S: Clone, D: Clone, N: Clone>(Rc<Work<S, D, N>>);
 
 impl<S: Clone, D: Clone, N: Clone> Drop for Ends<S, D, N> {

@@ -13,7 +13,7 @@ use crate::describe::{Means, TreeOptions, describe};
 use crate::operation::{Operation, Work, start};
 use crate::state;
 
-/// What [`publish`] runs as.
+/// The operation of [`publish`].
 pub type Publish = Operation<Started, Done>;
 
 /// How to describe a file or directory. The default is right for most.
@@ -38,7 +38,7 @@ pub struct PublishOptions {
 
 /// Makes a manifest of a file or directory.
 ///
-/// Each byte is read once, on all cores; what is interrupted goes on where it was when the same is called again.
+/// Each byte is read once, on all cores; the same call resumes an interrupted one.
 ///
 /// ```
 /// use tidecast::{Manifest, PublishOptions, TreeOptions, publish};

@@ -1,4 +1,4 @@
-//! `revoke`: nobody enrols with a ticket any more, and members drop those who did.
+//! `revoke`: a ticket enrols no further node, and members disconnect the nodes that it enrolled.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ pub struct RevokeOptions {
 
 /// Makes a ticket worthless; `ticket` may also be its number (16 hexadecimal digits).
 ///
-/// A [`share`](crate::share()) or [`seed`](crate::seed()) that runs on this host with the same state directory hears of it
-/// within a second; the nodes that joined with the ticket are cut off.
+/// A [`share`](crate::share()) or [`seed`](crate::seed()) that runs on this host with the same state
+/// directory notices it within a second; the nodes that joined with the ticket are disconnected.
 ///
 /// ```
 /// use tidecast::{RevokeOptions, ShareOptions, SwarmOptions, revoke, share};
@@ -38,7 +38,7 @@ pub struct RevokeOptions {
 /// ```
 ///
 /// # Errors
-/// It is no ticket, one of an open swarm, or was issued elsewhere.
+/// It is not a ticket, is one of an open swarm, or was issued elsewhere.
 pub fn revoke(ticket: &str, options: RevokeOptions) -> Result<Done, Error> {
     let token = token_of(ticket)?;
     let state_dir = state::own(options.state_dir.as_deref())?;

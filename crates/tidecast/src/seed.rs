@@ -1,4 +1,4 @@
-//! `seed`: serves what was published.
+//! `seed`: serves published data.
 
 pub(crate) mod many;
 
@@ -19,7 +19,7 @@ use tidecast_store::{Opened, SeedOptions as OpenOptions, Store};
 use crate::operation::{Operation, Work, start};
 use crate::{begun, state};
 
-/// What [`seed`] and [`share`](crate::share()) run as.
+/// The operation of [`seed`] and [`share`](crate::share()).
 pub type Seed = Operation<Started, Done>;
 pub(crate) type Doing = Work<Started, Done>;
 
@@ -33,10 +33,10 @@ pub struct TicketOptions {
 }
 
 impl TicketOptions {
-    /// What the ticket states, from now on.
+    /// The limits of the ticket, from now on.
     ///
     /// # Errors
-    /// Usage errors: it would end at once, or there will be no ticket that lets anybody in.
+    /// Usage errors: it would end at once, or there is no ticket to limit.
     pub(crate) fn terms(self, makes_ticket: bool) -> Result<Terms, Error> {
         if self.expires.is_some_and(|time| time.as_secs() == 0) {
             return Err(Error::usage("--expires must be at least 1 s"));
@@ -58,7 +58,8 @@ pub struct SeedOptions {
     pub ticket: TicketOptions,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,
-    /// Where this node keeps its key, and what it has verified. Default: [`default_state_dir`](crate::default_state_dir).
+    /// Where this node keeps its key, and its record of verified data. Default:
+    /// [`default_state_dir`](crate::default_state_dir).
     pub state_dir: Option<PathBuf>,
     /// Threads to work with. Default: one for each core.
     pub threads: Option<usize>,
@@ -66,8 +67,8 @@ pub struct SeedOptions {
 
 /// Serves the file or directory `path`, which the manifest file describes, until it is stopped.
 ///
-/// Every piece is verified before it is offered; what was verified by an earlier call and has not changed since is
-/// remembered. For a manifest that was published as private, `started` has a new ticket.
+/// Every piece is verified before it is offered; data that an earlier call verified and that has not changed
+/// since is not verified again. For a manifest that was published as private, `started` has a new ticket.
 ///
 /// ```
 /// use tidecast::{GetOptions, PublishOptions, SeedOptions, Source, SwarmOptions, get, publish, seed};
@@ -138,7 +139,7 @@ fn begin(
     Ok((running, ticket))
 }
 
-/// The data on disk, what was verified before remembered in the state directory.
+/// The data on disk; earlier verifications are recorded in the state directory.
 pub(crate) fn open(manifest: &Arc<Manifest>, path: &Path, state_dir: &Path) -> Result<Opened, Error> {
     let options = OpenOptions { state: Some(state_dir.join("seed")) };
     let opened = Store::seed(manifest.clone(), path, &options);
@@ -154,7 +155,7 @@ async fn find(running: &mut Running, choices: &Choices, teller: &Teller<'_>) -> 
     Ok(())
 }
 
-/// Serves until told to stop, which is the normal end.
+/// Serves until stopped, which is the normal end.
 pub(crate) async fn serve(
     mut running: Running,
     choices: &Choices,
@@ -188,7 +189,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Tells a notice. One file that is gone or changed does not stop the others from being served; true when none is left.
+/// Reports a notice. One missing or changed file does not stop the others from being served; true when none
+/// is left.
 async fn heard(
     running: &mut Running,
     notice: Notice,

@@ -32,9 +32,9 @@ pub struct ShareOptions {
 /// Describes a file or directory and serves it until stopped; `started` has the ticket with which others
 /// [`get`](crate::get()) it.
 ///
-/// The swarm is private: all is encrypted, and only nodes that enrol with the ticket take part, until it is
-/// [revoked](crate::revoke()). With [`SwarmOptions::plain`] it is open, unencrypted BitTorrent, and the ticket merely says
-/// where.
+/// The swarm is private: all is encrypted, and only nodes that enrol with the ticket can join, until it is
+/// [revoked](crate::revoke()). With [`SwarmOptions::plain`] it is open, unencrypted BitTorrent, and the
+/// ticket only has the addresses.
 ///
 /// ```
 /// use tidecast::{ShareOptions, SwarmOptions, Ticket, share};

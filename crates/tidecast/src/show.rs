@@ -1,4 +1,4 @@
-//! `show`, `show_ticket`: what a manifest describes, what a ticket is good for.
+//! `show`, `show_ticket`: the content of a manifest, the properties of a ticket.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,7 +11,7 @@ use tidecast_metainfo::{FileRef, Manifest};
 
 use crate::state::named;
 
-/// All that a manifest says.
+/// The whole content of a manifest.
 ///
 /// ```
 /// use tidecast::{Manifest, PublishOptions, publish, show};
@@ -57,7 +57,8 @@ fn file(file: FileRef<'_>) -> File {
     }
 }
 
-/// All that a ticket says but its secret. Where it was issued, by this state directory, the nodes that have used it are counted.
+/// All properties of a ticket except its secret. If it was issued from this state directory, they include the
+/// number of nodes that have used it.
 #[must_use]
 pub fn show_ticket(ticket: &Ticket, state_dir: Option<&Path>) -> ShownTicket {
     let Ticket { manifest, access, terms, name, addrs, .. } = ticket;

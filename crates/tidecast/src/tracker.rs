@@ -9,10 +9,10 @@ use tidecast_event::{Context as _, Error};
 
 use crate::operation::{Operation, start};
 
-/// How often it is told what it knows.
+/// The interval of its progress events.
 const TELLS: Duration = Duration::from_secs(10);
 
-/// What [`serve_tracker`] runs as.
+/// The operation of [`serve_tracker`].
 pub type TrackerServer = Operation<Started, Done, News>;
 
 /// Runs a tracker over HTTP and UDP at one port until stopped, which is its normal end: for nodes of Tidecast and every other
@@ -50,7 +50,7 @@ pub fn serve_tracker(listen: SocketAddr, threads: Option<usize>) -> TrackerServe
     })
 }
 
-/// What others can use instead of "any address".
+/// Reachable addresses instead of "any address".
 fn urls(addr: SocketAddr) -> [String; 2] {
     let host = if addr.ip().is_unspecified() { "HOST".to_owned() } else { addr.ip().to_string() };
     let host = if host.contains(':') { format!("[{host}]") } else { host };

@@ -13,7 +13,7 @@ use tidecast_text::count;
 use crate::describe::watch;
 use crate::operation::{Operation, Work, start};
 
-/// What [`verify`] runs as.
+/// The operation of [`verify`].
 pub type Verify = Operation<Started, Done>;
 
 /// How to compare.
@@ -70,7 +70,7 @@ async fn run(
         return Ok(done);
     }
     let (shown, problems) = (path.display(), count(report.problems.len() as u64, "problem"));
-    // What cannot be read may be all right.
+    // An unreadable file may be intact.
     let unknown = |p: &Problem| matches!(p.what.word(), "unreadable" | "unchecked");
     let error = match report.problems.iter().all(unknown) {
         true => format!("cannot compare all of {shown} with the manifest: {problems}"),

@@ -1,4 +1,4 @@
-//! How to keep caches: options, and what the daemon is told of these and of what is usual.
+//! How to keep caches: options, and the daemon's settings from these and the defaults.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -23,22 +23,22 @@ pub(super) const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 /// How to keep caches; the default does so for the user who runs it, or for all users of the host if that is root.
 #[derive(Debug, Clone, Default)]
 pub struct DaemonOptions {
-    /// What the configuration says of it.
+    /// Its settings in the configuration.
     pub table: Table,
     /// Where users ask. Default: [`socket`](super::socket()).
     pub socket: Option<PathBuf>,
-    /// It ends when nobody has asked for anything for so long and no job uses a cache. Default: it does not.
+    /// It ends after this time without a request, if no job uses a cache. Default: it does not end.
     pub idle: Option<Duration>,
     /// The program that serves a directory as another user (`serve_as`).
     pub program: Program,
-    /// Where this node keeps its state; caches are below it unless the table says where, or all users are served. Default:
-    /// [`default_state_dir`](crate::default_state_dir).
+    /// Where this node keeps its state; caches are below it unless the table names another directory, or all
+    /// users are served. Default: [`default_state_dir`](crate::default_state_dir).
     pub state_dir: Option<PathBuf>,
     /// Threads. Default: one for each core.
     pub threads: Option<usize>,
 }
 
-/// Half of what there is.
+/// Half of the available cores.
 fn usual_cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64 / 2.0)
 }
@@ -110,7 +110,7 @@ pub(super) fn directory(table: &Table, serves: Serves, state_dir: Option<&Path>)
     })
 }
 
-/// What a host got when it joined a site (`tidecast daemon init`), where the settings do not say otherwise.
+/// The files that a host got when it joined a site (`tidecast daemon init`), unless the settings name others.
 fn add_site(table: &mut Table, dir: &Path) -> Result<(), Error> {
     if table.trust.is_some() || table.certificate.is_some() {
         return Ok(());
@@ -129,7 +129,7 @@ fn add_site(table: &mut Table, dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the daemon is called, and whose it is: a user's daemon is USER.HOST.
+/// The name and the owner of the daemon: a user's daemon is USER.HOST.
 pub(super) fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>), Error> {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let user = match serves {

@@ -1,4 +1,4 @@
-//! What holds a daemon to its store, its socket and the files that its settings name.
+//! Confines a daemon to its store, its socket and the files that its settings name.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use tidecast_event::{Context as _, Error};
 
 use crate::settings::Table;
 
-/// Confines this process; answers what came of it, for people. To be called before there are threads.
+/// Confines this process; returns a text about the result. Call it before there are threads.
 pub(super) fn confine(table: &Table, config: &Config) -> Result<String, Error> {
     let made =
         |dir: &Path| std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()));
@@ -53,7 +53,7 @@ fn named_in(trust: &Path) -> Vec<PathBuf> {
         }
     }
     let mut paths = Vec::new();
-    // What is wrong with it is said by who reads it.
+    // The reader of the file reports its faults.
     let text = std::fs::read_to_string(trust).unwrap_or_default();
     if let Ok(table) = text.parse::<toml::Table>() {
         add(&toml::Value::Table(table), &mut paths);

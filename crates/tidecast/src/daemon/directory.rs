@@ -44,7 +44,7 @@ pub(super) struct Server {
 }
 
 impl Directory {
-    /// Serves `root` as the configuration says; the keys are in `dir`.
+    /// Serves `root` with the settings of the configuration; the keys are in `dir`.
     pub(super) fn start(root: PathBuf, table: Table, dir: &Path, program: &Program) -> Result<Self, Error> {
         let listen = table.serve_listen.map_or(Listen { ip: None, port: PORT }, |listen| listen.0);
         server::check_user(table.serve_as.as_ref(), table.serve_as_root, ["serve_as", "serve_as_root"])
@@ -91,7 +91,7 @@ impl Server {
             let mut out = BufReader::new(out);
             let read = (&mut out).take(LINE).read_line(&mut line);
             let _ = say.send(read.map(|_| line));
-            // Whatever it says later is not to break it.
+            // Its later output must not fail because of a closed pipe.
             let _ = std::io::copy(&mut out, &mut std::io::sink());
         });
         let line = heard.recv_timeout(STARTS).context("the server of the directory did not answer")?;

@@ -20,7 +20,7 @@ const PATIENCE: u64 = 3600;
 /// How to make this host a member of a site.
 #[derive(Debug, Clone, Default)]
 pub struct InitOptions {
-    /// What the configuration says of the daemon: its directory, its name.
+    /// The daemon's settings in the configuration: its directory, its name.
     pub table: Table,
     /// The invitation to join by. Default: this host founds a site, and keeps its certificate authority.
     pub join: Option<Invitation>,
@@ -30,12 +30,12 @@ pub struct InitOptions {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Whom to invite.
+/// The identity to invite.
 #[derive(Debug, Clone)]
 pub struct InviteOptions {
     /// The host or user that the joining node becomes.
     pub identity: Identity,
-    /// What the configuration says of the daemon that keeps the authority.
+    /// The settings of the daemon that keeps the authority.
     pub table: Table,
     /// For how long the invitation is valid, seconds. Default: an hour.
     pub patience: Option<u64>,
@@ -45,7 +45,7 @@ pub struct InviteOptions {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Where the daemon keeps everything.
+/// The daemon's directory.
 ///
 /// # Errors
 /// There is no home directory.

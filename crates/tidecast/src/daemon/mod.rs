@@ -1,6 +1,7 @@
 //! `daemon`: keeps caches on this host, and replicates them between hosts.
 //!
-//! [`DaemonOptions::prepare`] makes a process the daemon's: its priority, what holds it to its files. [`Host::start`] runs it.
+//! [`DaemonOptions::prepare`] prepares a process for the daemon: its priority, its confinement.
+//! [`Host::start`] runs it.
 
 mod config;
 mod confine;
@@ -29,12 +30,12 @@ use crate::settings::Table;
 use directory::Directory;
 pub use tidecast_daemon::CatalogueAt;
 
-/// A daemon has so long to say how it is.
+/// A daemon's time limit to report its status.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Others go first.
 const NICE: i32 = 10;
 
-/// What a [`Host`] runs as.
+/// The operation of a [`Host`].
 pub type CacheDaemon = Operation<Started, Done>;
 
 /// A process that is ready to be a daemon.
@@ -47,11 +48,12 @@ pub struct Host {
 }
 
 impl DaemonOptions {
-    /// Lowers the priority of this process, and holds it to the daemon's own files where the kernel can. For a process that
-    /// is nothing else, before it has other threads: one with threads is not held.
+    /// Lowers the priority of this process, and holds it to the daemon's own files where the kernel can. For
+    /// a process that runs only the daemon, before it has other threads: a process with threads is not
+    /// confined.
     ///
     /// # Errors
-    /// What is asked for cannot be, or a directory cannot be made.
+    /// The settings are invalid, or a directory cannot be made.
     pub fn prepare(self) -> Result<Host, Error> {
         let mut config = config::config(&self)?;
         // Threads inherit it; so does the kernel's order of their reads and writes.
@@ -65,7 +67,7 @@ impl DaemonOptions {
 }
 
 impl Host {
-    /// What the daemon does without, as its user's privilege does not suffice.
+    /// Functions that are missing because the daemon's user lacks a privilege.
     #[must_use]
     pub fn without(&self) -> &[String] {
         &self.config.without

@@ -1,4 +1,4 @@
-//! A daemon for a user who has none: started when it is needed, ends by itself.
+//! A daemon for a user without one: started when needed, ends when idle.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -24,18 +24,18 @@ const IDLE: &str = "15m";
 pub struct OnDemand {
     /// The program that is the daemon.
     pub program: Program,
-    /// Where the caller keeps its state, if that is not where the settings say.
+    /// Where the caller keeps its state, if not in the directory of the settings.
     pub state_dir: Option<PathBuf>,
     /// The configuration, if it is not the usual one.
     pub config: Option<PathBuf>,
 }
 
 impl OnDemand {
-    /// Where users reach a daemon; one of the user's own is started if there is none, unless the settings name another place
-    /// or say no. It ends by itself.
+    /// Where users reach a daemon; the user's own daemon is started if none runs, unless the settings name
+    /// another place or forbid it. It ends when idle.
     ///
     /// # Errors
-    /// None could be started.
+    /// The daemon could not be started.
     pub fn socket(&self, settings: &Settings) -> Result<PathBuf, Error> {
         let path = socket(settings, self.state_dir.as_deref())?;
         let wanted = settings.daemon.as_ref().and_then(|table| table.on_demand).unwrap_or(true);

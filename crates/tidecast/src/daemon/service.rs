@@ -28,11 +28,12 @@ const UNITS: [&str; 4] = [
 #[derive(Debug)]
 pub struct Acting(Option<Vec<Gid>>);
 
-/// Root acts as the owner of `dir` from now on: what it writes there is that user's, and no link that this user may have
-/// put there leads root anywhere. Other users, and root in a directory of its own, act as themselves.
+/// Root acts as the owner of `dir` from now on: files that it writes there belong to that user, and a link
+/// that this user has put there gives no access to files of root. Other users, and root in a directory of its
+/// own, act as themselves.
 ///
 /// # Errors
-/// The system refuses.
+/// An error of the system.
 pub fn act_as_owner(dir: &Path) -> Result<Acting, Error> {
     let Ok(there) = fs::metadata(dir) else { return Ok(Acting(None)) };
     if !Uid::effective().is_root() || there.uid() == 0 {
@@ -46,7 +47,7 @@ pub fn act_as_owner(dir: &Path) -> Result<Acting, Error> {
         setegid(gid)?;
         seteuid(uid)
     };
-    // Dropped on the way out if the half of it fails.
+    // Dropped on an error half-way.
     let acting = Acting(Some(before));
     change().with_context(context)?;
     Ok(acting)

@@ -11,8 +11,8 @@ use crate::settings::Settings;
 /// Where the daemon of the host listens.
 const HOST: &str = "/run/tidecast/daemon.sock";
 
-/// Where users of this host reach a daemon: as the settings say, else the host's if it is there, else the user's own.
-/// `state_dir`: where the caller keeps its state, if that is not where the settings say.
+/// Where users of this host reach a daemon: the socket of the settings, else the host's if it exists, else
+/// the user's own. `state_dir`: where the caller keeps its state, if not in the directory of the settings.
 ///
 /// # Errors
 /// There is no home directory to keep state in.
@@ -25,7 +25,7 @@ pub fn socket(settings: &Settings, state_dir: Option<&Path>) -> Result<PathBuf, 
     }
 }
 
-/// Whom a daemon of this process serves.
+/// The users that a daemon of this process serves.
 pub(super) fn serves(system: bool) -> Serves {
     if system || rustix::process::geteuid().is_root() { Serves::Everyone } else { Serves::Owner }
 }
@@ -39,7 +39,7 @@ pub(super) fn usual(dir: &Path, serves: Serves) -> PathBuf {
     runtime.map_or_else(|| dir.join("daemon.sock"), |dir| dir.join("tidecast/daemon.sock"))
 }
 
-/// Who runs the host's daemon: the owner of the directory of its socket, which only root can make.
+/// The user that runs the host's daemon: the owner of the directory of its socket, which only root can make.
 pub(super) fn host_uid() -> Option<u32> {
     let dir = Path::new(HOST).parent()?;
     let (made, above) = (dir.symlink_metadata().ok()?, dir.parent()?.symlink_metadata().ok()?);

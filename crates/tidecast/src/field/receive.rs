@@ -6,13 +6,14 @@ use tidecast_field::recv::{Error as Failed, Options, follow};
 
 use crate::operation::{Operation, start};
 
-/// What [`receive`] runs as.
+/// The operation of [`receive`].
 pub type Receiving = Operation<Started, Done, News>;
 
-/// Takes a field's streams into shared memory, until stopped or until [`Options::steps`] are over; then the shared memory is
-/// gone. `started` has the ports, and the command line for the other side.
+/// Receives a field's streams into shared memory, until stopped or until [`Options::steps`] have arrived;
+/// then the shared memory is removed. `started` has the ports, and the command line for the other side.
 ///
-/// The file `/dev/shm/tidecast-field-NAME` is described in `docs/field-format.md`. What is lost is counted, by step and stream:
+/// The file `/dev/shm/tidecast-field-NAME` is described in `docs/field-format.md`. Losses are counted, by
+/// step and stream:
 ///
 /// ```
 /// use tidecast::field::{ReceiveOptions, SendOptions, open, receive, send};

@@ -7,14 +7,14 @@ use tidecast_field::send::{Error as Failed, Options, follow};
 
 use crate::operation::{Operation, start};
 
-/// What [`send`] runs as.
+/// The operation of [`send`].
 pub type Sending = Operation<Started, Done, News>;
 
 /// Sends the steps of a source to one receiver or several, at a set rate, until they are over or it is stopped.
 ///
-/// A source is what [`open`](crate::field::open) finds: files of raw values, NumPy, NetCDF, HDF5 and Zarr, a generator in
-/// Python, a demonstration; or an implementation of [`Source`]. If receivers do not take it, the operation fails, and the error has
-/// what was sent:
+/// A source is a result of [`open`](crate::field::open): files of raw values, NumPy, NetCDF, HDF5 and Zarr, a
+/// generator in Python, a demonstration; or an implementation of [`Source`]. If receivers do not accept it,
+/// the operation fails, and the error has the counts of sent data:
 ///
 /// ```
 /// use std::time::Duration;

@@ -10,10 +10,10 @@ use tidecast_field::send::{Controller, Steps};
 
 use crate::operation::{Operation, Work, start};
 
-/// What [`synchronise`] runs as.
+/// The operation of [`synchronise`].
 pub type Synchronising = Operation<Started, Done, News>;
 
-/// Whom to tell, and when.
+/// The senders to notify, and the interval of the steps.
 #[derive(Debug, Clone)]
 pub struct SyncOptions {
     /// The senders, at the addresses of their [`sync`](tidecast_field::send::Options::sync).

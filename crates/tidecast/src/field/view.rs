@@ -6,7 +6,7 @@ use tidecast_viewer::{Options, Viewer};
 
 use crate::operation::{Operation, Work, start};
 
-/// What [`view`] runs as.
+/// The operation of [`view`].
 pub type Viewing = Operation<Started, Done>;
 
 /// Serves a page that shows fields while they come, until stopped; `started` has the URL, with the token that opens it.

@@ -1,4 +1,4 @@
-//! From all pieces to the final names, and what is said of it.
+//! From all pieces to the final names, and the events about it.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tidecast_text::Span;
 
 use super::deadline::Deadline;
 
-/// A wait for another process is told of when it takes longer.
+/// A wait for another process is reported if it takes longer.
 const WAIT_UNSAID: Duration = Duration::from_secs(2);
 
 /// Restores metadata and gives everything its final name.
 ///
-/// Another process that writes to the same destination is waited for, until the user or the deadline ends that. What is
-/// being put into place is not cut off.
+/// Another process that writes to the same destination is waited for, until the user or the deadline ends
+/// that. The final renaming is not interrupted.
 pub(super) async fn finish(
     running: &Running,
     deadline: Deadline,
@@ -59,7 +59,7 @@ pub(super) async fn finish(
     Ok(done)
 }
 
-/// What was done: in place after `seconds`, at the end after `total`.
+/// The result: in place after `seconds`, at the end after `total`.
 pub(super) fn done(got: Placed, summary: &Summary, choices: &Choices, (seconds, total): (f64, f64)) -> Done {
     let unchanged = got.kept == got.files && got.deleted == 0;
     let action = match (got.fresh, unchanged) {

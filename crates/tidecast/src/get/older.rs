@@ -1,4 +1,4 @@
-//! Older versions that lie here: those that the user names, and what stands at the destination.
+//! Older versions on this host: those that the user names, and existing files at the destination.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ pub(super) struct Peers {
     pub(super) finding: Option<(Finders, mpsc::Receiver<Found>)>,
 }
 
-/// What they have of the data, as a peer says that knows it. Where none is known yet, those who are found first are asked,
-/// and added to `peers`.
+/// The parts of the data in them, by the fingerprints of a peer. If no peer is known yet, the first peers
+/// that are found are asked, and added to `peers`.
 pub(super) async fn compared(
     manifest: &Arc<Manifest>,
     select: &Select,

@@ -1,5 +1,5 @@
-//! The log of a program that has none of its own: `tracing` events on standard error, each one line. Warnings and errors that
-//! repeat are counted (`repeat.rs`), here and so for every part of the program.
+//! A log for a program without its own: `tracing` events on standard error, each one line. Warnings and
+//! errors that repeat are counted (`repeat.rs`), here and so for every part of the program.
 //!
 //! ```no_run
 //! tidecast::log::start("warn,tidecast_net=debug")?;
@@ -41,12 +41,12 @@ pub fn start(filter: &str) -> Result<(), Error> {
         .with_writer(Lines)
         .with_ansi(colours)
         .with_target(true);
-    // When nobody reads standard error any more, complaining about that would end the program.
+    // If standard error is closed, an error message about that would end the program.
     log.log_internal_errors(false).init();
     Ok(())
 }
 
-/// What has been written, by the place in the program that wrote it.
+/// The written lines, by the place in the program that wrote them.
 static REPEATS: LazyLock<Mutex<Repeats<Identifier>>> = LazyLock::new(|| Mutex::new(Repeats::new()));
 
 fn repeats() -> MutexGuard<'static, Repeats<Identifier>> {
@@ -99,7 +99,8 @@ fn now() -> String {
 /// Standard error, for whole events: each is one line, without control characters but the colours of the log itself.
 struct Lines;
 
-/// One event's. Its place, if its repetitions are counted: what somebody asked for with `-v` is written as it comes.
+/// The key of one event. Its place in the program, if its repetitions are counted: lines requested with `-v`
+/// are always written.
 struct Event(Option<Identifier>);
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -138,7 +139,7 @@ impl Write for Event {
     }
 }
 
-/// If nobody reads it, there is nobody to tell.
+/// If standard error is closed, the error cannot be reported.
 fn write(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,22 +1,23 @@
-//! Lines that repeat are counted, not written again: a peer that asks a thousand times for what cannot be read must not
-//! fill a disk with the same reason.
+//! Lines that repeat are counted, not written again: a peer that requests unreadable data a thousand times
+//! must not fill a disk with the same reason.
 //!
-//! A line is written once. Its repetitions are counted, and the count is told after 10 s, 20 s, 40 s, up to an hour, while
-//! there are more, and at the end. Of lines that come from one place and differ (a peer's address, a piece's number) so many
-//! are written a minute; the others are counted with the last of them. Pure: the time comes in.
+//! A line is written once. Its repetitions are counted, and the count is written after 10 s, 20 s, 40 s, up
+//! to an hour, while there are more, and at the end. Of different lines from one place (a peer's address, a
+//! piece's number) a limited number is written a minute; the others are counted with the last of them. Pure:
+//! time is a parameter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// When a count is told for the first time; the pause doubles each time.
+/// When a count is written for the first time; the pause doubles each time.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause; a line that has not come for so long is written again.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Different lines of one place that are written within a minute.
 const BURST: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Lines that are remembered: beyond that, the one that came longest ago is forgotten, and its count told.
+/// Remembered lines: beyond that, the oldest one is removed, and its count written.
 const MOST: usize = 1000;
 
 /// The lines of one log. `K` is the place in the program that a line comes from.
@@ -41,7 +42,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         Self { lines: HashMap::new(), bursts: HashMap::new() }
     }
 
-    /// Hears a line; answers whether to write it. `clock`: the time as people read it.
+    /// Takes a line; returns whether to write it. `clock`: the time of day as text.
     pub(super) fn hear(&mut self, now: Instant, clock: &str, place: &K, text: &str) -> bool {
         if let Some(line) = self.lines.get_mut(&(place.clone(), Some(text.to_owned()))) {
             line.last = now;
@@ -77,7 +78,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         *written <= BURST
     }
 
-    /// The counts that are to be told now; forgets what has not come for long.
+    /// The counts to write now; removes lines that have not repeated for long.
     pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
         let mut told = Vec::new();
         for ((_, own), line) in &mut self.lines {
@@ -98,13 +99,13 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
         told
     }
 
-    /// All counts that have not been told.
+    /// All counts that have not been written.
     pub(super) fn rest(&mut self) -> Vec<String> {
         let untold = self.lines.iter_mut().filter(|(_, line)| line.uncounted > 0);
         untold.map(|((_, own), line)| line.tell(own.is_some())).collect()
     }
 
-    /// Whether a count is still to be told.
+    /// Whether a count is still to be written.
     pub(super) fn is_waiting(&self) -> bool {
         self.lines.values().any(|line| line.uncounted > 0)
     }

@@ -17,7 +17,7 @@ pub(super) fn of(options: &MountOptions, manifest: Option<&Path>, at: &Path) -> 
     match &serve.prefetch {
         Prefetch::Auto => {}
         Prefetch::None => words.value("prefetch", "none"),
-        // So that it has a `/` in it, and is no word of the flag's.
+        // So that it has a `/` in it, and is not taken for a keyword of the flag.
         Prefetch::List(list) => words.value("prefetch", std::path::absolute(list).unwrap_or(list.clone())),
     }
     serve.prefetch_exe.iter().for_each(|program| words.value("prefetch-exe", program));

@@ -25,7 +25,7 @@ pub use server::{ServeMount, serve_mount};
 /// How often it is looked whether a mount is still there.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// What [`mount`] runs as.
+/// The operation of [`mount`].
 pub type Mount = Operation<Mounted, Mounted>;
 type Doing = Work<Mounted, Mounted>;
 
@@ -98,7 +98,8 @@ fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     Ok(place)
 }
 
-/// A connection to the server of the tree, which is started if there is none. To stop ends a server that is being started.
+/// A connection to the server of the tree, which is started if none runs. A stop ends a server that is being
+/// started.
 fn connect(
     home: &Home,
     source: &Source,
@@ -130,8 +131,8 @@ fn connect(
     Ok(server?)
 }
 
-/// Tells what is odd about the manifest. Links to the place that the tree was built for lead right where it comes to lie
-/// there.
+/// Warns of unusual properties of the manifest. Links to the place that the tree was built for are correct if
+/// it is mounted there.
 fn warn(manifest: &Manifest, at: &Path, teller: &Teller<'_>) {
     let in_its_place = manifest.prefix() == Some(at.as_os_str().as_bytes());
     let told = |warning: &Warning| match warning {
@@ -146,7 +147,7 @@ fn warn(manifest: &Manifest, at: &Path, teller: &Teller<'_>) {
         .for_each(|one| teller.warning(one.to_string()));
 }
 
-/// Until the mount is gone; to stop takes it away.
+/// Runs until the mount is removed; a stop unmounts it.
 async fn stay(at: &Path, work: &Doing) -> Result<(), Error> {
     while mounted_at(at).is_some() {
         tokio::select! {
@@ -166,13 +167,13 @@ pub struct UnmountOptions {
     pub abort: bool,
 }
 
-/// Ends a mount of this program's, or of another one's of this host.
+/// Ends a mount of this process, or of another process on this host.
 ///
 /// # Errors
-/// It is no mount of Tidecast, is in use, or belongs to another user.
+/// It is not a mount of Tidecast, is in use, or belongs to another user.
 pub fn unmount(at: impl AsRef<Path>, options: UnmountOptions) -> Result<Unmounted, Error> {
     let at = std::path::absolute(at.as_ref()).fault()?;
-    // By another name, if that can be found out without touching what may not answer.
+    // By another name, if it can be found without access to a mount that may not answer.
     let by_link = || at.canonicalize().ok().and_then(|at| mounted_at(&at));
     let mounted = mounted_at(&at).or_else(by_link);
     let mounted = mounted.with_context(|| {

@@ -19,7 +19,7 @@ impl Default for Program {
     }
 }
 
-/// How to mount; the default fetches what is opened, and leaves the tree mounted.
+/// How to mount; the default fetches opened files, and leaves the tree mounted.
 #[derive(Debug, Clone, Default)]
 pub struct MountOptions {
     /// How the tree comes to the mount. Of a tree that is mounted on this host already the first mount's hold.

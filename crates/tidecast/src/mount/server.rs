@@ -9,11 +9,12 @@ use super::options::MountOptions;
 use crate::operation::{Operation, start};
 use crate::state;
 
-/// What [`serve_mount`] runs as.
+/// The operation of [`serve_mount`].
 pub type ServeMount = Operation<Serving, End>;
 
-/// Serves a tree to all its mounts on this host, until nothing is mounted any more: what the program `tidecast` does where
-/// its environment says that it is the [server](tidecast_mount::Role::Server). `keeper` is its standard input.
+/// Serves a tree to all its mounts on this host, until none is left, as the program `tidecast` does if its
+/// environment gives it the role of the [server](tidecast_mount::Role::Server). `keeper` is its standard
+/// input.
 pub fn serve_mount(source: Source, keeper: Packets, options: MountOptions) -> ServeMount {
     start(options.threads.unwrap_or(0), async move |work| {
         let state_dir = state::own(options.state_dir.as_deref())?;

@@ -4,7 +4,7 @@ use super::local::Local;
 
 /// See the head of the file.
 pub(super) enum Data {
-    /// Peers, and what came from them before.
+    /// Peers, and data received from them before.
     Swarm(tidecast_mount::reader::Reader),
     /// A cache of this host's daemon.
     Local(Local),

@@ -1,4 +1,4 @@
-//! What is in a tree that is read, and what its paths lead to.
+//! The entries of a tree that is read, and the lookup of paths.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use tidecast_metainfo::Manifest;
 /// Symbolic links that a path may lead through, as the kernel has it.
 const LINKS: usize = 40;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -24,7 +24,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Below the tree's top, with `/` between names. A file that was published alone has its own name.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Bytes of a file; 0 of others.
     pub len: u64,
@@ -47,8 +47,8 @@ impl Entries {
         Self { all, by_path }
     }
 
-    /// The file or directory that a path leads to, through links within the tree. None for the top, for what is not there and
-    /// for what leads out.
+    /// The file or directory at a path, through links within the tree. `None` for the top, for a missing
+    /// entry, and for a link out of the tree.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let names = |path: &[u8]| -> Vec<Vec<u8>> {
             path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec).collect()

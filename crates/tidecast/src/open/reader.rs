@@ -17,15 +17,15 @@ use tidecast_mount::reader::Coming;
 use super::data::Data;
 use super::entries::{Entries, Entry, EntryKind, dirs};
 
-/// How long a wait lasts until it is begun again; what waits is told at once when its bytes are here.
+/// How long a wait lasts until it is started again; a waiting call is woken at once when its bytes are here.
 const MOMENT: Duration = Duration::from_secs(10);
 /// Whole files that are remembered.
 const WHOLE: usize = 256;
 
 /// Reads files of a tree, from any number of threads. Cheap to clone.
 ///
-/// Files are named by their place in [`entries`](Reader::entries). Calls may wait: within tokio use them by `spawn_blocking`. A
-/// reader works as long as its operation runs; what is here can be read after that, too.
+/// Files are named by their place in [`entries`](Reader::entries). Calls may wait: within tokio use them by
+/// `spawn_blocking`. A reader works as long as its operation runs; present data can be read after that, too.
 #[derive(Clone)]
 pub struct Reader(Arc<Inner>);
 
@@ -53,28 +53,28 @@ impl Reader {
         &self.0.entries.all
     }
 
-    /// The file or directory that a path leads to, through symbolic links within the tree. None for the top itself, for
-    /// what is not there, and for a link that leads out.
+    /// The file or directory at a path, through symbolic links within the tree. `None` for the top itself,
+    /// for a missing entry, and for a link out of the tree.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Option<usize> {
         self.0.entries.find(path.as_ref())
     }
 
-    /// Reads bytes of a file; fewer at its end. Fetches the pieces that cover them if they are not here, and what will be
-    /// read next by the way the file was read so far.
+    /// Reads bytes of a file; fewer at its end. Fetches the pieces that cover them if they are not here, and
+    /// reads ahead according to earlier reads of the file.
     ///
     /// # Errors
-    /// No peer gives them within the timeout of the options ([`Kind::Cut`](crate::Kind::Cut)); the disk fails; this is no file
-    /// ([`Kind::Usage`](crate::Kind::Usage)).
+    /// No peer supplies them within the timeout of the options ([`Kind::Cut`](crate::Kind::Cut)); the disk
+    /// fails; this is not a file ([`Kind::Usage`](crate::Kind::Usage)).
     pub fn read_at(&self, file: usize, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut fetching = self.read_on(file, offset, bytes.len())?;
         while fetching.wait(MOMENT)?.is_pending() {}
         self.copy(file, offset, bytes)
     }
 
-    /// Begins to fetch what [`read_at`](Reader::read_at) of these arguments would.
+    /// Begins to fetch the bytes that [`read_at`](Reader::read_at) with these arguments reads.
     ///
     /// # Errors
-    /// This is no file.
+    /// This is not a file.
     pub fn read_on(&self, file: usize, offset: u64, len: usize) -> Result<Fetching, Error> {
         let entry = self.file_entry(file)?;
         let range = clamp(&(offset..offset.saturating_add(len as u64)), entry);
@@ -91,7 +91,7 @@ impl Reader {
     /// Begins to fetch ranges of bytes of files, all at once, and nothing else: (file, bytes).
     ///
     /// # Errors
-    /// One is no file.
+    /// One is not a file.
     pub fn fetch(&self, ranges: &[(usize, Range<u64>)]) -> Result<Fetching, Error> {
         let wanted = self.wanted(ranges)?;
         let coming = match &self.0.data {
@@ -109,7 +109,7 @@ impl Reader {
     /// Does not wait until they come.
     ///
     /// # Errors
-    /// One is no file.
+    /// One is not a file.
     pub fn want(&self, ranges: &[(usize, Range<u64>)]) -> Result<(), Error> {
         let wanted = self.wanted(ranges)?;
         if let Data::Swarm(reader) = &self.0.data {
@@ -121,7 +121,7 @@ impl Reader {
     /// Reads bytes that are here, as after [`fetch`](Reader::fetch); fewer at the end of the file.
     ///
     /// # Errors
-    /// They are not here; the disk fails; this is no file.
+    /// They are not here; the disk fails; this is not a file.
     pub fn copy(&self, file: usize, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
         let entry = self.file_entry(file)?;
         let cannot = || format!("cannot read {}", String::from_utf8_lossy(&entry.path));
@@ -137,7 +137,7 @@ impl Reader {
     /// A file that can be mapped into memory, if all of it is here.
     ///
     /// # Errors
-    /// It cannot be opened; this is no file.
+    /// It cannot be opened; this is not a file.
     pub fn whole(&self, file: usize) -> Result<Option<Arc<File>>, Error> {
         let entry = self.file_entry(file)?;
         if let Some(whole) = self.known_whole(file) {
@@ -157,11 +157,12 @@ impl Reader {
         Ok(whole)
     }
 
-    /// A file in which this one's bytes lie at the same offsets, to be read past the reader: those that were fetched; others read
-    /// as anything. None where nothing was fetched, and for a file that is a hole.
+    /// A file in which this one's bytes lie at the same offsets, to be read without the reader; the content
+    /// of ranges that were not fetched is undefined. `None` if nothing was fetched, and for a file that is a
+    /// hole.
     ///
     /// # Errors
-    /// It cannot be opened; this is no file.
+    /// It cannot be opened; this is not a file.
     pub fn descriptor(&self, file: usize) -> Result<Option<Arc<File>>, Error> {
         let entry = self.file_entry(file)?;
         match &self.0.data {
@@ -188,7 +189,7 @@ impl Reader {
         }
     }
 
-    /// Bytes in a piece: what is fetched at least.
+    /// Bytes in a piece, the smallest unit of fetching.
     #[must_use]
     pub fn piece_length(&self) -> Option<u32> {
         match &self.0.data {
@@ -220,7 +221,7 @@ impl Reader {
     }
 }
 
-/// What is on its way.
+/// Requested pieces that have not arrived.
 #[derive(Default)]
 pub struct Fetching {
     coming: Option<Coming>,

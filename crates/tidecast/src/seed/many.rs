@@ -1,5 +1,5 @@
-//! Several manifests in one process: one port, one pair of limits, one report. One that fails is told at once and in the
-//! end; the others go on.
+//! Several manifests in one process: one port, one pair of limits, one report. A failed one is reported at
+//! once and at the end; the others continue.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use crate::{begun, state};
 /// How often all swarms are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What [`seed_many`] runs as.
+/// The operation of [`seed_many`].
 pub type SeedMany = Operation<Started, ManyDone>;
 type Doing = Work<Started, ManyDone>;
 
@@ -56,10 +56,11 @@ impl Failed {
     }
 }
 
-/// Serves what several manifest files describe, on one port, until stopped.
+/// Serves the data of several manifest files, on one port, until stopped.
 ///
-/// The data of each lies in the first of `dirs` that has its name. There is an event `started` for each. A manifest
-/// that cannot be served is told by a warning, and the others go on; the result is then an error that has the list.
+/// The data of each lies in the first of `dirs` that has its name. There is an event `started` for each. A
+/// manifest that cannot be served is reported by a warning, and the others continue; the result is then an
+/// error that has the list.
 pub fn seed_many<P: AsRef<Path>>(manifests: &[P], dirs: &[P], options: SeedOptions) -> SeedMany {
     let owned = |paths: &[P]| paths.iter().map(|path| path.as_ref().to_owned()).collect::<Vec<_>>();
     let (manifests, dirs) = (owned(manifests), owned(dirs));
@@ -152,7 +153,7 @@ fn read(
     read
 }
 
-/// Serves until told to stop, or until nothing is left to serve. Those that ended before.
+/// Serves until stopped, or until nothing is left to serve. Returns the manifests that ended before.
 async fn serve(served: &mut Vec<Served>, work: &Doing, teller: &Teller<'_>) -> Vec<Ended> {
     let mut ended = Vec::new();
     while !served.is_empty() {
@@ -218,7 +219,7 @@ async fn end(served: Served) -> Ended {
     Ended { from, name, damaged, changed, summary: running.stop().await }
 }
 
-/// What was done for each, and the sum; an error if any failed.
+/// The result of each, and the sum; an error if any failed.
 fn outcome(ended: Vec<Ended>, Failed(mut failed): Failed, work: &Doing) -> Result<ManyDone, Error> {
     let mut all = Many::default();
     for Ended { from, name, damaged, changed, summary } in ended {

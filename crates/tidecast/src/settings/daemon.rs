@@ -11,7 +11,7 @@ use tidecast_text::{Size, Span};
 
 use super::values::{Listen, Text};
 
-/// The table `[daemon]` of the configuration. What is left out has the default that docs/daemon.md names.
+/// The table `[daemon]` of the configuration. Absent settings have the defaults of docs/daemon.md.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
@@ -23,15 +23,15 @@ pub struct Table {
     pub confine: Option<bool>,
     /// Where other daemons connect.
     pub listen: Option<Text<Listen>>,
-    /// What this host is called by others.
+    /// The name of this host for other hosts.
     pub name: Option<String>,
-    /// What daemons of one machine have in common.
+    /// The name that daemons of one machine share.
     pub machine: Option<String>,
     /// Other daemons to begin with.
     pub peer: Vec<String>,
     /// Where else others are found.
     pub catalogue: Option<Text<CatalogueAt>>,
-    /// Whom to believe (docs/trust.md).
+    /// The file of trusted roots and nodes (docs/trust.md).
     pub trust: Option<PathBuf>,
     /// This host's certificate and key (PEM).
     pub certificate: Option<PathBuf>,
@@ -41,13 +41,13 @@ pub struct Table {
     pub quota: Option<Text<Size>>,
     /// The same for some owners.
     pub quotas: BTreeMap<String, Text<Size>>,
-    /// How long caches are kept that say nothing of it.
+    /// The lease of caches that set none.
     pub lease: Option<Text<Span>>,
     /// How long they are kept at most.
     pub lease_cap: Option<Text<Span>>,
     /// How caches travel, preferred first.
     pub methods: Vec<Method>,
-    /// What caches must be like.
+    /// Requirements for caches.
     pub requirements: Option<Text<Requirements>>,
     /// Owners whose jobs are expected here.
     pub owners: Vec<String>,
@@ -69,13 +69,13 @@ pub struct Table {
     pub memory: Option<Text<Size>>,
     /// The nice value of the process.
     pub nice: Option<i32>,
-    /// Whether a daemon is started for a user who has none.
+    /// Whether a daemon is started for a user without one.
     pub on_demand: Option<bool>,
     /// Find others on the local network.
     pub local_discovery: Option<bool>,
     /// Nodes of the site's own DHT to begin with.
     pub dht: Option<Vec<String>>,
-    /// Hosts whose administrators it obeys; any of the site if there are none.
+    /// Hosts whose administrators it obeys; all hosts of the site if the list is empty.
     pub admins: Vec<String>,
     /// A directory that it serves to copies.
     pub serve: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub struct Table {
     pub serve_listen: Option<Text<Listen>>,
     /// Nothing can be written there.
     pub serve_read_only: bool,
-    /// The user as whom it is served.
+    /// The user that the server runs as.
     pub serve_as: Option<User>,
     /// It is served as root.
     pub serve_as_root: bool,
@@ -91,7 +91,7 @@ pub struct Table {
     pub serve_trust_metadata: bool,
 }
 
-/// What caches must be like: a ClassAd expression that can be true or false.
+/// Requirements for caches: a ClassAd expression that can be true or false.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirements(pub String);
 

@@ -1,8 +1,9 @@
-//! What users set for all programs: a configuration file (TOML), overruled by the environment, `TIDECAST_*`. An empty variable
-//! is one that is not set. What a caller names itself (a flag, an option) overrules both, and is the caller's matter.
+//! Settings of users for all programs: a configuration file (TOML), overruled by the environment,
+//! `TIDECAST_*`. An empty variable counts as not set. A value from the caller itself (a flag, an option)
+//! overrules both; the caller handles that.
 //!
-//! A value that does not parse, and in the file a name that does not exist, is an error that says where it stands; nothing is
-//! read from any other place.
+//! A value that does not parse, and in the file a name that does not exist, is an error that names its line;
+//! nothing is read from any other place.
 //!
 //! ```
 //! use tidecast::settings::Settings;
@@ -40,7 +41,7 @@ use crate::state::{below_home, named};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// What can be set in the environment and the configuration file.
+/// The settings of the environment and the configuration file.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -174,7 +175,7 @@ fn read(file: Option<&Path>) -> Result<Settings> {
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => from_file(&text).with_context(|| format!("in {}", path.display())).map(|f| over(f, set)),
-        // A service may start us with the HOME of another user: what is there is not for us.
+        // A service may start this process with the HOME of another user, which must not be used.
         Err(e) if !must_exist && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             Ok(set)
         }
@@ -232,7 +233,7 @@ fn from_file(text: &str) -> Result<Settings> {
     toml::from_str(text).map_err(|e| placed(&e, text))
 }
 
-/// What `top` sets overrules `base`.
+/// Values of `top` overrule those of `base`.
 fn over(base: Settings, top: Settings) -> Settings {
     let pick = |a: Vec<String>, b: Vec<String>| if a.is_empty() { b } else { a };
     Settings {

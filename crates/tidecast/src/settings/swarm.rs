@@ -1,4 +1,4 @@
-//! What the settings say of swarms.
+//! The settings of swarms.
 
 use tidecast_event::Error;
 use tidecast_node::{Policy, SwarmOptions};
@@ -7,7 +7,7 @@ use tidecast_text::Rate;
 use super::Settings;
 
 impl Settings {
-    /// How this node takes part in swarms, as far as the settings say.
+    /// The options of this node in swarms, as far as they are set.
     ///
     /// # Errors
     /// Usage errors: a network or a policy that cannot be parsed.

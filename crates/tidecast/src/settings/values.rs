@@ -26,7 +26,7 @@ pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(d: D) ->
     text.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; what is left out is any.
+/// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; an absent part means any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     /// The address, unless any will do.

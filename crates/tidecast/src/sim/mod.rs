@@ -1,4 +1,4 @@
-//! `simulate`: what a broadcast would cost, beside other ways; `soak`: random clusters with random faults.
+//! `simulate`: a broadcast beside rival algorithms; `soak`: random clusters with random faults.
 
 mod soak;
 
@@ -20,15 +20,15 @@ pub use tidecast_sim::rivals::Algorithm;
 pub use tidecast_sim::soak::Seeds;
 pub use tidecast_sim::storm::Server;
 
-/// How often it is told how far a run is.
+/// The interval of progress events of a run.
 const TELLS: Duration = Duration::from_millis(100);
 
-/// What [`simulate`] runs as.
+/// The operation of [`simulate`].
 pub type Simulation = Operation<Started, Done>;
 
-/// Runs the engine of this program for every node of a modelled cluster, and other ways to broadcast on the same network: how
-/// long would it take, what would each link carry? A run is its seed: the same options give the same figures on any machine.
-/// `plot`: draw completion curves and link use (SVG).
+/// Runs the engine of this program for every node of a modelled cluster, and rival algorithms on the same
+/// network: returns the times and the traffic of each link. A run is its seed: the same options give the same
+/// figures on any machine. `plot`: draw completion curves and link use (SVG).
 ///
 /// ```
 /// use tidecast::sim::{SimulateOptions, simulate};
@@ -108,7 +108,7 @@ fn done(plan: &Plan, runs: &[Outcome], plot: bool, took: f64) -> Done {
     }
 }
 
-/// Runs the way of that number on a thread of its own, and tells how far it is.
+/// Runs the algorithm of that number on a thread of its own, and reports its progress.
 async fn watch(plan: &Arc<Plan>, way: usize, work: &Work<Started, Done>) -> Result<Outcome, Error> {
     let progress = Arc::new(progress::Progress::new());
     let name = plan.ways.get(way).map(|(name, _)| name.clone()).unwrap_or_default();

@@ -14,7 +14,7 @@ use tidecast_text::count;
 use super::TELLS;
 use crate::operation::{Operation, start};
 
-/// What [`soak()`] runs as.
+/// The operation of [`soak()`].
 pub type Soak = Operation<SoakStarted, Soaked>;
 
 /// Which clusters to run.
@@ -28,7 +28,7 @@ pub struct SoakOptions {
     pub threads: Option<usize>,
 }
 
-/// What the threads that run tell the one that reports.
+/// The state that running threads share with the reporting one.
 #[derive(Default)]
 struct Told {
     runs: AtomicU64,
@@ -50,7 +50,7 @@ impl Told {
         !self.stop.load(Relaxed)
     }
 
-    /// Failures that are not among those `said`.
+    /// Failures that are not in `said`.
     fn news(&self, said: &mut BTreeSet<u64>) -> Vec<String> {
         let failures = self.failures.lock();
         failures.iter().filter(|(seed, _)| said.insert(**seed)).map(|(_, text)| text.clone()).collect()

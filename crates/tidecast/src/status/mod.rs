@@ -1,8 +1,8 @@
-//! What a process that runs says of itself to `tidecast status`: a socket of its own in a directory that is this user's
-//! alone, at which each connection gets one JSON object; and who looks at all of these.
+//! The status of a running process for `tidecast status`: a socket of its own in a directory of this user
+//! alone, at which each connection gets one JSON object; and the reader of all these sockets.
 //!
-//! Promises: no command fails or waits because of it; nothing secret is in it (no ticket, no key); what a dead process
-//! left is passed over and removed by who looks next.
+//! Promises: no command fails or waits because of it; nothing secret is in it (no ticket, no key); the socket
+//! of a dead process is skipped and removed by the next reader.
 
 mod places;
 
@@ -16,10 +16,10 @@ use tidecast_event::status::{About, Process, Trouble};
 use tidecast_event::{Progress, round};
 use tidecast_socket::Bound;
 
-/// Who asks has so long to take the answer.
+/// A reader's time limit to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What all processes of this user say of themselves, the one that began first in front: those that run a command of the
+/// The status of all processes of this user, oldest first: those that run a command of the
 /// program, or have an [`Announced`].
 #[must_use]
 pub fn processes() -> Vec<Process> {
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Announced {
-    /// Begins to answer who asks; None where that cannot be, which is no matter to the work.
+    /// Begins to answer requests; `None` if that is not possible, which does not affect the work.
     #[must_use]
     pub fn start(command: &'static str) -> Option<Self> {
         let (listener, bound) = places::listen(command)
@@ -78,12 +78,12 @@ impl Announced {
                 continue;
             };
             let text = serde_json::to_string(&self.now()).unwrap_or_default();
-            // Who asked may have gone.
+            // The reader may have ended.
             let _ = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(text.as_bytes()));
         }
     }
 
-    /// What it is about: what is none here stays as it was. `total`: bytes to do, until it says how far it is.
+    /// The subject of the work: `None` values stay unchanged. `total`: bytes to do, until the first progress.
     pub fn about(&self, about: About, total: Option<u64>) {
         let process = &mut self.0.lock().process;
         process.work.total = total.or(process.work.total);

@@ -1,7 +1,7 @@
-//! The directories in which processes of this user say that they are there.
+//! The directories in which processes of this user announce themselves.
 //!
-//! A process uses the first that it can; who looks looks in all. Each is opened by descriptor, and used only if it is a
-//! directory of this user that nobody else may enter.
+//! A process uses the first possible one; a reader looks in all. Each is opened by descriptor, and used only
+//! if it is a directory of this user that no other user may enter.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -16,16 +16,16 @@ use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
 use tidecast_event::status::{Process, Trouble};
 use tidecast_socket::Bound;
 
-/// What follows the number of a process.
+/// The suffix after the number of a process.
 const SUFFIX: &str = ".status";
-/// A process has so long to say how it stands; one that is stopped says nothing.
+/// A process's time limit to report its status; a stopped process does not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest that is read of one.
 const LONGEST: u64 = 1 << 20;
 /// Entries looked at.
 const MOST: usize = 1000;
 
-/// Where this process says that it is there.
+/// Where this process announces itself.
 ///
 /// # Errors
 /// No directory can be used.
@@ -44,7 +44,8 @@ pub(super) fn listen(command: &str) -> io::Result<(UnixListener, Bound)> {
     Err(last)
 }
 
-/// The user's runtime directory, as told or as usual; below the directory for temporary files.
+/// The user's runtime directory, from the environment or the default one; below the directory for temporary
+/// files.
 fn places() -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let told = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -85,7 +86,7 @@ fn open(dir: &Path) -> io::Result<File> {
     Ok(open)
 }
 
-/// What all processes of this user say of themselves, the one that began first in front.
+/// The status of all processes of this user, oldest first.
 pub(super) fn look() -> Vec<Process> {
     let mut all: Vec<Process> =
         places().iter().filter_map(|dir| open(dir).ok()).flat_map(|dir| look_in(&dir)).collect();
@@ -107,7 +108,7 @@ fn look_in(dir: &File) -> Vec<Process> {
     })
 }
 
-/// What one says; None, and its name is removed, if it is dead.
+/// The status of one process; `None` if it is dead, and its socket is removed.
 fn ask(dir: &File, name: &std::ffi::OsStr) -> Option<Process> {
     let at = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
     let stream = match UnixStream::connect(&at) {
