@@ -42,7 +42,7 @@ Settings = Mapping[str, object] | None
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """What is built, and by which cargo command."""
+    """The targets of the build, and their cargo command."""
 
     profile: str = "release"
     #: The target of rustc; None: this machine's.
@@ -53,7 +53,7 @@ class Build:
 
     @classmethod
     def of_environment(cls) -> Build:
-        """What the environment variables ask for."""
+        """The settings of the environment variables."""
         return cls(profile=os.environ.get("TIDECAST_PROFILE") or "release", compile=not os.environ.get("TIDECAST_NO_BUILD"))
 
     def cargo(self, *command: str) -> list[str]:
@@ -83,7 +83,7 @@ class Build:
 
 
 def stripped(file: pathlib.Path, build: Build, scratch: pathlib.Path) -> pathlib.Path:
-    """The file without its symbols. What the release profile made has none; a foreign target's are left."""
+    """The file without its symbols. The release profile strips them already; those of a foreign target are left."""
     strip = shutil.which("strip")
     if build.profile == "release" or build.target or not strip:
         return file
@@ -167,7 +167,7 @@ def wheel(out: pathlib.Path, build: Build, metadata: pathlib.Path | None = None)
 
 
 def checked_toolchain() -> None:
-    """:raises SystemExit: no cargo; it says how to get one"""
+    """:raises SystemExit: there is no cargo; the message names a way to install it"""
     if not shutil.which(os.environ.get("CARGO") or "cargo"):
         sys.exit("tidecast is built by Rust, and cargo is not in PATH: install Rust from https://rustup.rs, or a wheel of tidecast")
 

@@ -1,4 +1,4 @@
-"""The bill of materials of what is built: each crate that is linked in, with version, licence and checksum (CycloneDX 1.5)."""
+"""The bill of materials of a build: each crate that is linked in, with version, licence and checksum (CycloneDX 1.5)."""
 from __future__ import annotations
 
 import importlib
@@ -27,7 +27,7 @@ def sbom(cargo: str = "cargo", target: str | None = None) -> bytes:
         key = waiting.pop()
         if key in linked:
             continue
-        # Neither what tests need, nor what runs while it is built.
+        # Neither dependencies of tests, nor build dependencies.
         normal = [dep["pkg"] for dep in nodes[key]["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
         linked[key] = [dep for dep in normal if not procedural(packages[dep])]
         waiting += linked[key]

@@ -7,20 +7,20 @@
         ...
     path = tidecast.get(ticket, to="/scratch")            # on the others
 
-    with tidecast.mount(ticket, "/opt/env") as path:      # files come when they are opened
+    with tidecast.mount(ticket, "/opt/env") as path:      # files are fetched when they are opened
         ...
     tidecast.run(ticket, ["/opt/env/bin/python3", "x.py"])  # a command that sees the tree where it was built
 
     tidecast.bcast_files("/sw/env", "/scratch/env", hosts="node[001-064]")
     tidecast.copy("store:/archive/cmip6", "/data/")
-    reader = tidecast.open(ticket)                         # only what is read comes: see tidecast.fsspec, too
+    reader = tidecast.open(ticket)                         # only read parts are fetched: see tidecast.fsspec, too
     path = tidecast.caches().get("head/nt")               # from the daemon of this host
     tidecast.bcast(array)                                 # within an MPI job: from memory to memory, from rank 0
 
 Functions wait for the end; :mod:`tidecast.aio` has the same for asyncio. Sizes are in bytes, rates in bytes a second, times in
-seconds. ``progress`` is True for a bar (where tqdm is installed), or a function that is called with each event: a dictionary as
-``docs/events.md`` has it. Warnings go to the logger ``tidecast``. What fails is an :class:`Error`: a :class:`FaultError`,
-:class:`UsageError` or :class:`CutError`, as the exit code of the program says. Ctrl-C ends any call.
+seconds. ``progress`` is True for a bar (where tqdm is installed), or a function that is called with each event: a dictionary as in
+``docs/events.md``. Warnings go to the logger ``tidecast``. Failures raise an :class:`Error`: a :class:`FaultError`,
+:class:`UsageError` or :class:`CutError`, which correspond to the exit codes of the program. Ctrl-C ends any call.
 
 An operation belongs to the process that began it: after a fork, begin another.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     copy: _Module
 
-#: What is loaded when it is first used, and where it is: `import tidecast` is quick, and needs neither NumPy nor MPI.
+#: Names that are loaded at their first use, and their modules: `import tidecast` is quick, and needs neither NumPy nor MPI.
 _LAZY = {
     "Cache": "_caches", "Caches": "_caches", "caches": "_caches",
     "Group": "_group", "bcast": "_group",

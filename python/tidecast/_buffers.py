@@ -1,7 +1,7 @@
-"""Where an object's bytes lie: as NumPy says, by the buffer protocol, or by DLPack. Nothing is copied.
+"""The place of an object's bytes: from NumPy, by the buffer protocol, or by DLPack. Nothing is copied.
 
-NumPy's own arrays are asked for their bytes first: the buffer protocol knows no times, none of the number formats of other packages
-(bfloat16, float8) and not every name of a field, but all of them have a fixed size and go as bytes.
+For NumPy's own arrays, NumPy is asked first: the buffer protocol supports neither times, nor the number formats of other packages
+(bfloat16, float8), nor all names of fields; but all of these have a fixed size and are sent as bytes.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OBJECTS = "the buffer holds Python objects or pointers; it cannot be sent"
 
 
 def located(obj: Any, writable: bool) -> Place:
-    """The bytes of what ``obj`` holds, which stays alive and in its place until the place has been used or is dropped.
+    """The bytes of ``obj``, which stays alive and in its place until the result has been used or is dropped.
 
     :raises ValueError: it does not lie in one piece in host memory, or is read-only and must not be
     :raises TypeError: it has neither protocol

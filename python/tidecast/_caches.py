@@ -10,7 +10,8 @@ from . import _native
 from ._operation import AnyPath, Progress, Task, answer, begin, waiting
 from ._transfer import Path, path_of
 
-#: What the daemon says of a cache: the fields of ``docs/events.md``, ``name``, ``bytes``, ``files``, ``lease``, ``pinned`` and so on.
+#: The daemon's description of a cache: the fields of ``docs/events.md``, ``name``, ``bytes``, ``files``, ``lease``, ``pinned``
+#: and so on.
 Cache = dict[str, Any]
 
 
@@ -35,7 +36,7 @@ class Caches:
     """
 
     def __init__(self, socket: AnyPath | None = None):
-        """:param socket: where it listens; by default as the settings say, else the host's daemon, else the user's own"""
+        """:param socket: where it listens; by default the socket of the settings, else the host's daemon, else the user's own"""
         self._daemon = begin(_native.Daemon, socket)
         self.socket = Path(self._daemon.socket)
 
@@ -45,13 +46,13 @@ class Caches:
                group: str | None = None, wait: float | None = None, progress: Progress = False) -> Task[Cache]:
         """Makes a cache of a directory's content, or of files of one directory.
 
-        :param lease: keep it at least so many seconds
+        :param lease: keep it at least this many seconds
         :param policy: the ClassAd expression that daemons' ads must satisfy to be offered it
         :param requirements: the ClassAd expression that a daemon's ad must satisfy to hold it
         :param private: it leaves this host only directly, for its owner
         :param replicas: copies to keep alive on hosts
-        :param mode: who may read: 0o700, 0o750 or 0o755; by default as the files allow
-        :param wait: wait for room so many seconds
+        :param mode: the readers: 0o700, 0o750 or 0o755; by default as the files allow
+        :param wait: wait for space this many seconds
         """
         new = New(name, None if lease is None else int(lease), policy, requirements, private, replicas, mode, group)
         words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -60,11 +61,11 @@ class Caches:
     @waiting
     def get(self, name: str, to: AnyPath | None = None, *, link: str = "symlink", force: bool = False, wait: float | None = None,
             offline: bool = False, progress: Progress = False) -> Task[Path]:
-        """Has a cache on this host, and gives its path. It is kept while this process runs.
+        """Brings a cache to this host, and returns its path. It is kept while this process runs.
 
-        :param to: have it in this directory too, under its own name
-        :param link: what is made there: ``symlink``, ``hardlink``, ``reflink``, ``bind`` or ``copy``
-        :param wait: give up after so many seconds
+        :param to: deliver it to this directory too, under its own name
+        :param link: how it is delivered: ``symlink``, ``hardlink``, ``reflink``, ``bind`` or ``copy``
+        :param wait: give up after this many seconds
         :param offline: the newest version that is here, without asking for a newer one
         """
         native = begin(_native.get_cache, self.socket, name, to, link, force, wait, offline)
@@ -75,11 +76,11 @@ class Caches:
         return list(answer(begin(self._daemon.list, name)))
 
     def show(self, name: str) -> Cache:
-        """One cache, with what uses it."""
+        """One cache, with its uses."""
         return dict(answer(begin(self._daemon.show, name)))
 
     def extend(self, name: str, lease: float) -> Cache:
-        """Keeps it at least so many seconds from now."""
+        """Keeps it at least this many seconds from now."""
         return dict(answer(begin(self._daemon.extend, name, int(lease))))
 
     def pin(self, name: str, pinned: bool = True) -> Cache:

@@ -29,17 +29,17 @@ class UsageError(Error, ValueError):
 
 
 class CutError(Error):
-    """It timed out or was stopped; the same call goes on from there (exit code 3)."""
+    """It timed out or was stopped; the same call resumes it (exit code 3)."""
 
 
 class Lost(Error):
-    """This rank is no longer of the group: it was given up, or rank 0 is gone. Every further call fails too."""
+    """This rank is no longer in the group: it was removed, or rank 0 has ended. Every further call fails too."""
 
 
 _BY_CODE = {1: FaultError, 2: UsageError, 3: CutError}
 
 
 def of(failed: dict[str, Any]) -> Error:
-    """The exception for what the extension module says of a failure."""
+    """The exception for a failure of the extension module."""
     code = failed["code"]
     return _BY_CODE.get(code, Error)(failed["message"], code, failed.get("reached"))

@@ -1,8 +1,8 @@
-"""What stored values mean by the conventions of NetCDF and CF (https://cfconventions.org).
+"""The meaning of stored values by the conventions of NetCDF and CF (https://cfconventions.org).
 
-The judge is xarray: packed values are unpacked to the kinds of numbers that it chooses, and what it shows as NaN is NaN. So is what netCDF4
-masks besides: values that are not valid (valid_min, valid_max, valid_range), NetCDF's own value where nothing was written, and values of
-missing_value of another kind than the stored ones.
+The reference is xarray: packed values are unpacked to the number types that it chooses, and values that it shows as NaN are NaN.
+Values that only netCDF4 masks are NaN too: invalid ones (valid_min, valid_max, valid_range), NetCDF's fill value of unwritten
+elements, and values of missing_value of another type than the stored ones.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from ._field_values import NotReal, check
 
-#: What NetCDF puts where nothing was written, by kind of number, unless _FillValue says otherwise. Of single bytes all are values.
+#: NetCDF's fill value of unwritten elements, by type of number, unless _FillValue is set. Single bytes have no fill value.
 _FILLS = {"i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295, "i8": -9223372036854775806, "u8": 18446744073709551614,
           "f4": 9.969209968386869e36, "f8": 9.969209968386869e36}
 _PACKING = ("scale_factor", "add_offset")
@@ -26,9 +26,9 @@ _PACKED_FLOATS = {8: "<d", 4: "<f", 2: "<e"}
 
 
 class Meaning:
-    """What the values of one array mean. `netcdf`: nothing written has NetCDF's own value.
+    """The meaning of one array's values. `netcdf`: unwritten elements have NetCDF's fill value.
 
-    :raises NotReal: they mean no real numbers
+    :raises NotReal: they are not real numbers
     """
 
     def __init__(self, array: Any, netcdf: bool):
@@ -45,7 +45,7 @@ class Meaning:
         self._packing = [said[name] if isinstance(said.get(name), (int, float)) else value
                          for name, value in zip(_PACKING, packing, strict=True)]
         self._missing = _as_xarray(numbers, stored, self._kind)
-        # NaN is one whatever is said; of integers there is none.
+        # NaN is always missing; integers have no NaN.
         said_missing = bool(self._missing) or (self._kind.kind == "f" and any(name in said for name in _MISSING))
         self._real = _real_kind(self._kind, scale, offset, bool(self._missing), said_missing)
         numbers |= {name: _as_stored(values, self._kind, stored) for name, values in numbers.items() if name not in _PACKING}
@@ -98,7 +98,7 @@ def _attributes(array: Any) -> dict[str, Any]:
     said = dict(getattr(array, "attrs", {}))
     version = getattr(getattr(array, "metadata", None), "zarr_format", None)
     if version == 2:
-        # What xarray writes as _FillValue is there and nowhere else. zarr writes 0 by itself; xarray reads what has dimensions.
+        # xarray writes _FillValue there and nowhere else. zarr writes 0 by default; xarray reads arrays that have dimensions.
         if array.fill_value is not None and (array.fill_value != 0 or "_ARRAY_DIMENSIONS" in said):
             said["_FillValue"] = array.fill_value
     elif version == 3 and "_FillValue" in said:
@@ -123,7 +123,7 @@ def _unpacked_fill(value: Any, dtype: Any) -> Any:
 
 
 def _refuse_times(said: dict[str, Any]) -> None:
-    """Times are numbers only together with their unit, which a field does not have; a duration is one unless it is said to be a time."""
+    """Times are numbers only together with their unit, which a field does not have; a duration is a number unless it is declared a time."""
     units, dtype = said.get("units"), said.get("dtype")
     if isinstance(units, str) and _DATE.match(units):
         raise NotReal(f"its values are times ({units}): only real numbers can be sent")
@@ -132,7 +132,7 @@ def _refuse_times(said: dict[str, Any]) -> None:
 
 
 def _signedness(stored: Any, said: dict[str, Any]) -> Any:
-    """The kind of integers, which _Unsigned may say."""
+    """The type of integers, which _Unsigned may change."""
     import numpy as np
     other = {("i", "true"): "u", ("u", "false"): "i"}.get((stored.kind, str(said.get("_Unsigned", "")).lower()))
     return np.dtype(f"{other}{stored.itemsize}") if other else stored
@@ -185,7 +185,7 @@ def _real_kind(kind: Any, scale: Any, offset: Any, missing: bool, said_missing: 
 
 
 def _as_stored(values: Any, kind: Any, stored: Any) -> Any:
-    """What is said of values whose sign is only their form's is so too."""
+    """Attributes of values that are reinterpreted as unsigned or signed are reinterpreted too."""
     return [value.astype(stored).view(kind) if kind != stored and _has(stored, value) else value for value in values]
 
 
@@ -209,7 +209,7 @@ def _default(stored: Any, kind: Any) -> list[Any]:
 
 
 def _valid(numbers: dict[str, list[Any]]) -> tuple[Any, Any]:
-    """The least and the greatest value that is one, where that is said."""
+    """The least and the greatest valid value, if stated."""
     between = numbers.get("valid_range", [])
     if len(between) == 2:
         return between[0], between[1]
@@ -217,7 +217,7 @@ def _valid(numbers: dict[str, list[Any]]) -> tuple[Any, Any]:
 
 
 def _of_unpacked(numbers: dict[str, list[Any]], kind: Any) -> bool:
-    """Whether what is valid is said of unpacked values: if it has their type, and packed ones are integers
+    """Whether the valid range is stated for unpacked values: if it has their type, and packed ones are integers
     (NetCDF User's Guide, attribute conventions)."""
     import numpy as np
     packing = [values[0].dtype for name in _PACKING if (values := numbers.get(name))]

@@ -1,4 +1,4 @@
-"""Reads what `tidecast field send` does not read itself, and puts it step by step into memory that both share."""
+"""Reads sources that `tidecast field send` does not read itself, and writes them step by step to shared memory."""
 from __future__ import annotations
 
 import argparse
@@ -55,7 +55,7 @@ class Generated:
 
 
 def find(specs: str | Sequence[str], axes: Sequence[str] = ()) -> Source:
-    """What ``file:variable``, several of them, ``dir.zarr[:array]``, ``script.py:function`` or ``file.npy`` means."""
+    """The source for ``file:variable``, several of them, ``dir.zarr[:array]``, ``script.py:function`` or ``file.npy``."""
     specs = [specs] if isinstance(specs, str) else specs
     file, inner = split(specs[0])
     if pathlib.Path(file).suffix == ".py":
@@ -103,7 +103,7 @@ def main() -> int:
     feed.add_argument("--memory", required=True)
     feed.add_argument("--slots", type=int, required=True)
     args = parser.parse_args()
-    # What the user's code prints must not come between.
+    # Output of the user's code must not mix with the protocol.
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

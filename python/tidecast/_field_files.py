@@ -1,5 +1,5 @@
-"""Arrays in files of science, recognised by what is in them and not by their names: NetCDF of every version, HDF5, Zarr (2, 3; a directory
-or a zip), NumPy's .npy and .npz, VTK's images. What their axes are is taken from the names of dimensions, or from the user."""
+"""Arrays in scientific files, recognised by their content and not by their names: NetCDF of every version, HDF5, Zarr (2, 3; a directory
+or a zip), NumPy's .npy and .npz, VTK's images. Their axes are taken from the names of dimensions, or from the user."""
 from __future__ import annotations
 
 import importlib
@@ -19,7 +19,7 @@ from ._field_cf import Meaning
 _LISTED = 20
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
-#: What the axis of steps is called, in any case.
+#: Names of the axis of steps, in lower or upper case.
 _TIME = {"time", "times", "t", "step", "steps", "ocean_time", "record", "frame"}
 #: Filters of HDF5 by their numbers (https://github.com/HDFGroup/hdf5_plugins), those that hdf5plugin brings.
 _FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32018: "fcidecomp",
@@ -27,7 +27,7 @@ _FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 320
 
 
 class Wrong(Exception):
-    """What is wrong with the source, for people."""
+    """The fault of the source, for people."""
 
 
 def package(name: str, brought_by: str = "") -> Any:
@@ -63,7 +63,7 @@ def kind(file: str) -> str:
             return _zip(file)
         if vtk.kind(head):
             return "vtk"
-        # What HDF5 is may be preceded by a block of the user's: of 512 bytes, or twice as many, and so on.
+        # A user block may precede the HDF5 data: of 512 bytes, or twice as many, and so on.
         size = os.fstat(opened.fileno()).st_size
         for at in (0, *(512 << n for n in range(48))):
             if at + 8 > size:
@@ -138,7 +138,7 @@ def _classic(file: str) -> Any:
 
 
 def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
-    """What ``file:variable``, ``dir.zarr[:array]`` or ``file.npy`` means."""
+    """The source for ``file:variable``, ``dir.zarr[:array]`` or ``file.npy``."""
     file, inner = split(spec)
     if not pathlib.Path(file).exists():
         raise Wrong("there is no such file")
@@ -146,12 +146,12 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
     if not what and pathlib.Path(file).is_dir():
         raise Wrong("it is a directory without a Zarr array or group (zarr.json, .zarray, .zgroup)")
     if not what:
-        # Whatever is missing for a name that promises HDF5 is told before what is wrong with the file.
+        # For a name of HDF5, a missing package is reported before a fault of the file.
         package("h5py")
         raise Wrong("the format is not one of NetCDF, HDF5, Zarr, VTK's image data, .npy and .npz; raw float32 need --shape X,Y,Z")
     whole, netcdf = _open(file, what)
     if isinstance(whole, vtk.Image) and not inner:
-        # One array is what an image is of.
+        # An image of one array needs no name.
         names = list(whole)
         inner = names[0] if len(names) == 1 else ""
     try:
@@ -177,7 +177,7 @@ def arrays(group: Any, axes: Sequence[str] = (), before: str = "", depth: int = 
 
 
 def dimensions(array: Any) -> list[str]:
-    """The names of an array's axes; where it has none, their numbers."""
+    """The names of an array's axes; if it has no names, their numbers."""
     names = getattr(array, "dimensions", None) or getattr(getattr(array, "metadata", None), "dimension_names", None)
     names = names or dict(getattr(array, "attrs", {})).get("_ARRAY_DIMENSIONS")
     if names is None and hasattr(array, "dims"):  # h5py
@@ -225,7 +225,7 @@ class Stored:
     """An array on disk: its steps, each of z, y, x."""
 
     def __init__(self, array: Any, file: Any, netcdf: bool = False, axes: Sequence[str] = ()):
-        # Without the file, which closes when nobody has it any more, the array is nothing.
+        # The file closes with its last reference, and the array needs it.
         self._file = file
         self._array, (self._step, self._rest) = array, _roles(array, axes)
         sides = [int(array.shape[n]) for n in self._rest]
@@ -244,7 +244,7 @@ class Stored:
 
 
 def _has_filters(array: Any) -> None:
-    """That HDF5 can undo what the values were packed with."""
+    """Checks that HDF5 has the filters to decompress the values."""
     dataset = getattr(array, "_h5ds", array)
     if not hasattr(dataset, "id") or not hasattr(dataset.id, "get_create_plist"):
         return

@@ -24,11 +24,11 @@ class FieldError(RuntimeError):
 
 
 class Closed(FieldError):
-    """The receiver has ended or made the memory anew: open the name again."""
+    """The receiver has ended or recreated the memory: open the name again."""
 
 
 class Slab(NamedTuple):
-    """What one stream has brought. ``expected`` to ``recovered_now`` are packets of its step; what follows counts all steps."""
+    """Counters of one stream. ``expected`` to ``recovered_now`` are packets of its step; the others count all steps."""
     z0: int
     z1: int
     batch: int
@@ -99,7 +99,7 @@ class Field:
             raise FieldError(f"{self._path} is damaged")
         self._volumes = [np.frombuffer(self._map, "<f4", count, first + n * apart).reshape(self.shape)
                          for n in range(volumes)]
-        # Of a receiver that has none, nothing is known.
+        # A receiver without maps does not report which values are missing.
         maps, size = self._word("maps"), self._word("maps", 1)
         self._maps = [np.frombuffer(self._map, "u1", -(-count // 8), maps + n * size) for n in range(len(self._volumes))] if maps else []
         self._seen = self.closed
@@ -111,7 +111,7 @@ class Field:
     @property
     def array(self) -> np.ndarray:
         """The volume to read, as it is now: a read-only view, nothing is copied. With ``field recv --volume live`` it changes all the
-        time; else it is a step that has closed, and is left alone for one more step at least. Ask again for a newer one."""
+        time; else it is a step that has closed, and stays unchanged for one more step at least. Ask again for a newer one."""
         return self._volumes[min(self._word("front"), len(self._volumes) - 1)]
 
     @property
@@ -130,7 +130,7 @@ class Field:
 
     @property
     def step(self) -> int:
-        """The step in front; of a volume that always changes, the newest that anything has come of."""
+        """The step in front; for a volume that always changes, the newest of which any value has arrived."""
         return self._word("step")
 
     @property
@@ -140,17 +140,17 @@ class Field:
 
     @property
     def is_open(self) -> bool:
-        """False when the receiver has ended, was killed, or has made the memory anew."""
+        """False when the receiver has ended, was killed, or has recreated the memory."""
         return self._word("state") == 1 and _is_held(self._file)
 
     @property
     def title(self) -> str:
-        """What the sender calls it."""
+        """The sender's name for it."""
         return self._map[_layout.HEAD["title"]:_layout.HEAD["title"] + _layout.TITLE_SIZE].split(b"\0")[0].decode("utf-8", "replace")
 
     @property
     def rate(self) -> int:
-        """Bits a second that the sender says it sends."""
+        """Bits a second, as the sender reports."""
         return self._word("rate")
 
     @property
@@ -167,7 +167,7 @@ class Field:
 
     @property
     def slabs(self) -> list[Slab]:
-        """What each stream has brought."""
+        """The counters of each stream."""
         count, first, size = (self._word("slabs", place) for place in range(3))
         rows = [self._words[(first + n * size) // 8:][:len(Slab._fields)].tolist() for n in range(count)]
         return [Slab._make([*row[:-1], bool(row[-1])]) for row in rows]
@@ -184,9 +184,9 @@ class Field:
         return [Entry(*self._words[at:at + len(Entry._fields)].tolist()) for at in places]
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits until a step closes that this has not told of yet; the steps closed so far, or None after ``timeout`` seconds.
+        """Waits until a further step closes; returns the steps closed so far, or None after ``timeout`` seconds.
 
-        :raises Closed: no step will come any more
+        :raises Closed: no further step will arrive
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self.closed == self._seen:
@@ -199,10 +199,11 @@ class Field:
         return self._seen
 
     def read(self, timeout: float = 10.0) -> Volume:
-        """A copy of the volume in front, with the number of its step and a mask of what is not of that step. (A volume that always changes
+        """A copy of the volume in front, with the number of its step and a mask of the values that are not of that step. (A volume
+        that always changes
         is copied as it is.)
 
-        :raises FieldError: steps come so fast that none could be copied whole within ``timeout`` seconds
+        :raises FieldError: steps arrive so fast that none could be copied whole within ``timeout`` seconds
         """
         if len(self._volumes) == 1:
             return Volume(self.array.copy(), self.step, self.mask)
@@ -236,9 +237,9 @@ class Field:
 
 
 def open(name: str = "field") -> Field:
-    """The field of this name that a receiver of this host has.
+    """The field of this name from a receiver on this host.
 
-    :raises FieldError: there is none
+    :raises FieldError: there is no such field
     """
     return Field(name)
 
@@ -257,8 +258,8 @@ def _is_received(path: pathlib.Path) -> bool:
 
 
 def _open_own(path: pathlib.Path) -> BinaryIO:
-    """In a directory for all anybody may have made what has the name: a pipe must not hold this up, nor a link lead away, nor another user
-    show anything in a receiver's place, or cut the file short under a map."""
+    """In a public directory any user may have created this name: a pipe must not block the open, a link must not be followed, and
+    another user must neither replace a receiver's file nor truncate it while it is mapped."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     stat = os.fstat(file.fileno())
     if not S_ISREG(stat.st_mode):
@@ -271,8 +272,8 @@ def _open_own(path: pathlib.Path) -> BinaryIO:
 
 
 def _is_held(file: BinaryIO) -> bool:
-    """Whether a receiver has this file: it holds a lock on it, also one that cannot say any more that it ends. Ours is shared and given
-    back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way."""
+    """Whether a receiver has this file: it holds a lock on it until it ends, even when it is killed. The lock here is shared and
+    released at once. It blocks no receiver, since receivers lock only files that no other process can have opened yet."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A field's sender or receiver, which runs in this process while the program goes on."""
+"""A field's sender or receiver, which runs in this process beside the program."""
 from __future__ import annotations
 
 import json
@@ -13,7 +13,7 @@ class Running:
     """An operation whose events a thread follows.
 
     :ivar started: the fields of the event ``started``; empty until then
-    :ivar ended: the fields of the event ``done``, or of what an operation that failed has reached
+    :ivar ended: the fields of the event ``done``, or of the partial result of a failed operation
     :ivar failed: why it failed
     """
 
@@ -58,7 +58,7 @@ class Running:
             raise self.failed
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for the end, at most so many seconds; False: it goes on."""
+        """Waits for the end, at most this many seconds; False: it still runs."""
         return self._over.wait(timeout)
 
     def stop(self) -> None:

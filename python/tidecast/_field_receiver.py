@@ -27,26 +27,26 @@ class Receiving:
 
 
 class Receiver:
-    """Takes a field's streams into shared memory, until :meth:`close` or the end of a ``with`` block: what ``tidecast field recv`` does.
+    """Receives a field's streams into shared memory, as ``tidecast field recv``, until :meth:`close` or the end of a ``with`` block.
 
-    What is lost is counted, by step and stream. The memory, ``/dev/shm/tidecast-field-NAME``, is the receiver's, and is gone when that
-    ends; all programs of this user on this host see it, by :func:`open`.
+    Losses are counted, by step and stream. The memory, ``/dev/shm/tidecast-field-NAME``, belongs to the receiver, and is removed when
+    it ends; all programs of this user on this host can open it by :func:`open`.
 
-    :param listen: ``ADDRESS:PORT`` of the first stream, the others at the ports behind it; port 0: neighbouring ports that are free
+    :param listen: ``ADDRESS:PORT`` of the first stream, the others at the following ports; port 0: adjacent free ports
     :param name: name of the shared memory
     :param streams: streams at most
-    :param volume: what readers see: ``live``, one volume that is always changing, or ``steps`` when they have closed; by default
+    :param volume: the volume for readers: ``live``, one volume that is always changing, or ``steps`` when they have closed; by default
         ``live``, or ``steps`` where these are to be complete or recorded
-    :param missing: what readers find where values have not come: ``keep``, those of the step before, or ``nan``
-    :param complete: show only steps of which nothing is missing
+    :param missing: the content of missing values: ``keep``, those of the previous step, or ``nan``
+    :param complete: show only complete steps
     :param record: record steps into this directory, as a Zarr array and a series that ParaView opens
-    :param steps: end after so many steps
-    :param key: what senders must have: the key, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``, else one
-        that is made once and kept. ``""``: anybody may send
+    :param steps: end after this many steps
+    :param key: the key of senders, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``, else one
+        that is made once and kept. ``""``: every sender is accepted
     :param progress: a function that takes each event of ``docs/events.md``, called by a thread of the receiver
     :ivar name: name of the shared memory
     :ivar ports: the UDP port of each stream
-    :ivar send: what to run at the other side; None where no key is needed to say it
+    :ivar send: the command for the other side; None without a key
     :ivar last: the fields of the last event ``step``; empty before the first
     :raises UsageError: arguments that make no sense
     :raises FaultError: the ports or the name are taken
@@ -73,21 +73,21 @@ class Receiver:
         self._progress(event)
 
     def open(self, timeout: float | None = None) -> Field:
-        """The shared memory, as :func:`open` gives it, when a sender has said what it sends.
+        """The shared memory, as from :func:`open`, when a sender has described its field.
 
-        :param timeout: seconds that a sender is waited for
-        :raises FieldError: none has come by then
+        :param timeout: seconds to wait for a sender
+        :raises FieldError: no sender has connected by then
         """
         if not self._comes.wait(timeout):
             raise FieldError(f"no sender has come within {timeout} s")
         return open(self.name)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until ``steps`` are over, at most so many seconds; False: it goes on."""
+        """Waits until ``steps`` have arrived, at most this many seconds; False: it still runs."""
         return self._running.wait(timeout)
 
     def close(self) -> dict[str, Any]:
-        """Ends it; gives what was received: the fields of the event ``done``.
+        """Ends it; returns the totals: the fields of the event ``done``.
 
         :raises FaultError: it has failed, as where the disk of a recording is full
         """
@@ -104,6 +104,6 @@ class Receiver:
         try:
             self.close()
         except RuntimeError:
-            # What went wrong first is what counts.
+            # The first error is the one to report.
             if kind is None:
                 raise

@@ -25,7 +25,7 @@ SLOTS = 3
 
 @dataclass(frozen=True)
 class Sending:
-    """The arguments of :class:`Sender` that say how steps go, in words of the program."""
+    """The arguments of :class:`Sender` about transmission, as words of the program."""
 
     streams: int
     rate: str
@@ -35,13 +35,13 @@ class Sending:
 
 
 class Sender:
-    """Sends the steps of a simulation as they come. Threads of this process send; they need no lock of Python.
+    """Sends the steps of a simulation when they are put. Threads of this process send; they do not need Python's lock.
 
     :param to: ``"host:port"`` of the receiver, or several of them in a list
     :param shape: of the arrays: z, y, x
     :param key: the receiver's key, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``. ``""``: plain
-    :param name: what readers are told that it is
-    :param streams: cut the volume into so many slabs at most, one stream each
+    :param name: the name for readers
+    :param streams: cut the volume into at most this many slabs, one stream each
     :param rate: bytes a second, or words (``"10gbit"``); ``auto``: as much as arrives
     :param packing: how values are packed: ``run``, or the paper's ``xyz``
     :param order: in which order values of a slab go: ``zslab``, by planes, or ``morton``, in bricks along the Z-order curve
@@ -56,9 +56,9 @@ class Sender:
         self.shape = tuple(int(n) for n in shape)
         if len(self.shape) != 3 or min(self.shape) < 1:
             raise ValueError(f"a shape is three lengths, z, y, x; not {shape}")
-        #: Steps that were given to be sent, and those for which there was no room.
+        #: Steps that were accepted for sending, and steps that were dropped for lack of room.
         self.sent, self.dropped = 0, 0
-        #: What was said last: rate, step, lost, and so on; at the end the summary.
+        #: The last report: rate, step, lost, and so on; at the end the summary.
         self.progress: dict[str, Any] = {}
         self._next = 0
         self._free: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -74,7 +74,7 @@ class Sender:
         theirs = (memory, their_hear, their_say)
         self._tell({"shape": self.shape, "steps": None, "name": name})
         try:
-            # The dialogue of a feed, as with another process: the extension opens the three anew.
+            # The dialogue of a feed, as with another process: the extension opens the three files again.
             feed = ",".join(f"/proc/self/fd/{fd}" for fd in theirs)
             native = begin(_native.send_field, feed, [to] if isinstance(to, str) else list(to), how, key)
         except BaseException:
@@ -91,7 +91,7 @@ class Sender:
         print(json.dumps(line), file=self._say, flush=True)
 
     def _listen(self) -> None:
-        """Slots that are free; None when there will be none."""
+        """Free slots; None when there will be no further ones."""
         with self._hear as lines:
             for line in lines:
                 self._free.put(json.loads(line)["fill"])
@@ -102,12 +102,12 @@ class Sender:
             self.progress = event
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
-        """Gives a step to be sent; the array may be changed at once. True if there was room for it within ``timeout`` seconds, else
+        """Queues a step for sending; the array may be changed at once. True if there was room for it within ``timeout`` seconds, else
         it is dropped. Masked values of a masked array arrive as NaN.
 
         :param step: its number, which rises; by default those that were put are counted, dropped ones too
         :raises FieldError: the sender has ended
-        :raises TypeError: its values are no real numbers
+        :raises TypeError: its values are not real numbers
         """
         array = np.asanyarray(array)
         check(array.dtype)
@@ -135,8 +135,8 @@ class Sender:
         return True
 
     def close(self, timeout: float = 60.0) -> None:
-        """Sends what is still to be sent, for at most so many seconds, and ends. That a receiver did not take it is a warning: nobody has
-        to look at a simulation.
+        """Sends the queued steps, for at most this many seconds, and ends. A receiver that did not accept them is a warning: a
+        simulation does not need viewers.
 
         :raises FieldError: not all was sent, or the sender has failed
         """
@@ -155,7 +155,7 @@ class Sender:
         if is_late:
             raise FieldError(f"not all was sent within {timeout} s")
         if failed is not None and "steps" in self.progress:
-            # Receivers did not take what was sent to its end.
+            # Receivers did not accept all data.
             warnings.warn(str(failed), RuntimeWarning, stacklevel=2)
         elif failed is not None:
             raise FieldError(str(failed))
@@ -167,6 +167,6 @@ class Sender:
         try:
             self.close()
         except FieldError:
-            # What went wrong first is what counts.
+            # The first error is the one to report.
             if kind is None:
                 raise

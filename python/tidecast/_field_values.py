@@ -1,18 +1,18 @@
-"""What may go into a field's float32 volume: real numbers. What is masked is NaN there."""
+"""The values of a field's float32 volume: real numbers. Masked values are NaN there."""
 from __future__ import annotations
 
 from typing import Any
 
 
 class NotReal(TypeError):
-    """Values that are no real numbers: a part of them, or their unit, would be lost without a word."""
+    """Values that are not real numbers: a part of them, or their unit, would be lost silently."""
 
 
 def check(dtype: Any) -> None:
     """Refuses complex numbers, times, text, records and objects; takes truth values, and all kinds of integers and floating-point numbers,
     those of other packages too (bfloat16).
 
-    :raises NotReal: its values are no real numbers
+    :raises NotReal: its values are not real numbers
     """
     import numpy as np
     if not np.can_cast(dtype, "f4", "same_kind"):
@@ -22,12 +22,12 @@ def check(dtype: Any) -> None:
 def put(array: Any, into: Any) -> None:
     """Copies an array to a volume; the masked values of a masked array become NaN.
 
-    :raises NotReal: its values are no real numbers
+    :raises NotReal: its values are not real numbers
     """
     import numpy as np
     array = np.asanyarray(array)
     check(array.dtype)
-    # What is under a mask need not be a number that fits.
+    # A masked value need not be a number that fits.
     with np.errstate(all="ignore" if isinstance(array, np.ma.MaskedArray) else None):
         into[...] = np.ma.getdata(array)
     if (mask := np.ma.getmask(array)) is not np.ma.nomask:

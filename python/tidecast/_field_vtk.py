@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-#: Bytes in which a file says what it is.
+#: Bytes that identify the type of a file.
 HEAD = 4096
 #: Points and cells that are not there: vtkDataSetAttributes.HIDDENPOINT and HIDDENCELL.
 _HIDDEN = {"point": 2, "cell": 32}
-#: VTK's readers of images, by what files say of themselves.
+#: VTK's readers of images, by the type that files state.
 _READERS = {"ImageData": ("vtkIOXML", "vtkXMLImageDataReader"), "PImageData": ("vtkIOXML", "vtkXMLPImageDataReader"),
             "STRUCTURED_POINTS": ("vtkIOLegacy", "vtkStructuredPointsReader")}
 _GHOSTS = "vtkGhostType"
 
 
 def kind(head: bytes) -> str:
-    """What VTK's data in a file is (``ImageData``, ``UnstructuredGrid``, ..), by its first bytes; nothing if it is none of VTK's."""
+    """The type of VTK's data in a file (``ImageData``, ``UnstructuredGrid``, ..), by its first bytes; empty if it is not a VTK file."""
     if head.startswith(b"# vtk DataFile"):
         found = re.search(rb"^DATASET\s+(\w+)", head, re.MULTILINE | re.IGNORECASE)
         return found[1].decode("ascii").upper() if found else "a file without DATASET"
@@ -27,7 +27,7 @@ def kind(head: bytes) -> str:
 
 
 def refusal(what: str) -> str:
-    """Why a file that has this is none that can be sent; nothing if it can."""
+    """Why a file of this type cannot be sent; empty if it can."""
     if what in _READERS:
         return ""
     if what == "Collection":
@@ -41,7 +41,7 @@ class Image:
 
     def __init__(self, file: str, what: str):
         core = importlib.import_module("vtkmodules.vtkCommonCore")
-        # VTK raises nothing: it writes what is wrong to a window, and may go on with values that are none.
+        # VTK raises no exceptions: it writes errors to a window, and may continue with undefined values.
         window = core.vtkStringOutputWindow()
         core.vtkOutputWindow.SetInstance(window)
         core.vtkLogger.SetStderrVerbosity(core.vtkLogger.VERBOSITY_OFF)
@@ -68,7 +68,7 @@ class Image:
         hidden = None if ghosts is None else (vtk_to_numpy(ghosts) & _HIDDEN[where] != 0).reshape(shape)
         for number in range(data.GetNumberOfArrays()):
             array = data.GetArray(number)
-            # Text is no array of numbers: of such there is none here.
+            # Text is not an array of numbers and is not listed.
             if array is None or array.GetName() == _GHOSTS:
                 continue
             name, count = array.GetName() or f"array{number}", array.GetNumberOfComponents()
@@ -109,7 +109,7 @@ class Array:
 
 
 def _fault(said: str) -> str:
-    """The first error of what VTK has written, as "ERROR: In vtkXMLParser.cxx, line 364" and the text below; that data end early is a
+    """The first error in VTK's output, as "ERROR: In vtkXMLParser.cxx, line 364" and the text below; a premature end of data is a
     warning."""
     for grade, text in re.findall(r"^(.*): In .*, line \d+\n(.+)", said, re.MULTILINE):
         if grade == "ERROR" or "error" in text.lower():

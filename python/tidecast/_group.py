@@ -27,13 +27,13 @@ class Group:
     With MPI: ``Group(comm)``; without ``comm`` it is ``MPI.COMM_WORLD``. Without MPI: ``Group(group="host:port",
     rank=, size=, secret=)``, where rank 0 listens at that port on all of its addresses, and the others find it there.
 
-    :param secret: the same text on every rank and known to nobody else, by default the variable ``TIDECAST_SECRET``.
-        Whoever guesses it can join: make it long and random. ``""`` is a group open to all who reach the port.
-    :param timeout: seconds that rank 0 is sought, and that ranks wait for each other in a call
+    :param secret: the same secret text on every rank, by default the variable ``TIDECAST_SECRET``. Any process that guesses it can
+        join: make it long and random. ``""``: every process that can reach the port may join.
+    :param timeout: seconds to connect to rank 0, and that ranks wait for each other in a call
     :param plain: data between hosts need not be encrypted: faster on fast networks
 
-    Leave it with :meth:`close` or ``with``; at the end of the process it is done for you. Ctrl-C ends a call that waits, and this
-    rank has left the group then. A forked process is no member.
+    Leave it with :meth:`close` or ``with``; at the end of the process this happens automatically. Ctrl-C ends a call that waits, and
+    this rank has left the group then. A forked process is not a member.
     """
 
     def __init__(self, comm: Any = None, *, group: str | None = None, rank: int | None = None, size: int | None = None,
@@ -59,16 +59,16 @@ class Group:
         return self._member.address
 
     def bcast(self, buffer: Any, root: int = 0, *, timeout: float | None = None) -> list[int]:
-        """Brings the root's ``buffer`` into that of every rank, in place; all have the same length in bytes. It goes as the bytes that lie
-        there, whatever they mean; what has only addresses there (Python objects) is refused. Nothing is copied before it is sent: the
-        buffer stays the caller's, is kept alive during the call, and must not be changed by other threads meanwhile. What a receiver
-        finds in its buffer after an error is undefined.
+        """Copies the root's ``buffer`` into that of every rank, in place; all have the same length in bytes. It is sent as bytes,
+        whatever they mean; arrays of addresses (Python objects) are refused. Nothing is copied before it is sent: the
+        buffer stays the caller's, is kept alive during the call, and must not be changed by other threads meanwhile. The content of a
+        receiver's buffer after an error is undefined.
 
-        :param timeout: seconds that ranks wait for each other to call, by default the group's; the transfer then takes
-            as long as it takes, and fails when nothing moves for a minute
+        :param timeout: seconds that ranks wait for each other to call, by default the group's; the transfer itself has no time limit,
+            and fails when no data moves for a minute
         :returns: at the root, the ranks that do not have it (``[]``: all have); elsewhere ``[]``. A small buffer (all
             copies together at most 4 MiB) has by then been sent, not received, as with MPI.
-        :raises ValueError: the buffer will not do here (not in one piece, read-only, objects, masked); the other ranks need not wait
+        :raises ValueError: the buffer is not suitable (not contiguous, read-only, objects, masked); the other ranks need not wait
         :raises Lost: this rank is no longer of the group
         :raises Error: this broadcast failed for this rank
         """

@@ -13,7 +13,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 def find_tidecast_bin() -> str:
     """The program ``tidecast`` that came with this package; else the one of TIDECAST_PROGRAM or PATH.
 
-    :raises FileNotFoundError: there is none
+    :raises FileNotFoundError: there is no such program
     """
     schemes = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), os.path.dirname(sys.executable)]
     for place in schemes:

@@ -19,13 +19,13 @@ from ._transfer import Path, Swarm, path_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: A command that is interrupted is asked to end, and killed after so many seconds.
+#: A command that is interrupted is asked to end, and killed after this many seconds.
 _GRACE = 0.7
 
 
 @dataclass(frozen=True)
 class Mounting:
-    """The arguments of :func:`mount` and :func:`run` that say how a tree comes."""
+    """The arguments of :func:`mount` and :func:`run` about fetching a tree."""
 
     mode: str
     prefetch: str
@@ -78,7 +78,7 @@ def _how(source: AnyPath, mode: str, prefetch: AnyPath | None, **rest: Any) -> M
         beside = pathlib.Path(source).with_suffix(".list") if os.path.isfile(source) else None
         word = str(beside.absolute()) if beside is not None and beside.is_file() else "auto"
     elif prefetch is not None:
-        # With a slash in it, so that it is no other word.
+        # With a slash in it, so that it is not taken for a keyword.
         word = os.path.abspath(word)
     return Mounting(mode, word, **rest)
 
@@ -88,24 +88,24 @@ def mount(source: AnyPath, at: AnyPath, *, mode: str = "hybrid", prefetch: AnyPa
           record: AnyPath | None = None, cache: AnyPath | None = None, group: bool = False, timeout: float | None = None,
           fallback: AnyPath | None = None, allow_other: bool = False, swarm: Swarm = Swarm(), state_dir: AnyPath | None = None,
           progress: Progress = False) -> Task[Mount]:
-    """Shows what a ticket, a magnet link or a manifest leads to as a read-only file system at the directory ``at``. All names are there
-    at once; files come from peers when they are opened, and are verified.
+    """Shows the tree of a ticket, a magnet link or a manifest as a read-only file system at the directory ``at``. All names are there
+    at once; files are fetched from peers when they are opened, and verified.
 
     ``with tidecast.mount(ticket, "/opt/env") as path:`` unmounts at the end of the block; so does :meth:`Mount.close`. It needs no
     privilege where the system has ``fusermount3``, and never any for :func:`run`.
 
     :param source: a ticket, a magnet link, the path of a manifest or of a file that has a ticket, or ``@FILE``
-    :param at: a directory, which is made if need be
-    :param mode: what is fetched without being asked for: ``hybrid`` (what ``prefetch`` names), ``file`` (nothing), ``bulk`` (all)
-    :param prefetch: a list of what is fetched first; ``auto``: the list beside the manifest, else the tree's own; None: none
-    :param prefetch_exe: programs of the tree: what they need to start is fetched first, libraries and all
-    :param record: write what is read to this file, as a list for ``prefetch``
+    :param at: a directory, which is created if it is missing
+    :param mode: data that is fetched ahead of reads: ``hybrid`` (the files of ``prefetch``), ``file`` (nothing), ``bulk`` (all)
+    :param prefetch: a list of files that are fetched first; ``auto``: the list beside the manifest, else the tree's own; None: no list
+    :param prefetch_exe: programs of the tree: the files that they need to start, including libraries, are fetched first
+    :param record: write the record of reads to this file, as a list for ``prefetch``
     :param cache: the directory where data is kept for the next mount; by default RAM if there is plenty, else a temporary directory
-    :param group: take what any node of the group opens, as it is opened
-    :param timeout: a read fails when no peer has given its data for so many seconds; by default 600
+    :param group: receive the files that any node of the group opens, when they are opened
+    :param timeout: a read fails when no peer supplies its data for this many seconds; by default 600
     :param fallback: a directory with the same tree on a shared file system, for data that no peer gives
     :param allow_other: other users may use the mount too
-    :raises FaultError: something else is mounted there, the tree cannot be reached, or the system lets this user mount nothing
+    :raises FaultError: another file system is mounted there, the tree cannot be reached, or the system lets this user mount nothing
     """
     how = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
                fallback=fallback)
@@ -125,8 +125,8 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
     further ones (``cwd``, ``env``, ``stdout``, ``text``) those of :func:`subprocess.run`.
 
     :param at: where the command sees the tree; by default where it was built, as its manifest records it
-    :returns: the return code is the command's. Where the tree cannot be shown, it is the program's: 1, 2 or 3, and standard error
-        says why
+    :returns: the return code is the command's. If the tree cannot be shown, it is the program's: 1, 2 or 3, and standard error has
+        the reason
     :raises subprocess.CalledProcessError: with ``check``, the return code is not 0
     """
     shown = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
@@ -195,7 +195,7 @@ def awaited_run(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 @contextmanager
 def _words(source: AnyPath, command: Sequence[AnyPath], at: AnyPath | None, how: Mounting, swarm: Swarm,
            state_dir: AnyPath | None) -> Iterator[tuple[list[str], list[int]]]:
-    """The program's command line, and what it is to inherit: a ticket is on no command line, which others can read."""
+    """The program's command line, and the descriptors to inherit: a ticket is not on the command line, which other users can read."""
     words = [find_tidecast_bin(), "run", f"--mode={how.mode}", f"--prefetch={how.prefetch}"]
     words += [f"--prefetch-exe={program}" for program in how.prefetch_exe]
     given = {"record": how.record, "cache": how.cache, "fallback": how.fallback, "at": at, "state-dir": state_dir}
@@ -220,7 +220,7 @@ def _of_swarm(swarm: Swarm) -> list[str]:
 
 
 def _environment(given: Mapping[str, str] | None, swarm: Swarm) -> dict[str, str]:
-    """What no flag says: that a setting does not hold."""
+    """Settings that a flag cannot turn off."""
     environment = dict(os.environ if given is None else given)
     environment |= {"TIDECAST_DHT": "false"} if swarm.dht is False else {}
     environment |= {"TIDECAST_PLAIN": "false"} if swarm.plain is False else {}

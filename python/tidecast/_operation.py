@@ -28,7 +28,7 @@ _log = logging.getLogger("tidecast")
 
 
 class Native(Protocol):
-    """What the extension module gives."""
+    """The interface of the extension module's operations."""
 
     def next(self) -> str | None: ...
     def result(self) -> tuple[bool, str]: ...
@@ -36,7 +36,7 @@ class Native(Protocol):
 
 
 def begin(start: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-    """Calls the extension module. What is wrong with the arguments is a :class:`UsageError`."""
+    """Calls the extension module. Invalid arguments raise a :class:`UsageError`."""
     try:
         return start(*arguments, **named)
     except ValueError as error:
@@ -52,7 +52,7 @@ def answer(said: tuple[bool, str]) -> Any:
 
 
 class Task(Generic[T]):
-    """An operation, and what its result is made into. ``progress`` is as in :mod:`tidecast`."""
+    """An operation, and the conversion of its result. ``progress`` is as in :mod:`tidecast`."""
 
     def __init__(self, native: Native, finish: Callable[[dict[str, Any]], T], progress: Progress = False):
         self._native, self._finish, self._progress = native, finish, progress
@@ -107,7 +107,7 @@ def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:
     def waits(*arguments: P.args, **named: P.kwargs) -> T:
         return begins(*arguments, **named).run()
 
-    # What `wraps` copied says that a Task is returned.
+    # The annotations that `wraps` copied state that a Task is returned.
     kind = begins.__annotations__["return"].removeprefix("Task[").removesuffix("]")
     waits.__annotations__ = {**begins.__annotations__, "return": kind}
     waits.__signature__ = inspect.signature(begins).replace(return_annotation=kind)  # type: ignore[attr-defined]
@@ -137,7 +137,7 @@ def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 
 def as_twin(waits: Callable[P, T], twin: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The twin, with the name, the text and the parameters of what it is the twin of."""
+    """The twin, with the name, the text and the parameters of the original."""
     functools.update_wrapper(twin, waits)
     twin.__module__ = "tidecast.aio"
     twin.__annotations__ = dict(waits.__annotations__)
@@ -157,7 +157,7 @@ def tell(event: Event, show: Callable[[Event], None]) -> None:
 
 
 class shown:
-    """Progress on its way to the user."""
+    """Passes progress to the user."""
 
     def __init__(self, progress: Progress):
         self._bar: Any = None

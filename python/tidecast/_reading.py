@@ -1,4 +1,4 @@
-"""Files that are read before they are here: what a read needs is fetched, verified and kept."""
+"""Files that are read before they are here: the data of a read is fetched, verified and kept."""
 from __future__ import annotations
 
 import errno
@@ -21,7 +21,7 @@ from ._transfer import Swarm
 
 #: ``ORIGIN/NAME[@VERSION]`` of a daemon's cache.
 _CACHE = re.compile(r"[\w+][\w.+-]*/[\w+][\w.+-]*(@[0-9]+)?", re.ASCII)
-#: The kernel reads at most so many bytes at once.
+#: The kernel reads at most this many bytes at once.
 _AT_ONCE = 1 << 30
 #: Bytes that a file object reads at once for many small reads.
 BUFFER = 64 << 10
@@ -68,7 +68,7 @@ class Buffer(Protocol):
 
 
 def split(path: str) -> tuple[str, str]:
-    """What the path of a URL begins with: a ticket, a manifest's or ticket's file, or a cache; and the path within it.
+    """Splits the path of a URL: a ticket, a manifest's or ticket's file, or a cache at its beginning; and the path within it.
 
     :raises FileNotFoundError: no file is at the beginning of a path with a leading ``/``, ``./`` or ``../``
     """
@@ -89,19 +89,19 @@ def split(path: str) -> tuple[str, str]:
 
 def open(source: AnyPath, *, socket: AnyPath | None = None, cache: AnyPath | None = None, timeout: float | None = None,
          swarm: Swarm = _USUAL, state_dir: AnyPath | None = None) -> Reader:
-    """Opens what a ticket, a magnet link, a manifest or a daemon's cache leads to, for reading: only what is read is fetched.
+    """Opens the data of a ticket, a magnet link, a manifest or a daemon's cache for reading: only read parts are fetched.
 
-    Pieces that came are kept in a directory of this user's, at most as many as there are, so that the next process finds them.
-    While another process reads the same tree, this one keeps its pieces apart, and removes them when it ends. A cache of the
-    daemon is read where it lies; one that is not on this host is brought here first, whole.
+    Fetched pieces are kept in a directory of this user, at most as many as there are, so that the next process finds them.
+    While another process reads the same tree, this one keeps its pieces apart, and removes them when it ends. A cache of the daemon
+    is read in place; if it is not on this host, the whole cache is fetched first.
 
     :param source: a ticket, a magnet link, the path of a manifest or of a file that has a ticket, ``@FILE``, or
         ``ORIGIN/NAME[@VERSION]`` of a cache (where no file has that path)
-    :param socket: where the daemon listens; by default as the settings say, else the host's daemon, else the user's own
+    :param socket: where the daemon listens; by default the socket of the settings, else the host's daemon, else the user's own
     :param cache: a directory for pieces; by default below the directory for temporary files
-    :param timeout: a read fails when nothing has come for it for so many seconds; by default 120
+    :param timeout: a read fails after this many seconds without data for it; by default 120
     :raises FaultError: the owner refuses this node, there is no such cache, or there is no room
-    :raises CutError: no peer gave the manifest within the timeout
+    :raises CutError: no peer supplied the manifest within the timeout
     """
     text = os.fspath(source)
     named = text.removeprefix("tidecast://")
@@ -117,8 +117,8 @@ class Reader:
 
     Paths have ``/`` between names, and may lead through symbolic links within the tree.
 
-    :ivar name: what was published, or the cache
-    :ivar path: where a cache lies; None for other sources
+    :ivar name: the name of the published data, or of the cache
+    :ivar path: the path of a cache; None for other sources
     """
 
     def __init__(self, native: _native.Reader):
@@ -146,7 +146,7 @@ class Reader:
             return self._entries
 
     def find(self, path: str, *, follow: bool = True) -> Entry | None:
-        """The file or directory that a path leads to; None if there is none, and for the top itself.
+        """The file or directory at a path; None if it does not exist, and for the top itself.
 
         :param follow: False gives the name itself, which may be a link, if it is there by this path
         """
@@ -158,7 +158,7 @@ class Reader:
         return None if at is None else self.entries[at]
 
     def ls(self, path: str = "") -> list[Entry]:
-        """What is in a directory.
+        """The entries of a directory.
 
         :raises FileNotFoundError: it is not there
         :raises NotADirectoryError: it is a file
@@ -172,11 +172,11 @@ class Reader:
         return list(self._below.get(found.path if found else "", []))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a file from ``offset`` on, all if ``length`` is None; fewer at its end. Waits until they are here, and fetches
-        ahead what will be read next by the way the file was read so far.
+        """Bytes of a file from ``offset`` on, all if ``length`` is None; fewer at its end. Waits until they are here, and reads ahead
+        according to earlier reads of the file.
 
         :raises FileNotFoundError: no file has this path
-        :raises CutError: no peer gave them within the timeout
+        :raises CutError: no peer supplied them within the timeout
         """
         file, size = self._file(path)
         return self._read(file, offset, max(0, size - offset) if length is None else min(length, max(0, size - offset)))
@@ -269,7 +269,7 @@ class Reader:
             _log.warning("%s", text)
 
     def _descriptor(self, file: int) -> _Descriptor | None:
-        """Where bytes lie that were fetched; None where they are none of a file's."""
+        """The place of fetched bytes; None if they are not in a file."""
         opened = self._open.get(file)
         if opened is None:
             number = self._native.descriptor(file)
@@ -369,7 +369,7 @@ class _Raw(io.RawIOBase):
 
 
 class File(io.BufferedReader):
-    """A file of a :class:`Reader`: what is read comes when it is read, and what will be read next before that.
+    """A file of a :class:`Reader`: data is fetched when it is read, and ahead of sequential reads.
 
     :ivar size: bytes
     """

@@ -24,28 +24,28 @@ from ._operation import AnyPath
 
 #: Seconds between two attempts to lock a file.
 _AGAIN = 0.1
-#: What this process has: a process that was forked asks for itself.
+#: The data that this process holds: a forked process requests its own.
 _here: dict[tuple[int, str], Path] = {}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What each host is to have, and how it gets it. It can be pickled; the hosts need this package.
+    """The data for each host, and how the host gets it. It can be pickled; the hosts need this package.
 
-    :ivar source: a cache of the host's daemon (``origin/name``); with ``to`` what :func:`tidecast.get` takes: a ticket, ``@FILE``,
+    :ivar source: a cache of the host's daemon (``origin/name``); with ``to`` a source of :func:`tidecast.get`: a ticket, ``@FILE``,
         a magnet link or the path of a manifest
     :ivar to: the directory of each host to fetch it into
     :ivar name: by which tasks ask for its path; by default the cache's, else one made of ``source``
     :ivar timeout: seconds that a process waits for the data, also while another process of the host fetches them
 
-    Everything else is as each host's configuration file and environment (``TIDECAST_*``) say.
+    Everything else is set by each host's configuration file and environment (``TIDECAST_*``).
     """
 
     source: AnyPath = field(repr=False)
     to: AnyPath | None = None
     name: str = ""
     timeout: float = 3600.0
-    #: Says of what is in a lock's file whether this stage wrote it: another of the same source looks for itself.
+    #: The content of a lock's file shows whether this stage wrote it: another stage of the same source checks for itself.
     _mark: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ def _locked(name: str, until: float) -> Iterator[int]:
 
 
 def _places() -> list[str]:
-    """Directories of this host that all processes of the user find, whatever their environment says; the first that is safe is used.
+    """Directories of this host that all processes of the user find, whatever their environment; the first safe one is used.
 
     Not the runtime directory first: it goes when the user's last session ends, and jobs do not.
     """

@@ -17,15 +17,15 @@ Path = pathlib.Path
 
 @dataclass(frozen=True, kw_only=True)
 class Swarm:
-    """How this node takes part in a swarm. None is what ``TIDECAST_*`` and the configuration file say, else what is right for a
-    node of a cluster.
+    """The options of this node in a swarm. None: the value of ``TIDECAST_*`` or the configuration file, else a default for a cluster
+    node.
 
     :ivar listen: ``ADDRESS:PORT`` to listen on; port 0 is the first free one of 6881 to 6889, else any
     :ivar net: the network to use, an interface (``ib0``) or a CIDR (``10.1.0.0/16``)
     :ivar peers: peers to connect to, ``HOST:PORT``
     :ivar trackers: URLs of trackers to announce to
-    :ivar upload_limit: the most that is sent, bytes a second
-    :ivar download_limit: the most that is received, bytes a second
+    :ivar upload_limit: the sending rate at most, bytes a second
+    :ivar download_limit: the receiving rate at most, bytes a second
     :ivar dht: find peers through the public DHT
     :ivar lsd: find peers on the local network by multicast
     :ivar web_seeds: fetch from web seeds too
@@ -50,7 +50,7 @@ class Tree:
 
     :ivar name: the name to publish under; by default that of the path
     :ivar piece_length: bytes in a piece, a power of two from 16384; by default chosen by size
-    :ivar exclude: globs of what is left out: a name at any depth, or a path if it has a ``/``
+    :ivar exclude: globs of entries to leave out: a name at any depth, or a path if it has a ``/``
     :ivar skip_outside_links: leave out symbolic links that lead out of the tree
     """
 
@@ -65,7 +65,7 @@ class Manifest:
     """A manifest (.torrent) that :func:`publish` made.
 
     :ivar path: the file; None if it was not written
-    :ivar name: the name of what it describes
+    :ivar name: the name of the described file or directory
     :ivar bytes: bytes of all files
     :ivar files: how many files
     :ivar magnet: the magnet link
@@ -82,7 +82,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Fetch:
-    """The arguments of :func:`get` that say what comes."""
+    """The arguments of :func:`get` about the data."""
 
     files: Sequence[str]
     seed_for: float | None
@@ -119,9 +119,9 @@ def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree()
             progress: Progress = False) -> Task[Manifest]:
     """Describes a file or directory in a manifest, a standard .torrent file, written to ``output`` if that is given.
 
-    Each byte is read once, on all cores. What is interrupted goes on where it was when the same is called again.
+    Each byte is read once, on all cores. The same call resumes an interrupted one.
 
-    :param private: only nodes with a ticket, which :func:`seed` makes, will take part
+    :param private: only nodes with a ticket, which :func:`seed` makes, can join
     :param trackers: URLs of trackers to name in it
     :param web_seeds: URLs to fetch from beside peers: of the directory around ``path``, ending in ``/``, or of the file
     :raises FaultError: something cannot be read, or ``output`` not written
@@ -139,19 +139,18 @@ def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree()
 def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: float | None = None, timeout: float | None = None,
         force: bool = False, delete: bool = False, base: Sequence[AnyPath] = (), swarm: Swarm = Swarm(),
         state_dir: AnyPath | None = None, progress: Progress = False) -> Task[Path]:
-    """Fetches what a ticket, a magnet link or a manifest leads to into the directory ``to``; gives its path there.
+    """Fetches the data of a ticket, a magnet link or a manifest into the directory ``to``; returns its path there.
 
-    It appears under its own name, whole and verified, or not at all. What is interrupted goes on where it was when the same is
-    called again.
+    It appears under its own name, whole and verified, or not at all. The same call resumes an interrupted one.
 
     :param source: a ticket, a magnet link, the path of a manifest or of a file that has a ticket, or ``@FILE``
     :param files: globs of the files to fetch; all, if empty
-    :param seed_for: serve others for so many seconds when all is there
-    :param timeout: give up after so many seconds
-    :param force: replace what stands there though Tidecast did not deliver it
-    :param delete: remove what was delivered there and is not published any more
-    :param base: older versions: what they have is not fetched
-    :raises CutError: ``timeout`` is over, or it was stopped
+    :param seed_for: serve other nodes for this many seconds when all data is there
+    :param timeout: give up after this many seconds
+    :param force: replace existing files even if Tidecast did not deliver them
+    :param delete: remove delivered files that are no longer published
+    :param base: older versions: their content is not fetched again
+    :raises CutError: ``timeout`` has passed, or it was stopped
     """
     fetch = Fetch(files, seed_for, timeout, force, delete, base)
     return Task(begin(_native.get, os.fspath(source), to, fetch, swarm, state_dir), path_of, progress)
@@ -159,7 +158,7 @@ def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: fl
 
 @waiting
 def verify(manifest: AnyPath, path: AnyPath, *, progress: Progress = False) -> Task[dict[str, Any]]:
-    """Compares a file or directory with its manifest; every byte is read. Gives the fields of the event ``done``.
+    """Compares a file or directory with its manifest; every byte is read. Returns the fields of the event ``done``.
 
     :raises FaultError: something differs: ``reached`` has the lists ``damaged``, ``missing`` and ``extra``
     """
@@ -170,14 +169,14 @@ def verify(manifest: AnyPath, path: AnyPath, *, progress: Progress = False) -> T
 def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None = None, *, exclude: str | None = None,
                 launch: str = "auto", program: str = "tidecast", plain: bool = False, durable: bool = False, force: bool = False,
                 delete: bool = False, base: Sequence[AnyPath] = (), progress: Progress = False) -> Task[dict[str, Any]]:
-    """Puts a file or directory at the same path on many hosts. Gives the fields of the event ``done``.
+    """Puts a file or directory at the same path on many hosts. Returns the fields of the event ``done``.
 
     :param to: an absolute path; ``{host}`` in it becomes each host's name; with a slash at the end, the directory to put it into
     :param hosts: a list (``node[001-064]``, ``@FILE``) or names; by default those of the Slurm, PBS, LSF or Open MPI job
     :param exclude: hosts to leave out
     :param launch: how workers are started: ``auto``, ``ssh``, ``srun``, ``mpirun``, or a command with ``{host}`` and ``{command}``
     :param program: the program ``tidecast`` on the hosts
-    :raises FaultError: hosts failed: ``reached`` says which; the others completed
+    :raises FaultError: hosts failed: ``reached`` lists them; the others completed
     """
     named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
     bases = [os.path.abspath(path) for path in base]
@@ -247,7 +246,7 @@ def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, u
 
 def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
          state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
-    """Serves what :func:`publish` described in ``manifest``, as :func:`share` does. ``path`` is verified first.
+    """Serves the data that :func:`publish` described in ``manifest``, as :func:`share` does. ``path`` is verified first.
 
     :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
     :param uses: how many nodes the ticket lets enrol

@@ -1,8 +1,8 @@
 """The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop.
 
 A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount` and a
-:class:`~tidecast.Reader`, whose reads wait, too: :mod:`tidecast.fsspec` has them for asyncio. A ``bcast`` that is cancelled goes on in
-its thread. :func:`simulate` is :func:`tidecast.sim.run`.
+:class:`~tidecast.Reader`, whose reads wait, too: :mod:`tidecast.fsspec` has them for asyncio. A ``bcast`` that is cancelled continues
+    in its thread. :func:`simulate` is :func:`tidecast.sim.run`.
 """
 from __future__ import annotations
 

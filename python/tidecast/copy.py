@@ -1,17 +1,17 @@
-"""Copies of any mix of files from host to host; and their files in memory as they come.
+"""Copies any mix of files from host to host; and gives their files in memory as they arrive.
 
     import tidecast
     tidecast.copy("store:/archive/cmip6", "/data/")            # the module is a function too: see :func:`copy`
 
-Analysis of files that come into memory begins with the first, while the others are still on their way:
+Analysis of files in memory can begin with the first, while the others are still being copied:
 
     import h5py, tidecast.copy
     for file in tidecast.copy.files("store:/archive/*.nc"):
         with h5py.File(file.at) as data:          # file.at is a path in shared memory
             print(file.path, data["tas"][:].mean())
 
-``file.array`` is the same without any copy, as NumPy has it: bytes, read-only. A file is given back when the next is asked for, unless it
-is kept; what is not given back counts against the memory that the copy may take, and when that is used up the copy waits.
+``file.array`` is the same without any copy, as NumPy has it: bytes, read-only. The memory of a file is released when the next file is
+requested, unless it is kept. Memory that is not released counts against the copy's limit; when the limit is reached, the copy waits.
 
 ``tidecast copy SRC... --to-memory`` does the work; its lines are explained by ``tidecast copy --help``.
 """
@@ -80,7 +80,7 @@ class Block:
     def array(self) -> numpy.typing.NDArray[numpy.uint8]:
         """The bytes where they are, as a NumPy array of uint8 that cannot be written to.
 
-        It stays good after the file is given back, and holds its memory until the last view of it is gone.
+        It stays valid after the file is released, and holds its memory until the last view of it is deleted.
         """
         import numpy
         if self.bytes == 0:
@@ -134,7 +134,7 @@ Item = TypeVar("Item", bound=Block)
 
 
 class _Copy(Generic[Item]):
-    """A copy under way. A context manager that ends it, and an iterator."""
+    """A running copy. A context manager that ends it, and an iterator."""
 
     _kind: str
     _words: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ class _Copy(Generic[Item]):
         self._ask, self._said = _pipe(self._process.stdin), _pipe(self._process.stdout)
         self._last: Block | None = None
         self._held, self._over = 0, False
-        #: What the program said last: ``done`` with the totals, or ``error``.
+        #: The last event: ``done`` with the totals, or ``error``.
         self.summary: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
@@ -199,7 +199,7 @@ class _Copy(Generic[Item]):
             self.summary = event
 
     def _finish(self, copied: dict[str, Any]) -> None:
-        """All has come that will come. What is kept stays until :meth:`close`."""
+        """All files have arrived. Kept ones stay until :meth:`close`."""
         if self._over:
             return
         self._over = True
@@ -278,19 +278,19 @@ def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = Fa
          limit: int | None = None, progress: Progress = False) -> Task[dict[str, Any]]:
     """Copies files and directories, named as with rsync: paths of this host, ``host:path``, or URLs of copy servers.
 
-    Times, modes and links are kept, as with ``rsync -a``. What is interrupted goes on where it was when the same is called again.
-    Gives the fields of the event ``done``.
+    Times, modes and links are kept, as with ``rsync -a``. The same call resumes an interrupted copy. Returns the fields of the event
+    ``done``.
 
     :param delete: delete what the sources do not have
     :param update: files that are newer at the destination stay
     :param checksum: files of equal size and time are compared by content
-    :param dry_run: change nothing; what would be done is counted
-    :param exclude: patterns of what is left out, as rsync's
+    :param dry_run: change nothing; only count the changes
+    :param exclude: patterns of files to leave out, as rsync's
     :param key: the key of a copy server
     :param plain: data unencrypted
-    :param streams: TCP connections; by default as many as bring more
+    :param streams: TCP connections; by default as many as increase the rate
     :param limit: bytes a second
-    :raises FaultError: names failed: ``reached`` has the ``problems``; the rest is copied
+    :raises FaultError: some names failed: ``reached`` has the ``problems``; the rest is copied
     """
     from . import _native
     words = [sources] if isinstance(sources, str | os.PathLike) else list(sources)

@@ -43,7 +43,7 @@ _PART = 8 << 20
 
 
 class _Shared:
-    """The readers of this process: file systems with the same options, such as those for asyncio and others, have one in common."""
+    """The readers of this process: file systems with the same options, such as one for asyncio and one without, share a reader."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,18 +63,18 @@ class _Shared:
 
 
 _shared = _Shared()
-# What a child inherits works in its parent alone, and another thread may have held the lock.
+# Inherited readers work in the parent only, and another thread may have held the lock.
 os.register_at_fork(after_in_child=_shared.__init__)  # type: ignore[misc]
 
 
 class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """Reads what was published or is in a daemon's cache, while it comes. Nothing can be written.
+    """Reads published data or a daemon's cache while it is being fetched. Read-only.
 
-    :param source: what is read, if URLs have the path within alone: as for :func:`tidecast.open`
+    :param source: the source, if URLs have only the path within it: as for :func:`tidecast.open`
     :param socket: where the daemon listens
     :param cache: a directory for pieces; by default below the directory for temporary files
-    :param timeout: a read fails when nothing has come for it for so many seconds; by default 120
-    :param swarm: how to take part, a :class:`tidecast.Swarm` or a dictionary of its arguments
+    :param timeout: a read fails after this many seconds without data for it; by default 120
+    :param swarm: options of the swarm, a :class:`tidecast.Swarm` or a dictionary of its arguments
     :param state_dir: where this node keeps its key
 
     Errors are those of :func:`tidecast.open` and :class:`tidecast.Reader`.
@@ -107,7 +107,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return text.removeprefix("tidecast://").rstrip("/")
 
     def _at(self, path: str) -> tuple[Reader, str, str]:
-        """What reads a path, what stands before the path within, and that."""
+        """The reader of a path, the part of the URL before the path within, and that path."""
         path = self._strip_protocol(path)
         if os.getpid() != self._process:
             # A child that was forked: its parent's readers do not work here.
@@ -130,7 +130,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return reader
 
     def reader(self, path: str = "") -> Reader:
-        """What reads a path: to ask for many ranges in an order, and how much came."""
+        """The reader of a path: to request many ranges in order, and to count the fetched bytes."""
         return self._at(path)[0]
 
     def local_path(self, path: str) -> pathlib.Path | None:
@@ -147,7 +147,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _told(name: str, entry: Entry, found: Entry | None) -> dict[str, Any]:
-        """What fsspec calls info; ``found``: the target of a link. A link to a directory has the type ``other``, so that ``walk`` does not
+        """The info of fsspec; ``found``: the target of a link. A link to a directory has the type ``other``, so that ``walk`` does not
         follow it: it may lead to a directory above."""
         of = entry if found is None or found.type != "file" else found
         kind = "other" if of.type == "link" else of.type
@@ -229,7 +229,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _or_error(self, path: str, start: int | None, end: int | None) -> Any:
         try:
             return self.cat_file(path, start, end)
-        except Exception as error:  # noqa: BLE001 - it is what fsspec wants in the place of the bytes
+        except Exception as error:  # noqa: BLE001 - fsspec expects it in the place of the bytes
             return error
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **_: Any) -> OpenFile:
@@ -259,7 +259,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 at += got
                 callback.relative_update(got)
 
-    # The same for asyncio: what waits does so in a thread.
+    # The same for asyncio: waiting calls run in a thread.
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         if os.getpid() != self._process:

@@ -76,7 +76,7 @@ def _is_ticket(text: str) -> bool:
 
 
 def _parts(file: File) -> tuple[str, str]:
-    """What a URL names: a cache, a ticket or the path of a file that has one; and the path within."""
+    """The source of a URL: a cache, a ticket or the path of a file that has one; and the path within."""
     host, path = unquote(file.netloc), unquote(file.path)
     if not host:
         return path, ""

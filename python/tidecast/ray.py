@@ -9,8 +9,8 @@
             return len(os.listdir(nt.path()))
         print(ray.get(count.remote()))
 
-An actor on each node has it, by node affinity, and keeps it until the end of the block. It takes no CPU from tasks. This is not Ray's
-``worker_process_setup_hook``: where that fails, Ray starts worker processes without end, and the driver is not told why. Needs
+An actor on each node, placed by node affinity, holds it until the end of the block. It takes no CPU from tasks. This is not Ray's
+``worker_process_setup_hook``: if that fails, Ray starts worker processes without end, and the driver gets no error. Needs
 ``pip install tidecast[ray]``.
 """
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STARTS = 120.0
 
 
 class _Keeper:
-    """The actor of a node: what it has asked for is kept while it runs."""
+    """The actor of a node: the requested data is kept while it runs."""
 
     def __init__(self, stage: Stage):
         self._stage = stage
@@ -55,7 +55,7 @@ class Staged:
         return self._stage.path()
 
     def close(self) -> None:
-        """Ends the actors. The daemons may evict the cache when no process uses it; what was fetched by a ticket stays."""
+        """Ends the actors. The daemons may evict the cache when no process uses it; data fetched by a ticket stays."""
         while self._keepers:
             _ray.kill(self._keepers.pop())
 
@@ -92,7 +92,7 @@ def stage(source: AnyPath, to: AnyPath | None = None, *, name: str = "", timeout
         raise CutError(f"cannot stage {wanted.name}: not all nodes have it after {timeout + _STARTS:.0f} s", 3) from None
     except _ray.exceptions.RayTaskError as error:
         staged.close()
-        # What the actor raised, without Ray's own class around it.
+        # The actor's exception, without Ray's own class around it.
         raise (error.cause if isinstance(error.cause, Error) else error) from None
     except BaseException:
         staged.close()

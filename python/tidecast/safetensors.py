@@ -3,11 +3,12 @@
     from tidecast import safetensors
     weights = safetensors.load_file(ticket)                                  # all of them, as arrays of NumPy
     weights = safetensors.load_file("head/model", framework="torch")         # mapped from the store of this host's daemon
-    part = safetensors.load_file(ticket, slices={"layer.weight": (slice(0, 512),)})    # only these rows come
+    part = safetensors.load_file(ticket, slices={"layer.weight": (slice(0, 512),)})    # only these rows are fetched
     for name, tensor in safetensors.iterate(ticket): ...                     # each as soon as its bytes are here
 
-The header comes first; it is checked as hostile input. Then tensors come in the order of the file. Of a daemon's cache, and of what is
-here already, tensors are the file itself in memory (mapped privately: writing to one changes neither the file nor others).
+The header comes first; it is checked as hostile input. Then tensors arrive in the order of the file. For a daemon's cache, and for
+data that is here already, tensors are the file itself in memory (mapped privately: writing to one changes neither the file nor
+others).
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _NUMPY = {
     "BOOL": "bool", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "I32": "<i4", "U32": "<u4", "F32": "<f4",
     "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
 }
-#: What NumPy has no type for: the names that ml_dtypes gives it.
+#: Types that NumPy lacks: their names in ml_dtypes.
 _ML = {
     "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
     "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
@@ -55,7 +56,7 @@ Slices = Sequence[slice]
 
 
 class Tensor(NamedTuple):
-    """What a header says of a tensor.
+    """A header's description of a tensor.
 
     :ivar name: its key
     :ivar dtype: the type of an element, as safetensors calls it: ``F32``, ``BF16``
@@ -75,15 +76,16 @@ class Tensor(NamedTuple):
 
 def load_file(source: AnyPath | Reader, device: str = "cpu", framework: str = "numpy", *, path: str | None = None,
               keys: Collection[str] | None = None, slices: Mapping[str, Slices] | None = None, **how: Any) -> dict[str, Any]:
-    """Loads tensors: all, or those that ``keys`` and ``slices`` name. Gives them by name, in the order of their files.
+    """Loads tensors: all, or those that ``keys`` and ``slices`` name. Returns them by name, in the order of their files.
 
-    :param source: as for :func:`tidecast.open`, or what that has opened, or a URL with the path within: ``tidecast://TICKET/PATH``
+    :param source: as for :func:`tidecast.open`, or an open :class:`tidecast.Reader`, or a URL with the path within:
+        ``tidecast://TICKET/PATH``
     :param device: where torch puts them
     :param framework: ``numpy`` or ``torch``
-    :param path: the file in the tree, or a directory with several files, and an index; by default what is at its top
+    :param path: the file in the tree, or a directory with several files, and an index; by default the top of the tree
     :param keys: names of the tensors to load
-    :param slices: parts of tensors, by name: a slice (of step 1) of each axis. Without ``keys`` nothing else is loaded. Only bytes of
-        these parts are fetched, and what shares a piece with them
+    :param slices: parts of tensors, by name: a slice (of step 1) of each axis. Without ``keys`` nothing else is loaded. Only the
+        pieces with bytes of these parts are fetched
     :param how: arguments of :func:`tidecast.open`
     :raises KeyError: there is no such tensor
     :raises FaultError: this is not a valid safetensors file, or none can be read
@@ -125,7 +127,7 @@ def iterate(source: AnyPath | Reader, device: str = "cpu", framework: str = "num
 
 
 def describe(source: AnyPath | Reader, *, path: str | None = None, **how: Any) -> dict[str, Tensor]:
-    """What the headers say: tensors by name, in the order of their files. Only headers are fetched."""
+    """The content of the headers: tensors by name, in the order of their files. Only headers are fetched."""
     with ExitStack() as stack:
         reader, path = _reader(stack, source, path, how)
         return {tensor.name: tensor for tensor in _tensors(reader, path, None, None)}
@@ -141,10 +143,10 @@ def _reader(stack: ExitStack, source: AnyPath | Reader, path: str | None, how: d
     return stack.enter_context(open(text, **how)), path or ""
 
 
-# Which files, and what is in them.
+# The files, and their tensors.
 
 def _tensors(reader: Reader, path: str, keys: Collection[str] | None, slices: Mapping[str, Slices] | None) -> list[Tensor]:
-    """The tensors of a file, or of a directory's files, without those files that have none of the wanted ones."""
+    """The tensors of a file, or of a directory's files, without files that have no wanted tensor."""
     found = reader.find(path)
     if found is not None and found.type == "file":
         return _header(reader, path)
@@ -185,7 +187,7 @@ def _index(reader: Reader, path: str) -> dict[str, str]:
 
 
 def _header(reader: Reader, path: str) -> list[Tensor]:
-    """The tensors of a file, in its order. All that the header says is checked against the length of the file."""
+    """The tensors of a file, in its order. The whole header is checked against the length of the file."""
     entry = reader.find(path)
     if entry is None:
         raise FileNotFoundError(f"no such file in the tree: {path}")
@@ -303,7 +305,7 @@ def _fetched(reader: Reader, maker: _Maker, tensor: Tensor, part: Slices) -> Any
 
 
 def _mapped(reader: Reader, path: str) -> memoryview:
-    """All of a file that is here, in private memory: what is written to it stays in this process."""
+    """A whole local file, in private memory: writes to it stay in this process."""
     file, size = reader._file(path)
     opened = reader._descriptor(file)
     if opened is None or size == 0:
@@ -311,7 +313,7 @@ def _mapped(reader: Reader, path: str) -> memoryview:
     return memoryview(mmap.mmap(opened.number, size, access=mmap.ACCESS_COPY))
 
 
-# What they become.
+# The types that they become.
 
 class _Maker:
     """Makes tensors of a framework."""
@@ -332,7 +334,7 @@ class _Maker:
         raise NotImplementedError
 
     def give(self, made: Any) -> Any:
-        """What the caller gets."""
+        """The tensor for the caller."""
         return made
 
 

@@ -1,4 +1,4 @@
-"""What a broadcast would cost: the engine on a modelled cluster, beside other ways, before anything is bought.
+"""Simulates a broadcast: the engine on a modelled cluster, beside rival algorithms.
 
     import pandas, tidecast.sim
     table = tidecast.sim.run("leafspine:100,16,40@100gbit", "100GiB", algorithms=["plan", "chain", "nfs"])
@@ -17,11 +17,11 @@ from ._operation import Progress, Task, begin, waiting
 
 __all__ = ["Row", "Table", "run"]
 
-#: One way to broadcast: ``algorithm``; ``receivers`` that were waited for, of those ``complete``, and ``lost`` to faults; when half, 99 in
-#: 100 and all were complete (``median``, ``p99``, ``last``: seconds, None if never); ``efficiency`` (the bound over ``last``);
-#: ``origin_copies`` (payload that left the origin, in copies); of the narrowest link ``narrowest_link``, ``narrowest_bytes``,
-#: ``narrowest_copies``, ``narrowest_load``; ``duplicates`` and ``control`` (shares of what had to be received); ``origin_sent``,
-#: ``control_bytes``, ``duplicate_bytes``; ``ended`` (seconds); ``events``; ``trace`` (a hash of all that happened).
+#: The result of one algorithm: ``algorithm``; ``receivers`` that count, how many are ``complete``, and ``lost`` to faults; when
+#: half, 99 in 100 and all were complete (``median``, ``p99``, ``last``: seconds, None if never); ``efficiency`` (the bound over
+#: ``last``); ``origin_copies`` (payload that left the origin, in copies); of the narrowest link ``narrowest_link``,
+#: ``narrowest_bytes``, ``narrowest_copies``, ``narrowest_load``; ``duplicates`` and ``control`` (shares of the data to receive);
+#: ``origin_sent``, ``control_bytes``, ``duplicate_bytes``; ``ended`` (seconds); ``events``; ``trace`` (a hash of all events).
 Row = dict[str, Any]
 _NARROWEST = ("link", "bytes", "copies", "load")
 
@@ -45,10 +45,10 @@ class Simulated:
 
 
 class Table(list[Row]):
-    """A row for each way, as ``pandas.DataFrame(table)`` takes it.
+    """A row for each algorithm, as input of ``pandas.DataFrame(table)``.
 
-    :ivar bound: seconds that no broadcast beats
-    :ivar limit: what sets that bound
+    :ivar bound: the shortest possible time, seconds
+    :ivar limit: the cause of that bound
     :ivar seconds: real time that the simulation took
     :ivar finished: for each row, when each receiver was complete (seconds, None if never)
     :ivar links: for each row, each direction of a link: ``name``, ``bytes``, and the ``rate`` that it can carry, bytes a second
@@ -76,19 +76,19 @@ def run(topology: str, size: int | str, *, algorithms: Sequence[str] | str = ("p
         nodes: int | None = None, rate: int | str | None = None, origin_rate: int | str | None = None,
         write_rate: int | str | None = None, piece_size: int | str | None = None, segment: int | str | None = None, seed: int = 1,
         exact: bool = False, progress: Progress = False) -> Task[Table]:
-    """Simulates a broadcast to a cluster, in one way or several on the same network. Sizes are in bytes and rates in bytes a second, or
-    words as the program has them (``"10GiB"``, ``"100gbit"``).
+    """Simulates a broadcast to a cluster, by one algorithm or several on the same network. Sizes are in bytes and rates in bytes a
+    second, or words as for the program (``"10GiB"``, ``"100gbit"``).
 
     :param topology: a short form (``leafspine:100,16,40@100gbit``), or the path of a file
-    :param size: how much is broadcast
+    :param size: the bytes to broadcast
     :param algorithms: ``plan``, ``swarm``, ``chain``, ``sbcast``, ``classic``, ``nfs`` and others; ``tidecast sim --help`` lists them
-    :param faults: what goes wrong: ``crash:12@3s``, ``slow:5%=1gbit`` and others, likewise
-    :param nodes: the same shape with so many nodes, the origin (node 0) included
-    :param rate: of each node's network card; by default as the topology says, else 10 Gbit/s
+    :param faults: ``crash:12@3s``, ``slow:5%=1gbit`` and others, likewise
+    :param nodes: the same shape with this many nodes, including the origin (node 0)
+    :param rate: of each node's network card; by default the rate of the topology, else 10 Gbit/s
     :param origin_rate: of the origin's
-    :param write_rate: what a node can verify and write; by default as much as its network card brings
+    :param write_rate: the rate at which a node verifies and writes; by default that of its network card
     :param piece_size: a power of two from 16384; by default as :func:`tidecast.publish` chooses
-    :param segment: of the ways that have segments; by default 131072
+    :param segment: size for algorithms with segments; by default 131072
     :param seed: another seed is another run
     :param exact: a network of rates and delays alone, without headers, ramp-up and queues
     :raises UsageError: there is no such topology, algorithm or fault
