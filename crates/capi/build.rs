@@ -1,6 +1,6 @@
-//! Gives the library its SONAME: a program that was linked by path keeps that path without one, and then does not find the
-//! library elsewhere. The name gets a number with the first interface that stays compatible for good. The profile decides
-//! about symbols: the release profile strips them all.
+//! Gives the library its SONAME: without one, a program that was linked by path records that path, and does
+//! not find the library elsewhere. The name gets a number with the first stable interface. The profile
+//! decides about symbols: the release profile strips them all.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn tidecast_bcast(
 /// See the header.
 ///
 /// # Safety
-/// `ranks` is NULL, or has room for so many.
+/// `ranks` is NULL, or has room for that many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidecast_missed(ranks: *mut u32, room: usize) -> usize {
     MISSED.with_borrow(|missed| {

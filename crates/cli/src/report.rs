@@ -392,7 +392,7 @@ fn write(bytes: &[u8]) {
     }
 }
 
-/// Prints a line on standard error. A failure is ignored: there is no other place to report it.
+/// Prints a line on standard error. A failure is ignored, since it cannot be reported elsewhere.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
 }

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first signal asks to stop cleanly, the second ends the program at once. SIGHUP does not end a
-//! program that serves others: a daemon reloads its files, the others ignore it. Commands that end by themselves keep the
-//! system's default: SIGHUP of a closed terminal ends them.
+//! Ctrl-C and SIGTERM: the first signal asks to stop cleanly, the second ends the program at once. SIGHUP
+//! does not end a program that serves others: a daemon reloads its files, the others ignore it. Commands that
+//! end when their work is done keep the system's default: SIGHUP of a closed terminal ends them.
 
 use std::future::Future;
 

@@ -97,8 +97,8 @@ impl Confinement {
         self
     }
 
-    /// Programs of the system, which read what they like, and write in the directory for temporary files:
-    /// HTCondor's programs prove there which user they have (its method FS).
+    /// Programs of the system, which may read all files of their user, and write to the directory for
+    /// temporary files: HTCondor's programs prove their user there (its method FS).
     #[must_use]
     pub fn runs_programs(mut self) -> Self {
         self.reads.push("/".into());

@@ -1,5 +1,5 @@
-//! Connects to the addresses of one node, each started shortly after the one before (RFC 8305), so that an unreachable
-//! address costs only this delay.
+//! Connects to the addresses of one node, each started shortly after the previous one (RFC 8305), so that an
+//! unreachable address costs only this delay.
 
 use std::net::SocketAddr;
 use std::time::Duration;

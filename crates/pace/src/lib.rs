@@ -6,8 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Lets `socket` send at most so many bytes a second; `None`: as fast as it can. TCP sockets keep to it by themselves (Linux 4.13),
-/// others where the queue of the network card is `fq`.
+/// Limits `socket` to this many bytes a second; `None`: no limit. For TCP sockets the kernel enforces it
+/// (Linux 4.13), for others only if the queue of the network card is `fq`.
 ///
 /// # Errors
 /// The system's error: it is not a socket, or the system is older than the option.

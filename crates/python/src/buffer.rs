@@ -1,8 +1,9 @@
 //! The memory behind a Python object, by the buffer protocol or by DLPack. Nothing is copied.
 //!
-//! Why `unsafe`: the limited API of Python 3.10 declares neither `Py_buffer` nor its functions, so PyO3 has none for this
-//! module. They are declared here: every CPython since 3.3 exports them, and 3.11 made the same layout part of the stable ABI.
-//! DLPack is a C structure behind a capsule. All pointers of both become slices in [`Region`], and nowhere else.
+//! Why `unsafe`: the limited API of Python 3.10 declares neither `Py_buffer` nor its functions, so PyO3 does
+//! not offer them to this module. They are declared here: every CPython since 3.3 exports them, and 3.11 made
+//! the same layout part of the stable ABI. DLPack is a C structure behind a capsule. All pointers of both
+//! become slices in [`Region`], and nowhere else.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,9 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3::{Py, ffi};
 
-/// `PyBUF_STRIDES | PyBUF_FORMAT`, without `PyBUF_WRITABLE`: a buffer says itself whether it is read-only.
+/// `PyBUF_STRIDES | PyBUF_FORMAT`, without `PyBUF_WRITABLE`: a buffer states itself whether it is read-only.
 const STRIDES_AND_FORMAT: c_int = 0x18 | 0x4;
-/// Letters of a buffer's format for what lies elsewhere: objects, pointers, functions, text of C.
+/// Letters of a buffer's format for references: objects, pointers, functions, text of C.
 const ADDRESSES: &[u8] = b"O&PXz";
 
 const SCATTERED: &str = "the buffer is not contiguous: its bytes do not lie in one piece (numpy.ascontiguousarray makes a copy that does)";
@@ -126,7 +127,8 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// Flags of [`Versioned`]: its memory is read-only; it is a copy, so that what is written there is lost.
+/// Flags of [`Versioned`]: its memory is read-only; it is a copy, so that writes to it have no effect on the
+/// original.
 const FLAG_READ_ONLY: u64 = 1;
 const FLAG_COPIED: u64 = 2;
 /// Axes of a tensor at most; NumPy and torch have 64.
@@ -215,8 +217,9 @@ impl Region {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: its owner keeps `length` bytes there. Threads of Python that write there meanwhile change what is sent, and
-        // are the caller's own, as with every function that lets Python run while it reads a buffer.
+        // SAFETY: its owner keeps `length` bytes there. Threads of Python that write there meanwhile change
+        // the sent data, and are the caller's responsibility, as with every function that lets Python run
+        // while it reads a buffer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
@@ -244,7 +247,7 @@ impl Place {
 
 #[pymethods]
 impl Place {
-    /// What an object gives by the buffer protocol; `writable`: to be written to.
+    /// The memory of an object by the buffer protocol; `writable`: to be written to.
     #[staticmethod]
     fn of_buffer(of: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let export = Export::of(of)?;
@@ -261,7 +264,7 @@ impl Place {
         Region::new(start, length, writable, Owner::Buffer { _export: export }).map(Self::new)
     }
 
-    /// What is behind a capsule of DLPack, in the host's memory.
+    /// The memory of a DLPack capsule, which must be the host's.
     #[staticmethod]
     fn of_capsule(of: &Bound<'_, PyCapsule>, writable: bool) -> PyResult<Self> {
         let capsule = of;

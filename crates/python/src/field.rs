@@ -89,7 +89,8 @@ pub(crate) struct Sending {
     fec: String,
 }
 
-/// Sends what comes through a feed, `MEMORY,IN,OUT`: a file in memory and two pipes, whose dialogue `docs/field-format.md` has.
+/// Sends the steps of a feed, `MEMORY,IN,OUT`: a file in memory and two pipes, whose protocol is in
+/// `docs/field-format.md`.
 #[pyfunction]
 pub(crate) fn send_field(
     py: Python<'_>,

@@ -26,7 +26,7 @@ const LONGEST: f64 = 366.0 * 86_400.0;
 /// This process as a member of a group.
 #[pyclass(frozen, module = "tidecast._native")]
 pub(crate) struct Member {
-    /// None: closed. Calls that are under way share it.
+    /// `None`: closed. Running calls share it.
     group: Mutex<Option<Arc<Group>>>,
     /// Ctrl-C has broken a call off: the others are not waited for at the end.
     is_broken: AtomicBool,
@@ -100,7 +100,7 @@ impl Drop for Member {
     fn drop(&mut self) {
         let Some(group) = self.group.get_mut().take() else { return };
         if self.process.check().is_err() {
-            // Its threads are those of another process: here they would be waited for in vain.
+            // Its threads belong to another process: a wait for them here would never end.
             std::mem::forget(group);
             return;
         }

@@ -1,7 +1,8 @@
 //! The extension module `tidecast._native`: the crate `tidecast` for the Python package in `python/tidecast`.
 //!
-//! It starts operations and hands out what they say as the JSON objects of `docs/events.md`; the package makes Python types of
-//! these. It holds Python's lock only while it reads arguments, and looks for signals five times a second.
+//! It starts operations and returns their events as the JSON objects of `docs/events.md`, from which the
+//! package makes Python types. It holds Python's lock only while it reads arguments, and looks for signals
+//! five times a second.
 
 mod buffer;
 mod caches;
@@ -16,7 +17,7 @@ mod swarm;
 
 use pyo3::prelude::*;
 
-/// What `import tidecast._native` runs.
+/// The initialisation of `tidecast._native`.
 #[pymodule]
 mod _native {
     #[pymodule_export]
@@ -46,7 +47,7 @@ fn usage(error: impl std::fmt::Display) -> PyErr {
     pyo3::exceptions::PyValueError::new_err(error.to_string())
 }
 
-/// What the environment and the configuration file say.
+/// The settings of the environment and the configuration file.
 fn settings() -> PyResult<tidecast::settings::Settings> {
     tidecast::settings::Settings::load(None).map_err(|error| usage(error.in_full()))
 }

@@ -13,7 +13,7 @@ use tidecast::{Error, Stopper};
 /// Between two looks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// What all operations have, whatever their types.
+/// The common interface of all operations, whatever their types.
 trait Running: Send {
     /// The next event as JSON, if one comes in that time.
     fn next(&mut self, wait: Duration) -> Poll<Option<String>>;
@@ -44,10 +44,10 @@ where
     }
 }
 
-/// Whether something succeeded; and the result or what failed, as JSON.
+/// Whether an operation succeeded; and its result or error, as JSON.
 pub(crate) type Answer = (bool, String);
 
-/// A result as Python takes it. Of an error: the fields of the event `error`, and what was reached.
+/// A result in Python's form. For an error: the fields of the event `error`, and the partial result.
 pub(crate) fn answer(result: Result<impl Serialize, Error>) -> Answer {
     match result {
         Ok(done) => (true, json(&done).to_string()),
@@ -84,7 +84,7 @@ impl Process {
     }
 }
 
-/// An operation under way. It ends when the object does.
+/// A running operation. It ends when the object is deleted.
 #[pyclass(frozen, module = "tidecast._native")]
 pub(crate) struct Operation {
     running: Mutex<Option<Box<dyn Running>>>,
@@ -121,7 +121,7 @@ impl Operation {
         }
     }
 
-    /// After the last event: whether it succeeded; and the result or what failed, as JSON.
+    /// After the last event: whether it succeeded; and the result or the error, as JSON.
     fn result(&self, py: Python<'_>) -> PyResult<Answer> {
         self.process.check()?;
         let running = py.detach(|| self.running.lock().take());

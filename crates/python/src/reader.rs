@@ -91,7 +91,7 @@ impl Reader {
         }
     }
 
-    /// What was wrong since the last call.
+    /// The warnings since the last call.
     fn troubles(&self) -> PyResult<Vec<String>> {
         self.process.check()?;
         // Another thread waits for its end.
@@ -125,27 +125,28 @@ impl Reader {
         Ok(self.reader()?.find(path))
     }
 
-    /// Waits until bytes of a file are here that are read now, and asks for those that will be read next. What failed, as JSON.
+    /// Waits until the bytes of a read are here, and requests those that are expected to be read next.
+    /// Returns an error as JSON.
     fn read_on(&self, py: Python<'_>, file: usize, offset: u64, length: usize) -> PyResult<Option<String>> {
         let reader = self.reader()?;
         self.wait(py, py.detach(|| reader.read_on(file, offset, length)))
     }
 
-    /// Waits until ranges of bytes are here: file, start, end. What failed, as JSON.
+    /// Waits until ranges of bytes are here: file, start, end. Returns an error as JSON.
     fn fetch(&self, py: Python<'_>, ranges: Vec<(usize, u64, u64)>) -> PyResult<Option<String>> {
         let reader = self.reader()?;
         let ranges = of(ranges);
         self.wait(py, py.detach(|| reader.fetch(&ranges)))
     }
 
-    /// Asks for ranges of bytes in their order, and waits for none. What failed, as JSON.
+    /// Requests ranges of bytes in their order, without waiting. Returns an error as JSON.
     fn want(&self, py: Python<'_>, ranges: Vec<(usize, u64, u64)>) -> PyResult<Option<String>> {
         let reader = self.reader()?;
         let ranges = of(ranges);
         Ok(py.detach(|| reader.want(&ranges)).err().map(failed))
     }
 
-    /// Bytes that are here; what failed, as JSON.
+    /// Bytes that are here; or an error, as JSON.
     fn copy<'py>(
         &self,
         py: Python<'py>,
@@ -200,7 +201,7 @@ impl Reader {
         Ok(self.reader()?.piece_length())
     }
 
-    /// Ends it: what it exchanged, as JSON; or why it had ended.
+    /// Ends it: returns its totals, as JSON; or the error that ended it before.
     fn close(&self, py: Python<'_>) -> PyResult<Answer> {
         self.process.check()?;
         if let Some(opening) = self.opening.lock().as_ref() {
@@ -253,7 +254,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // A child that was forked has neither the threads nor the right to end what its parent uses.
+        // A forked child has no such threads, and must not end an operation of its parent.
         if self.process.check().is_err() {
             std::mem::forget(self.opening.get_mut().take());
             std::mem::forget(self.reader.get_mut().take());
@@ -265,7 +266,7 @@ fn of(ranges: Vec<(usize, u64, u64)>) -> Vec<(usize, Range<u64>)> {
     ranges.into_iter().map(|(file, start, end)| (file, start..end)).collect()
 }
 
-/// What failed, as JSON.
+/// An error, as JSON.
 fn failed(error: Error) -> String {
     answer(Err::<(), _>(error)).1
 }

@@ -1,4 +1,4 @@
-//! The functions that begin an operation. What their arguments mean is in the Python package, which alone calls them.
+//! The functions that begin an operation. The Python package, their only caller, documents the arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ pub(crate) fn seed(
     Ok(Operation::new(tidecast::seed(manifest, path, options)))
 }
 
-/// What [`share`] and [`seed`] have in common.
+/// The common part of [`share`] and [`seed`].
 fn serving(
     (expires, uses): (Option<f64>, Option<u32>),
     swarm: Swarm,

@@ -1,4 +1,4 @@
-//! How Python says how a node takes part in a swarm.
+//! The options of a swarm from Python.
 
 use pyo3::prelude::*;
 use tidecast::SwarmOptions;
@@ -7,7 +7,7 @@ use tidecast_text::Rate;
 
 use crate::usage;
 
-/// The attributes of `tidecast.Swarm`; rates in bytes a second. None: as the settings say.
+/// The attributes of `tidecast.Swarm`; rates in bytes a second. `None`: the value of the settings.
 #[derive(FromPyObject)]
 pub(crate) struct Swarm {
     listen: Option<String>,

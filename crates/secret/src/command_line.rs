@@ -24,7 +24,7 @@ const FD: &str = "/proc/self/fd/";
 /// The flag that takes the URL of a tracker, in its two forms.
 const FLAG: &str = "--tracker";
 const TRACKERS: &str = "--tracker=";
-/// So many letters and digits in a row of a URL may be a passkey.
+/// This many letters and digits in a row of a URL may be a passkey.
 const PASSKEY: usize = 16;
 /// A shorter word that begins like a ticket contains no secret (characters).
 const SHORTEST: usize = 60;
@@ -34,8 +34,8 @@ const MOST: usize = 16;
 /// The text passed by `@/proc/self/fd/N`, by that path.
 static TAKEN: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
-/// Removes secrets from the command line; to be called first of all. Returns in a process whose command line
-/// has none, or cannot be replaced.
+/// Removes secrets from the command line; to be called first in `main`. Returns in a process whose command
+/// line has no secrets, or cannot be replaced.
 pub fn hide() {
     let words: Vec<OsString> = std::env::args_os().collect();
     let _ = TAKEN.set(take(&words));

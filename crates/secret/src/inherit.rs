@@ -21,18 +21,18 @@ pub struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] Owne
 /// Has `command` inherit `text`.
 ///
 /// # Errors
-/// The system gives no memory or descriptor.
+/// The system has no memory or descriptor left.
 pub fn pass(command: &mut Command, text: &str) -> Result<Passed, Error> {
     let file = anonymous(text.as_bytes(), MemfdFlags::empty()).map_err(Error::HandOver)?;
     command.env(VARIABLE, file.as_raw_fd().to_string());
     Ok(Passed(file))
 }
 
-/// Has `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other
-/// threads may start processes meanwhile: those do not inherit it.
+/// Lets `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other
+/// threads may start processes meanwhile, which do not inherit it.
 ///
 /// # Errors
-/// The system gives no memory or descriptor.
+/// The system has no memory or descriptor left.
 pub fn pass_as_stdin(command: &mut Command, text: &str) -> Result<(), Error> {
     let file = anonymous(text.as_bytes(), MemfdFlags::CLOEXEC).map_err(Error::HandOver)?;
     command.stdin(file).env(VARIABLE, "0");

@@ -20,7 +20,8 @@ use crate::Short;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Another process may hold the directory's lock for so long; then we go on without, as the checks hold by themselves.
+/// Another process may hold the directory's lock for this time; then binding continues without the lock,
+/// since the checks do not depend on it.
 const LOCKED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 /// Dead sockets that are removed before we give up: another process creates them as fast.
@@ -183,7 +184,7 @@ fn judge(there: &Stat) -> Result<(), BindError> {
     if there.st_uid != own && there.st_uid != 0 { Err(BindError::Foreign(there.st_uid)) } else { Ok(()) }
 }
 
-/// Whether a process listens there; also if it cannot be told.
+/// Whether a process listens there; true also if that cannot be determined.
 fn lives(dir: &File, name: &OsStr, kind: SocketType) -> bool {
     let at = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
     // A queue that is full is not waited for: a process listens.
@@ -210,7 +211,7 @@ fn id(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// The lock of a directory, while this lives; where it can be had.
+/// The lock of a directory until it is dropped, if it could be locked.
 struct Lock<'a>(&'a File);
 
 impl<'a> Lock<'a> {

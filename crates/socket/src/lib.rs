@@ -1,6 +1,6 @@
 //! Unix sockets at paths: of any length ([`Short`]), and made without removing anything but a dead socket ([`bind`]).
 //!
-//! A socket is a way in, so [`bind`] also refuses a directory in which another user could replace it.
+//! A socket grants access, so [`bind`] also refuses a directory in which another user could replace it.
 
 mod bind;
 mod short;

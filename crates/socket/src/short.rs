@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 /// Most bytes of a path that the kernel takes (unix(7)).
 const MOST: usize = 107;
 
-/// A path that stands for another, as long as this lives.
+/// A short path that stands for another until it is dropped.
 #[derive(Debug)]
 pub struct Short {
     path: PathBuf,

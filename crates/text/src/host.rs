@@ -68,7 +68,7 @@ impl Host {
         self.port
     }
 
-    /// The same host with this port if it has none.
+    /// The same host with this port, unless it has one.
     #[must_use]
     pub fn or_port(mut self, port: u16) -> Self {
         self.port.get_or_insert(port);

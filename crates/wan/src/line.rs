@@ -33,7 +33,7 @@ impl Config {
 pub struct Fate {
     /// When it arrives at the other end, on the clock of [`Line::send`]; equal for packets that may stay together.
     pub due: Duration,
-    /// How often: 0 when it is lost or dropped, 2 when duplicated.
+    /// The number of copies: 0 if it is lost or dropped, 2 if duplicated.
     pub copies: u8,
     /// Whether it was held back; such a packet travels alone.
     pub late: bool,

@@ -28,7 +28,7 @@ struct Args {
     /// Limit the queue at each end, in bytes; further packets are dropped
     #[arg(long, default_value_t = 64 << 20)]
     queue: u64,
-    /// Delay packets by so many microseconds in each direction
+    /// Delay packets by this many microseconds in each direction
     #[arg(long, default_value_t = 0)]
     delay_us: u64,
     /// Lose packets with this probability, from 0 to below 1
@@ -46,7 +46,7 @@ struct Args {
     /// Read changes of the settings from standard input, a line each: `rate=8000000 delay-us=5000 loss=0.01`
     #[arg(long)]
     stdin: bool,
-    /// Print the counters of both directions as a line of JSON, so many times a second
+    /// Print the counters of both directions as a line of JSON, this many times a second
     #[arg(long, value_name = "HERTZ")]
     stats: Option<f64>,
 }

@@ -149,7 +149,7 @@ impl Flight {
     }
 }
 
-/// The parts of `unit` that arrive, each with its time: neighbours that share one fate stay together.
+/// The parts of `unit` that arrive, each with its time: adjacent segments with the same fate stay together.
 fn fates(unit: &Unit<'_>, line: &mut Line, now: Duration) -> Vec<(Duration, Vec<u8>)> {
     let all: Vec<_> = (0..unit.segments()).map(|i| line.send(now, unit.segment_len(i))).collect();
     let mut out = Vec::new();

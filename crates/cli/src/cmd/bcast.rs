@@ -206,7 +206,7 @@ pub(crate) struct Args {
     /// Compute the efficiency shown at the end for this rate of a host's link (10gbit) [default: as the driver reports]
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
-    /// Broadcast a manifest of more than so many bytes like the data, before it
+    /// Broadcast a manifest larger than this like the data, before it
     #[arg(long, value_name = "BYTES", default_value_t = MANIFEST_LIMIT, hide = true)]
     manifest_limit: usize,
     /// Run this program on the hosts [default: the path of tidecast on this host]

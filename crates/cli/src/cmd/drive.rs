@@ -38,7 +38,7 @@ pub(crate) fn daemon<S: Clone + serde::Serialize, D: Clone>(
     try_run(|| hangups().map(begin), reporter, started, |news: NoNews, _| match news {})
 }
 
-/// Runs a command that ends by itself.
+/// Runs a command that ends when its work is done.
 pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
     begin: impl FnOnce() -> Operation<S, D>,
     reporter: &mut Reporter,
