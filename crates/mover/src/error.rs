@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// The same, of a disk or a quota that is full.
     #[error("cannot {doing} {path}: {error}{held}", path = escaped(path))]
-    NoRoom {
+    NoSpace {
         /// The attempted action: "write".
         doing: &'static str,
         /// The path of the action.
@@ -45,13 +45,13 @@ pub enum Error {
     Refused(String),
     /// The other end has failed.
     #[error("at the other end: {0}")]
-    There(String),
+    Remote(String),
     /// Received data violates the protocol, or is damaged.
     #[error("invalid data from the other end: {0}")]
     Damaged(String),
     /// A program has printed something else before its first message.
     #[error("the other end printed \"{0}\" instead of the answer of tidecast")]
-    Noise(String),
+    UnexpectedOutput(String),
     /// The command asks for something that cannot be.
     #[error("{0}")]
     Usage(String),
@@ -60,7 +60,7 @@ pub enum Error {
     Nothing(String),
     /// No answer within the timeout.
     #[error("{0}")]
-    Silent(String),
+    Timeout(String),
     /// The caller has cancelled it.
     #[error("cancelled")]
     Cancelled,
@@ -96,7 +96,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Usage(_) => Kind::Usage,
-            Self::Cancelled | Self::Interrupted | Self::Silent(_) => Kind::Cut,
+            Self::Cancelled | Self::Interrupted | Self::Timeout(_) => Kind::Cut,
             _ => Kind::Fault,
         }
     }
@@ -105,7 +105,7 @@ impl Error {
     #[must_use]
     pub fn why(&self) -> String {
         match self {
-            Self::Refused(why) | Self::There(why) => why.clone(),
+            Self::Refused(why) | Self::Remote(why) => why.clone(),
             other => other.to_string(),
         }
     }

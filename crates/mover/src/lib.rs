@@ -17,7 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod back;
+pub mod batches;
 pub mod block;
 mod chmod;
 mod cpus;
@@ -28,16 +28,16 @@ mod error;
 pub mod filter;
 pub mod flags;
 pub mod job;
-pub mod lineage;
+pub mod overlap;
 pub mod part;
 pub mod queue;
 pub mod rsync;
 pub mod server;
 pub mod session;
-pub mod share;
 pub mod sink;
 pub mod source;
 pub mod spec;
+pub mod transfer;
 mod xattr;
 
 pub use chmod::Chmod;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filter::Rule;
 use crate::flags::{Alter, Keep, Only};
-use crate::lineage::Lineage;
+use crate::overlap::SourceLocations;
 
 /// The prefix of every staging directory. Its contents are not part of a tree.
 pub(crate) const STAGING: &str = ".tidecast-copy-";
@@ -24,7 +24,7 @@ pub struct SendSpec {
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
-    /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
+    /// Only files, and of these only the batches that [`crate::batches::Batches`] lets it have: several senders walk the same tree.
     pub share: bool,
     /// Files, and all else but directories, are removed when the receiver has proved that it has them.
     pub remove: bool,
@@ -105,7 +105,7 @@ pub struct Offer {
     /// The names of the directories that are sent by name, if contents of others are merged with them.
     pub mixed: Vec<Vec<u8>>,
     /// Where the sources are.
-    pub lineage: Box<Lineage>,
+    pub lineage: Box<SourceLocations>,
 }
 
 /// Where it goes, and how.
@@ -257,5 +257,5 @@ pub enum Accept {
     /// The metadata that a client may store: permission bits, times, links and attributes of the name space
     /// `user`. Everything belongs to the receiver's user; set-id and sticky bits, capabilities, access
     /// control lists, pipes and devices are dropped.
-    Plain,
+    Restricted,
 }

@@ -93,7 +93,7 @@ fn copied(place: &Path, plain: bool, pull: bool) -> usize {
     [&near, &far, &state].into_iter().for_each(|dir| std::fs::create_dir_all(dir).unwrap());
     let (source, dest) = if pull { (&far, &near) } else { (&near, &far) };
     std::fs::write(source.join("file"), [7; 1000]).unwrap();
-    let options = ServerOptions { root: far.clone(), read_only: false, plain, accept: Accept::Plain };
+    let options = ServerOptions { root: far.clone(), read_only: false, plain, accept: Accept::Restricted };
     let keys = Keys::load(&state).unwrap();
     let served = start(options, "127.0.0.1:0".parse().unwrap(), &keys).unwrap();
     let link = TcpListener::bind("127.0.0.1:0").unwrap();

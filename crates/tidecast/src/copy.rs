@@ -8,11 +8,11 @@ use tidecast_event::copy::{
     Done, Ladder, Limit, Limits, News, Pair, Served, Serving, Started, Step, Working,
 };
 use tidecast_event::{Error, Fault as _, Progress, Reached, Stage};
-use tidecast_mover::back;
 use tidecast_mover::end::ServerOptions;
 use tidecast_mover::server::{self, Keys};
 use tidecast_mover::session::{self, Consumer, Copy, PORT, moved};
 use tidecast_mover::spec::Accept;
+use tidecast_mover::transfer;
 
 use crate::operation::{Operation, Work, start};
 use crate::state;
@@ -120,7 +120,7 @@ fn failed(error: tidecast_mover::Error) -> Error {
 }
 
 /// The state of a running copy. Its total is known only when all directories are walked.
-fn progress(now: &back::Progress) -> Progress {
+fn progress(now: &transfer::Progress) -> Progress {
     let walked = &now.walked;
     let total = if walked.complete { walked.bytes.saturating_sub(walked.spared) } else { 0 };
     // The limiting part is known after the controller's first measurement.
@@ -131,10 +131,10 @@ fn progress(now: &back::Progress) -> Progress {
         blocks: now.here.blocks + now.there.blocks,
         limit: match limit {
             _ if now.ending => Limit::Syncing,
-            back::Limit::DiskIn => Limit::Reading,
-            back::Limit::Network => Limit::Network,
-            back::Limit::DiskOut => Limit::Writing,
-            back::Limit::Rate => Limit::Rate,
+            transfer::Limit::DiskIn => Limit::Reading,
+            transfer::Limit::Network => Limit::Network,
+            transfer::Limit::DiskOut => Limit::Writing,
+            transfer::Limit::Rate => Limit::Rate,
         },
     });
     Progress { stage: Stage::Copy, bytes: moved(now, total), total, copy, ..Progress::default() }
@@ -258,7 +258,7 @@ pub fn serve_copies(root: impl AsRef<Path>, options: ServeCopiesOptions) -> Copy
             Some(keys) => keys,
             None => Keys::load(&state::own(options.state_dir.as_deref())?).fault()?,
         };
-        let accept = if options.trust_metadata { Accept::All } else { Accept::Plain };
+        let accept = if options.trust_metadata { Accept::All } else { Accept::Restricted };
         let serves = ServerOptions { root, read_only: options.read_only, plain: options.plain, accept };
         let served = server::start(serves, options.listen, &keys).map_err(failed)?;
         work.started(Serving {

@@ -10,12 +10,12 @@ use std::ffi::OsString;
 use anyhow::anyhow;
 use clap::builder::RangedU64ValueParser;
 use tidecast_mover::Cpus;
-use tidecast_mover::back::{MAX_STREAMS, Options};
 use tidecast_mover::end::ServerKey;
 use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
-use tidecast_mover::session::{Copy, How, Launcher, Memory, Reach, Reading};
+use tidecast_mover::session::{ConnectOptions, Copy, How, Launcher, Memory, Reading};
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
+use tidecast_mover::transfer::{MAX_STREAMS, Options};
 use tidecast_text::{Rate, Size, Span};
 
 use self::filter::Filter;
@@ -265,8 +265,8 @@ impl Args {
 }
 
 impl WayArgs {
-    fn reach(&self) -> Reach {
-        Reach {
+    fn reach(&self) -> ConnectOptions {
+        ConnectOptions {
             plain: self.plain,
             through_ssh: self.via == "ssh",
             key: self.key.clone(),

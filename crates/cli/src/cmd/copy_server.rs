@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use tidecast::{ServeCopiesOptions, Stopper, serve_copies};
 use tidecast_confine::Confinement;
 use tidecast_mover::Cpus;
-use tidecast_mover::back::Pipes;
 use tidecast_mover::end::answer;
 use tidecast_mover::server::{self, Keys, User};
+use tidecast_mover::transfer::Pipes;
 use tidecast_text::escaped;
 
 use super::{Context, drive};
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     // Before the change of user, which need not be able to read the keys.
     let keys = Keys::load(&state)?;
     if let Some(user) = &args.user {
-        user.become_it()?;
+        user.switch_to()?;
     }
     let reach = Confinement::new();
     let reach = if args.read_only { reach.reads(&args.root) } else { reach.writes(&args.root) };

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidecast_text::escaped_bytes;
 
-use crate::back::Pipes;
-use crate::back::connection::{Connection, Handle, OPENING};
-use crate::back::frame::{MAX_MESSAGE, expect_message_within, write_message};
 use crate::error::Error;
+use crate::transfer::Pipes;
+use crate::transfer::connection::{Connection, Handle, OPENING};
+use crate::transfer::frame::{MAX_MESSAGE, expect_message_within, write_message};
 
 /// Both ways of a channel.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Channel {
     ///
     /// # Errors
     /// The other end cannot be reached.
-    pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
         let to: &mut dyn Write = match self {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.outgoing,
@@ -57,8 +57,8 @@ impl Channel {
     ///
     /// # Errors
     /// There is no answer, or it cannot be parsed.
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
-        self.hear_within(MAX_MESSAGE)
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        self.receive_within(MAX_MESSAGE)
     }
 
     /// The peer has proved that it may ask.
@@ -73,31 +73,31 @@ impl Channel {
         })
     }
 
-    /// The same as [`Channel::hear`], of at most so many bytes.
+    /// The same as [`Channel::receive`], of at most so many bytes.
     ///
     /// # Errors
-    /// As [`Channel::hear`].
-    pub(crate) fn hear_within<T: DeserializeOwned>(&mut self, most: usize) -> Result<T, Error> {
+    /// As [`Channel::receive`].
+    pub(crate) fn receive_within<T: DeserializeOwned>(&mut self, most: usize) -> Result<T, Error> {
         let from: &mut dyn Read = match self {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.incoming,
         };
-        expect_message_within(&mut &mut *from, most).map_err(silent)
+        expect_message_within(&mut &mut *from, most).map_err(as_other_end)
     }
 
     /// The first answer. A program's may follow output of the shell that has started it.
     ///
     /// # Errors
-    /// As [`Channel::hear`]; [`Error::Noise`].
-    pub(crate) fn hear_first<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
-        let Self::Pipes(pipes) = self else { return self.hear() };
+    /// As [`Channel::receive`]; [`Error::UnexpectedOutput`].
+    pub(crate) fn receive_first<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        let Self::Pipes(pipes) = self else { return self.receive() };
         let mut seen = Seen { from: &mut pipes.incoming, bytes: Vec::new() };
         let message = expect_message_within::<serde_json::Value>(&mut seen, MAX_FIRST);
         let (mut bytes, noisy) = (seen.bytes, matches!(message, Err(Error::Damaged(_))));
         if let Err(error) = message {
             let begun = bytes.get(..MESSAGE.len()).unwrap_or(&bytes);
             if !noisy && MESSAGE.starts_with(begun) {
-                return Err(silent(error));
+                return Err(as_other_end(error));
             }
             pipes.incoming.patience = Some(REST);
             let mut byte = [0];
@@ -108,7 +108,7 @@ impl Channel {
                 bytes.push(byte[0]);
             }
             let line = first_line(&bytes).unwrap_or(&bytes);
-            return Err(Error::Noise(escaped_bytes(line).to_string()));
+            return Err(Error::UnexpectedOutput(escaped_bytes(line).to_string()));
         }
         let message = message.unwrap_or_default();
         serde_json::from_value(message).map_err(|e| Error::Damaged(format!("cannot parse a message: {e}")))
@@ -164,7 +164,7 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The error of a channel in terms of the other end.
-fn silent(error: Error) -> Error {
+fn as_other_end(error: Error) -> Error {
     match error {
         Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
             let error = io::Error::other("its program ended or closed the connection");
@@ -173,7 +173,7 @@ fn silent(error: Error) -> Error {
         Error::Network { error, .. }
             if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) =>
         {
-            Error::Silent("the other end does not answer; run the same command again to resume".into())
+            Error::Timeout("the other end does not answer; run the same command again to resume".into())
         }
         other => other,
     }

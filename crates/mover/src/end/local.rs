@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::back::{Link, Monitor, Options, Outcome, receive, send};
+use crate::batches::{Claimed, Claims};
 use crate::error::Error;
 use crate::job::Sink;
-use crate::share::{Claimed, Claims};
 use crate::sink::{self, Directory, InOrder, Memory, WINDOW};
 use crate::source::{Null, Tree};
 use crate::spec::{Accept, Offer, ReceiveSpec, SendSpec};
+use crate::transfer::{Link, Monitor, Options, Outcome, receive, send};
 
 /// An end that sends.
 #[derive(Debug)]
 pub struct Sending {
-    source: Whence,
+    source: SourceKind,
     offer: Offer,
 }
 
 #[derive(Debug)]
-enum Whence {
+enum SourceKind {
     Tree(Box<Tree>),
     Null(Null),
 }
@@ -32,10 +32,10 @@ impl Sending {
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
             let offer = Offer { identity: "noise".into(), ..Offer::default() };
-            return Ok(Self { source: Whence::Null(Null::new(bytes, file)), offer });
+            return Ok(Self { source: SourceKind::Null(Null::new(bytes, file)), offer });
         }
         let tree = Tree::new(spec, root)?;
-        Ok(Self { offer: tree.offer().clone(), source: Whence::Tree(Box::new(tree)) })
+        Ok(Self { offer: tree.offer().clone(), source: SourceKind::Tree(Box::new(tree)) })
     }
 
     /// The sender's offer, which the receiver needs.
@@ -47,7 +47,7 @@ impl Sending {
     /// If it is one of several that send the same ([`SendSpec::share`]): how it asks for a batch, which it names after how many
     /// it knows to be taken.
     pub fn share(&self, ask: impl Fn(u64, usize) -> Option<Claimed> + Send + Sync + 'static) {
-        if let Whence::Tree(tree) = &self.source {
+        if let SourceKind::Tree(tree) = &self.source {
             tree.share(|| Claims::new(Box::new(ask)));
         }
     }
@@ -58,8 +58,8 @@ impl Sending {
     /// As [`send`].
     pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
         match &self.source {
-            Whence::Tree(tree) => send(tree.as_ref(), link, options, monitor),
-            Whence::Null(null) => send(null, link, options, monitor),
+            SourceKind::Tree(tree) => send(tree.as_ref(), link, options, monitor),
+            SourceKind::Null(null) => send(null, link, options, monitor),
         }
     }
 }
@@ -67,11 +67,11 @@ impl Sending {
 /// An end that receives.
 #[derive(Debug)]
 pub struct Receiving {
-    sink: To,
+    sink: SinkKind,
 }
 
 #[derive(Debug)]
-enum To {
+enum SinkKind {
     Directory(Box<Directory>),
     Memory(Arc<Memory>),
     InOrder(Arc<InOrder>),
@@ -80,13 +80,13 @@ enum To {
 
 impl From<Arc<Memory>> for Receiving {
     fn from(memory: Arc<Memory>) -> Self {
-        Self { sink: To::Memory(memory) }
+        Self { sink: SinkKind::Memory(memory) }
     }
 }
 
 impl From<Arc<InOrder>> for Receiving {
     fn from(stream: Arc<InOrder>) -> Self {
-        Self { sink: To::InOrder(stream) }
+        Self { sink: SinkKind::InOrder(stream) }
     }
 }
 
@@ -105,9 +105,9 @@ impl Receiving {
     /// As [`Receiving::new`].
     pub fn accepting(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
         let sink = if spec.null {
-            To::Null(sink::Null::default())
+            SinkKind::Null(sink::Null::default())
         } else {
-            To::Directory(Box::new(Directory::open_for(spec, root, accept)?))
+            SinkKind::Directory(Box::new(Directory::open_for(spec, root, accept)?))
         };
         Ok(Self { sink })
     }
@@ -116,10 +116,10 @@ impl Receiving {
     #[must_use]
     pub fn fresh(&self) -> bool {
         match &self.sink {
-            To::Directory(directory) => directory.fresh(),
-            To::Memory(memory) => memory.fresh(),
-            To::InOrder(stream) => stream.fresh(),
-            To::Null(null) => null.fresh(),
+            SinkKind::Directory(directory) => directory.fresh(),
+            SinkKind::Memory(memory) => memory.fresh(),
+            SinkKind::InOrder(stream) => stream.fresh(),
+            SinkKind::Null(null) => null.fresh(),
         }
     }
 
@@ -129,15 +129,15 @@ impl Receiving {
     /// As [`receive`].
     pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
         match &self.sink {
-            To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
-            To::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
-            To::InOrder(stream) => {
+            SinkKind::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
+            SinkKind::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
+            SinkKind::InOrder(stream) => {
                 // A writer and a buffer for each block that may wait; blocks that arrive twice, because a
                 // stream broke, have a buffer for a moment.
                 let options = Options { fronts: Some(WINDOW), pool: Some(2 * WINDOW), ..options.clone() };
                 receive(stream.as_ref(), link, &options, monitor)
             }
-            To::Null(null) => receive(null, link, options, monitor),
+            SinkKind::Null(null) => receive(null, link, options, monitor),
         }
     }
 }

@@ -16,5 +16,5 @@ mod serve;
 
 pub use channel::{Breaker, Channel};
 pub use local::{Receiving, Sending};
-pub use remote::{Progressed, Remote, Request, Role, VERSION, Way, answer};
+pub use remote::{ConnectMode, Progressed, Remote, Request, Role, VERSION, answer};
 pub use serve::{Secrets, Server, ServerKey, ServerOptions, ask_server, read_opening};

@@ -13,13 +13,13 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 use super::channel::{Breaker, Channel};
 use super::home;
 use super::local::{Receiving, Sending};
-use crate::back::{
+use crate::batches::Claimed;
+use crate::error::Error;
+use crate::spec::{Offer, ReceiveSpec, SendSpec};
+use crate::transfer::{
     Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Pipes, Progress, SessionId, Target,
     congestion,
 };
-use crate::error::Error;
-use crate::share::Claimed;
-use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
 /// A started end waits this long for its instructions: the user may have to log in at the other end first.
 const ASKED: Duration = Duration::from_secs(600);
@@ -53,7 +53,7 @@ impl Role {
 /// How an end gets its connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum ConnectMode {
     /// It listens, on this port (0: any), for this node (None: without TLS).
     Listen {
         /// The port.
@@ -83,13 +83,13 @@ pub struct Request {
     /// How.
     pub options: Options,
     /// The kind of connections.
-    pub way: Way,
+    pub way: ConnectMode,
 }
 
 /// Further questions on the channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ask {
+pub(super) enum Question {
     /// Dial this target. A receiver gets the offer with it.
     Go(Target, Offer),
     /// The answer to [`Answer::Claim`].
@@ -161,10 +161,10 @@ impl Remote {
         if matches!(channel, Channel::Pipes(_)) {
             channel.set_patience(Some(patience))?;
         }
-        let said = channel.say(request);
+        let said = channel.send(request);
         // A shell that starts no program prints the reason, and reads nothing.
-        let answer = match (channel.hear_first::<Answer>(), said) {
-            (Err(noise @ Error::Noise(_)), _) | (_, Err(noise)) => return Err(noise),
+        let answer = match (channel.receive_first::<Answer>(), said) {
+            (Err(noise @ Error::UnexpectedOutput(_)), _) | (_, Err(noise)) => return Err(noise),
             (answer, Ok(())) => answer?,
         };
         match answer {
@@ -173,7 +173,7 @@ impl Remote {
                 Ok(Self { channel, offer, target, node, fresh })
             }
             Answer::Refused(why) => Err(Error::Refused(why)),
-            Answer::Failed(why) => Err(Error::There(why)),
+            Answer::Failed(why) => Err(Error::Remote(why)),
             Answer::Progress(_) | Answer::Claim(..) | Answer::Done(_) => {
                 Err(Error::Damaged("received an answer before its question".into()))
             }
@@ -185,7 +185,7 @@ impl Remote {
     /// # Errors
     /// The end has disconnected.
     pub fn go(&mut self, target: Target, offer: Offer) -> Result<(), Error> {
-        self.channel.say(&Ask::Go(target, offer))
+        self.channel.send(&Question::Go(target, offer))
     }
 
     /// Answers [`Progressed::Claim`].
@@ -193,10 +193,10 @@ impl Remote {
     /// # Errors
     /// The end has disconnected.
     pub fn claimed(&mut self, claimed: Claimed) -> Result<(), Error> {
-        self.channel.say(&Ask::Claimed(claimed))
+        self.channel.send(&Question::Claimed(claimed))
     }
 
-    /// Ends the wait of another thread in [`Remote::hear`].
+    /// Ends the wait of another thread in [`Remote::receive`].
     #[must_use]
     pub fn breaker(&self) -> Breaker {
         self.channel.breaker()
@@ -215,12 +215,12 @@ impl Remote {
     ///
     /// # Errors
     /// Its own errors, or a disconnection.
-    pub fn hear(&mut self) -> Result<Progressed, Error> {
-        match self.channel.hear::<Answer>()? {
+    pub fn receive(&mut self) -> Result<Progressed, Error> {
+        match self.channel.receive::<Answer>()? {
             Answer::Progress(progress) => Ok(Progressed::Progress(progress)),
             Answer::Claim(batch, known) => Ok(Progressed::Claim(batch, known)),
             Answer::Done(outcome) => Ok(Progressed::Done(outcome)),
-            Answer::Failed(why) | Answer::Refused(why) => Err(Error::There(why)),
+            Answer::Failed(why) | Answer::Refused(why) => Err(Error::Remote(why)),
             Answer::Ready { .. } => Err(Error::Damaged("received an answer without a question".into())),
         }
     }
@@ -268,12 +268,12 @@ impl End {
 pub fn answer(pipes: Pipes) -> Result<(), Error> {
     let mut channel = Channel::Pipes(pipes);
     channel.set_patience(Some(ASKED))?;
-    let mut request: Request = channel.hear()?;
+    let mut request: Request = channel.receive()?;
     let understood = request.understood().and_then(|()| request.role.at_home());
     let tls = understood.and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
     match tls.and_then(|tls| begin(&request, tls)) {
         Ok(begun) => serve(channel, &request, begun),
-        Err(e) => channel.say(&Answer::Refused(e.why())),
+        Err(e) => channel.send(&Answer::Refused(e.why())),
     }
 }
 
@@ -291,7 +291,7 @@ impl Request {
 }
 
 /// The requested end, as far as it can be made before the first answer.
-enum Begun {
+enum Prepared {
     Listens {
         end: End,
         target: Target,
@@ -311,7 +311,7 @@ enum Begun {
     },
 }
 
-fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
+fn begin(request: &Request, tls: Arc<Tls>) -> Result<Prepared, Error> {
     let node = NodeName(tls.id().to_string());
     let guard = |plain: bool| if plain { Guard::Plain } else { Guard::Tls(tls.clone()) };
     let end = || match &request.role {
@@ -319,7 +319,7 @@ fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
         Role::Receive(spec) => Ok::<_, Error>(End::Receive(Receiving::new(spec, None)?)),
     };
     Ok(match &request.way {
-        Way::Listen { port, node: dials } => {
+        ConnectMode::Listen { port, node: dials } => {
             let dials: Option<NodeId> = dials.as_ref().map(NodeName::id).transpose()?;
             let listener = Listener::bind(any(*port), guard(dials.is_none()), None)?;
             let session = SessionId::random();
@@ -327,17 +327,17 @@ fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
             let addresses = addresses(listener.address().port());
             let named = dials.is_some().then(|| node.clone());
             let target = Target { addresses, node: named, session, spread: false, congestion: None };
-            Begun::Listens { end: end()?, target, link, node, _listener: listener }
+            Prepared::Listens { end: end()?, target, link, node, _listener: listener }
         }
-        Way::Dial { plain } => {
+        ConnectMode::Dial { plain } => {
             let sends = matches!(request.role, Role::Send(_));
-            Begun::Dials { end: sends.then(end).transpose()?, guard: guard(*plain), tls }
+            Prepared::Dials { end: sends.then(end).transpose()?, guard: guard(*plain), tls }
         }
-        Way::Channel => Begun::Channel { end: end()?, node },
+        ConnectMode::Channel => Prepared::Channel { end: end()?, node },
     })
 }
 
-fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Error> {
+fn serve(mut channel: Channel, request: &Request, begun: Prepared) -> Result<(), Error> {
     let ready = |end: Option<&End>, target: Option<Target>, node: NodeName| Answer::Ready {
         offer: end.map(End::offer).unwrap_or_default(),
         target,
@@ -345,20 +345,20 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
         fresh: end.and_then(End::fresh),
     };
     match begun {
-        Begun::Listens { end, target, link, node, _listener } => {
-            channel.say(&ready(Some(&end), Some(target), node))?;
+        Prepared::Listens { end, target, link, node, _listener } => {
+            channel.send(&ready(Some(&end), Some(target), node))?;
             drop(report(channel, &end, &link, &request.options));
         }
-        Begun::Dials { end, tls, guard } => {
-            channel.say(&ready(end.as_ref(), None, NodeName(tls.id().to_string())))?;
+        Prepared::Dials { end, tls, guard } => {
+            channel.send(&ready(end.as_ref(), None, NodeName(tls.id().to_string())))?;
             let (target, offer) = told(&mut channel)?;
             match dial(request, end, target, &guard, offer) {
                 Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
-                Err(e) => channel.say(&Answer::Failed(e.why()))?,
+                Err(e) => channel.send(&Answer::Failed(e.why()))?,
             }
         }
-        Begun::Channel { end, node } => {
-            channel.say(&ready(Some(&end), None, node))?;
+        Prepared::Channel { end, node } => {
+            channel.send(&ready(Some(&end), None, node))?;
             let Channel::Pipes(pipes) = channel else {
                 return Err(Error::Usage("only an ssh channel can carry blocks".into()));
             };
@@ -393,9 +393,9 @@ fn dial(
 
 /// The target of an end that has reported that it is ready, and the offer.
 pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
-    match channel.hear()? {
-        Ask::Go(target, offer) => Ok((target, offer)),
-        Ask::Claimed(_) => Err(Error::Damaged("received an answer before its question".into())),
+    match channel.receive()? {
+        Question::Go(target, offer) => Ok((target, offer)),
+        Question::Claimed(_) => Err(Error::Damaged("received an answer before its question".into())),
     }
 }
 
@@ -451,10 +451,10 @@ pub(super) fn report(
         sending.share(move |batch, known| {
             // Locked until it is answered: nothing else is ever answered here.
             let mut channel = channel.lock();
-            channel.say(&Answer::Claim(batch, known)).ok()?;
-            match channel.hear().ok()? {
-                Ask::Claimed(claimed) => Some(claimed),
-                Ask::Go(..) => None,
+            channel.send(&Answer::Claim(batch, known)).ok()?;
+            match channel.receive().ok()? {
+                Question::Claimed(claimed) => Some(claimed),
+                Question::Go(..) => None,
             }
         });
     }
@@ -467,7 +467,7 @@ pub(super) fn report(
                 if over.load(SeqCst) {
                     break;
                 }
-                match channel.lock().say(&progress) {
+                match channel.lock().send(&progress) {
                     Ok(()) => {}
                     // A partial message cannot be followed by another one.
                     Err(Error::Network { error, .. }) if is_timeout(&error) => return false,
@@ -488,7 +488,7 @@ pub(super) fn report(
         };
         // If the message cannot be sent, there is no other way to report it.
         if saying.join().unwrap_or(false) {
-            let _ = channel.lock().say(&last);
+            let _ = channel.lock().send(&last);
         }
         outcome
     })
@@ -509,7 +509,7 @@ mod tests {
             version: VERSION,
             role: Role::Send(SendSpec::default().into()),
             options: Options::default(),
-            way: Way::Channel,
+            way: ConnectMode::Channel,
         };
         assert!(request.understood().is_ok());
         for other in [0, VERSION - 1, VERSION + 1] {

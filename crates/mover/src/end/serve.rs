@@ -15,13 +15,13 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::Channel;
 use super::local::{Receiving, Sending};
-use super::remote::{Answer, End, Request, Role, Way, link, report, told};
-use crate::back::connection::Connection;
-use crate::back::frame::{MAX_MESSAGE, MAX_UNPROVEN, expect_message_within};
-use crate::back::target::{Proof, Requesting, read_open, request};
-use crate::back::{Beside, Early, Guard, Listener, NodeName, Options, SessionId, Target};
+use super::remote::{Answer, ConnectMode, End, Request, Role, link, report, told};
 use crate::error::Error;
 use crate::spec::Accept;
+use crate::transfer::connection::Connection;
+use crate::transfer::frame::{MAX_MESSAGE, MAX_UNPROVEN, expect_message_within};
+use crate::transfer::target::{Proof, Requesting, read_open, request};
+use crate::transfer::{Early, EarlyStreams, Guard, Listener, NodeName, Options, SessionId, Target};
 
 /// The key of a server: it admits a user, and proves the server to the user. It consists of the server's node
 /// and a secret.
@@ -116,18 +116,18 @@ pub fn ask_server(
     addresses: &[SocketAddr],
     key: &ServerKey,
     guard: &Guard,
-    beside: Beside,
+    beside: EarlyStreams,
 ) -> Result<(Channel, Option<Early>), Error> {
     let node = matches!(guard, Guard::Tls(_)).then_some(key.node);
     let prove = |binding: &[u8; 32]| proof(&key.secret, &Bound::Session(*binding));
     let Requesting { connection, early, is_proved } = request(addresses, guard, node, beside, &prove)?;
     let mut channel = Channel::net(connection);
     if !is_proved {
-        let challenge: Challenge = channel.hear().map_err(|e| match guard {
-            Guard::Plain => Error::There("no answer; the server may run without --plain".into()),
+        let challenge: Challenge = channel.receive().map_err(|e| match guard {
+            Guard::Plain => Error::Remote("no answer; the server may run without --plain".into()),
             Guard::Tls(_) => e,
         })?;
-        channel.say(&Proved { proof: proof(&key.secret, &Bound::Challenge(challenge.nonce)) })?;
+        channel.send(&Proved { proof: proof(&key.secret, &Bound::Challenge(challenge.nonce)) })?;
     }
     Ok((channel, early))
 }
@@ -245,23 +245,23 @@ impl Shared {
             Some(first) => first,
             None => {
                 let nonce = rand::random();
-                channel.say(&Challenge { nonce })?;
-                (channel.hear_within::<Proved>(MAX_UNPROVEN)?.proof, Bound::Challenge(nonce))
+                channel.send(&Challenge { nonce })?;
+                (channel.receive_within::<Proved>(MAX_UNPROVEN)?.proof, Bound::Challenge(nonce))
             }
         };
         let Some(right) = self.right(&proof, &bound) else {
-            channel.say(&Answer::Refused("wrong key".into()))?;
+            channel.send(&Answer::Refused("wrong key".into()))?;
             channel.leave();
             return Err(Error::Refused("wrong key".into()));
         };
         channel.prove()?;
         drop(pass);
-        let request: Request = channel.hear()?;
+        let request: Request = channel.receive()?;
         match self.prepare(&request, right) {
-            Ok(end) if matches!(request.way, Way::Dial { .. }) => self.dial(channel, &request, &end),
+            Ok(end) if matches!(request.way, ConnectMode::Dial { .. }) => self.dial(channel, &request, &end),
             Ok(end) => self.listen(channel, &request, &end, peer),
             Err(e) => {
-                channel.say(&Answer::Refused(e.why()))?;
+                channel.send(&Answer::Refused(e.why()))?;
                 Err(e)
             }
         }
@@ -277,9 +277,9 @@ impl Shared {
     fn prepare(&self, request: &Request, right: Right) -> Result<End, Error> {
         request.understood()?;
         match (&request.way, &request.role) {
-            (Way::Listen { .. }, _) => {}
-            (Way::Dial { plain }, Role::Send(_)) if *plain == self.options.plain => {}
-            (Way::Dial { .. } | Way::Channel, _) => {
+            (ConnectMode::Listen { .. }, _) => {}
+            (ConnectMode::Dial { plain }, Role::Send(_)) if *plain == self.options.plain => {}
+            (ConnectMode::Dial { .. } | ConnectMode::Channel, _) => {
                 return Err(Error::Refused(
                     "a copy-server can only listen, or send to an end that listens".into(),
                 ));
@@ -315,7 +315,7 @@ impl Shared {
         // The client is not the dialer when both ends are elsewhere, but it has proved that it may name the
         // dialer.
         let dials = match &request.way {
-            Way::Listen { node: Some(node), .. } if peer.is_some() => Some(node.id()?),
+            ConnectMode::Listen { node: Some(node), .. } if peer.is_some() => Some(node.id()?),
             _ => peer,
         };
         let link = listener.expect(session, dials)?;
@@ -323,14 +323,14 @@ impl Shared {
         let named = peer.is_some().then(|| node.clone());
         let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };
         let fresh = end.fresh();
-        channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node, fresh })?;
+        channel.send(&Answer::Ready { offer: end.offer(), target: Some(target), node, fresh })?;
         report(channel, end, &link, &bounded(&request.options)).map(drop)
     }
 
     /// Sends to another server. The client names its address; by its key no other server can pose as it.
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
-        channel.say(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
+        channel.send(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
         let (target, _) = told(&mut channel)?;
         let options = bounded(&request.options);
         let link = if self.options.plain || target.node.is_some() {
@@ -341,7 +341,7 @@ impl Shared {
         match link {
             Ok(link) => report(channel, end, &link, &options).map(drop),
             Err(e) => {
-                channel.say(&Answer::Failed(e.why()))?;
+                channel.send(&Answer::Failed(e.why()))?;
                 Err(e)
             }
         }
@@ -370,14 +370,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::back::frame::{expect_message, write_message};
     use crate::end::VERSION;
     use crate::spec::SendSpec;
+    use crate::transfer::frame::{expect_message, write_message};
 
     const SECRETS: Secrets = Secrets { write: [1; 16], read: [2; 16] };
 
     fn server(root: &std::path::Path, plain: bool) -> Server {
-        let options = ServerOptions { root: root.into(), read_only: false, plain, accept: Accept::Plain };
+        let options =
+            ServerOptions { root: root.into(), read_only: false, plain, accept: Accept::Restricted };
         let node = NodeKey::generate().unwrap();
         Server::start("127.0.0.1:0".parse().unwrap(), &node, &SECRETS, options).unwrap()
     }
@@ -401,7 +402,7 @@ mod tests {
             version: VERSION + 1,
             role: Role::Send(SendSpec::default().into()),
             options: Options::default(),
-            way: Way::Listen { port: 0, node: None },
+            way: ConnectMode::Listen { port: 0, node: None },
         };
         write_message(connection, &request).unwrap();
         match expect_message::<Answer>(connection).unwrap() {

@@ -1,9 +1,9 @@
 //! The meaning of rsync's flags for a copy: tables for command lines, and the combination of the given flags.
 //!
-//! Every flag of rsync is in [`table`] or in [`foreign`], so that no combination of them is read as something else. They count in the
+//! Every flag of rsync is in [`table`] or in [`other_flags`], so that no combination of them is read as something else. They count in the
 //! order in which they are given, so that `-a --no-perms` is all but modes.
 
-pub mod foreign;
+pub mod other_flags;
 pub mod table;
 
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ pub struct Flags {
 
 /// A flag that was given.
 #[derive(Clone, Copy, Debug)]
-pub enum Said<'a> {
+pub enum GivenFlag<'a> {
     /// Something is kept of entries, or not.
     Keep(&'static Kept, bool),
     /// A flag without a value, so many times.
@@ -53,13 +53,13 @@ impl Flags {
     ///
     /// # Errors
     /// A value is not valid for its flag.
-    pub fn of(said: &[Said<'_>]) -> Result<Self, String> {
+    pub fn of(said: &[GivenFlag<'_>]) -> Result<Self, String> {
         let mut flags = Self::default();
         let has = |name: &str| {
             said.iter().any(|said| match said {
-                Said::Keep(kept, on) => *on && kept.name == name,
-                Said::Switch((other, ..), _) => *other == name,
-                Said::Value(..) | Said::Name(..) => false,
+                GivenFlag::Keep(kept, on) => *on && kept.name == name,
+                GivenFlag::Switch((other, ..), _) => *other == name,
+                GivenFlag::Value(..) | GivenFlag::Name(..) => false,
             })
         };
         let is_all = ARCHIVE.iter().all(|name| has(name));
@@ -69,10 +69,10 @@ impl Flags {
         }
         for said in said {
             match said {
-                Said::Keep(kept, on) => (kept.keep)(&mut flags.receive.keep, *on),
-                Said::Switch((.., apply), times) => apply(&mut flags, *times),
-                Said::Value((.., apply), text) => apply(&mut flags, text)?,
-                Said::Name((.., apply), path) => apply(&mut flags, path),
+                GivenFlag::Keep(kept, on) => (kept.keep)(&mut flags.receive.keep, *on),
+                GivenFlag::Switch((.., apply), times) => apply(&mut flags, *times),
+                GivenFlag::Value((.., apply), text) => apply(&mut flags, text)?,
+                GivenFlag::Name((.., apply), path) => apply(&mut flags, path),
             }
         }
         // An explicit owner is to be applied.
@@ -111,21 +111,22 @@ mod tests {
     use super::*;
 
     /// Applies `perms`, `no-perms`, `archive` or `max-delete=5`.
-    fn said(word: &str) -> Said<'_> {
+    fn given(word: &str) -> GivenFlag<'_> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let kept = KEPT.iter().find_map(|kept| match name {
-            _ if kept.name == name => Some(Said::Keep(kept, true)),
-            _ if kept.no == name => Some(Said::Keep(kept, false)),
+            _ if kept.name == name => Some(GivenFlag::Keep(kept, true)),
+            _ if kept.no == name => Some(GivenFlag::Keep(kept, false)),
             _ => None,
         });
-        let switch = || SWITCHES.iter().find(|switch| switch.0 == name).map(|switch| Said::Switch(switch, 1));
+        let switch =
+            || SWITCHES.iter().find(|switch| switch.0 == name).map(|switch| GivenFlag::Switch(switch, 1));
         let valued =
-            || VALUED.iter().find(|valued| valued.0 == name).map(|valued| Said::Value(valued, value));
+            || VALUED.iter().find(|valued| valued.0 == name).map(|valued| GivenFlag::Value(valued, value));
         kept.or_else(switch).or_else(valued).unwrap()
     }
 
     fn flags(words: &[&str]) -> Flags {
-        Flags::of(&words.iter().map(|word| said(word)).collect::<Vec<_>>()).unwrap()
+        Flags::of(&words.iter().map(|word| given(word)).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(flags(&["bwlimit=10"]).limit, Some(10 << 10));
         assert_eq!(flags(&["backup", "suffix=.old"]).backups().as_deref(), Some(&b"*.old"[..]));
         for bad in ["chmod=x!", "max-size=many"] {
-            assert!(Flags::of(&[said(bad)]).is_err(), "{bad}");
+            assert!(Flags::of(&[given(bad)]).is_err(), "{bad}");
         }
     }
 }

@@ -74,7 +74,7 @@ impl User {
     ///
     /// # Errors
     /// Only root can do that.
-    pub fn become_it(&self) -> Result<(), Error> {
+    pub fn switch_to(&self) -> Result<(), Error> {
         let refused = |why: String| Err(Error::User(why));
         let (now, text) = (Uid::effective(), &self.text);
         if self.is_root() {
@@ -120,6 +120,6 @@ mod tests {
         for bad in ["", ":", "no such user", "-1", "4294967295", "root:", "root:x", "1:4294967295", "+5"] {
             assert!(ids(bad).is_err(), "{bad}");
         }
-        assert!("root".parse::<User>().unwrap().become_it().unwrap_err().to_string().contains("--as-root"));
+        assert!("root".parse::<User>().unwrap().switch_to().unwrap_err().to_string().contains("--as-root"));
     }
 }

@@ -5,20 +5,21 @@ use std::sync::{Arc, mpsc};
 
 use tidecast_identity::{NodeKey, Tls};
 
+use super::connect_options::ConnectOptions;
 use super::event::{Event, Warning};
 use super::job::{Job, Share};
-use super::place::Place;
+use super::location::Location;
 use super::program::{Program, patience};
-use super::reach::Reach;
-use crate::back::{
-    Beside, Early, Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
-};
+use crate::batches::Claimed;
 use crate::end::{
-    Breaker, Channel, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, Way, ask_server,
+    Breaker, Channel, ConnectMode, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, ask_server,
 };
 use crate::error::Error;
-use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
+use crate::transfer::{
+    Early, EarlyStreams, Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId,
+    Target,
+};
 
 /// Both ends of one copy.
 pub(super) struct Ends<'a> {
@@ -28,7 +29,7 @@ pub(super) struct Ends<'a> {
 }
 
 /// A remote end, and the program or connection that keeps it running.
-struct There {
+struct RemoteEnd {
     remote: Remote,
     program: Option<Program>,
     /// Connections to it that are open already.
@@ -38,9 +39,9 @@ struct There {
 impl Ends<'_> {
     pub(super) fn run(&self) -> Result<Outcome, Error> {
         match (&self.job.from, &self.job.to) {
-            (Place::Local(_), Place::Local(_)) => self.here(),
-            (Place::Local(_), to) => self.push(to),
-            (from, Place::Local(_)) => self.pull(from),
+            (Location::Local(_), Location::Local(_)) => self.here(),
+            (Location::Local(_), to) => self.push(to),
+            (from, Location::Local(_)) => self.pull(from),
             (from, to) => self.between(from, to),
         }
     }
@@ -81,7 +82,7 @@ impl Ends<'_> {
             let received = receiver.join().unwrap_or(Err(Error::Cancelled));
             match (sent, received) {
                 // Of two errors the receiver's is the cause more often than not.
-                (Err(Error::There(_)), Err(e)) | (Err(e), _) => Err(e),
+                (Err(Error::Remote(_)), Err(e)) | (Err(e), _) => Err(e),
                 (Ok(outcome), _) => Ok(outcome),
             }
         })
@@ -137,28 +138,28 @@ impl Ends<'_> {
         self.job.share.as_ref().map_or_else(none, |share| share.board.claim(share.pair, batch, known))
     }
 
-    fn push(&self, to: &Place) -> Result<Outcome, Error> {
+    fn push(&self, to: &Location) -> Result<Outcome, Error> {
         let sending = self.sending()?;
         let role = Role::Receive(self.receive(sending.offer()).into());
-        let (there, link) = self.meet(to, &role, true)?;
+        let (there, link) = self.open_end(to, &role, true)?;
         self.finish(there, None, || sending.run(&link, &self.options(), self.monitor))
     }
 
-    fn pull(&self, from: &Place) -> Result<Outcome, Error> {
+    fn pull(&self, from: &Location) -> Result<Outcome, Error> {
         let role = Role::Send(self.send().into());
-        let (there, link) = self.meet(from, &role, false)?;
+        let (there, link) = self.open_end(from, &role, false)?;
         let receiving = self.receiving(&there.offer())?;
         self.finish(there, None, || receiving.run(&link, &self.options(), self.monitor))
     }
 
     /// An end elsewhere that is ready, and the link to it.
-    fn meet(&self, place: &Place, role: &Role, sends: bool) -> Result<(Other, Link), Error> {
-        let is_ssh = matches!(place, Place::Ssh { .. });
+    fn open_end(&self, place: &Location, role: &Role, sends: bool) -> Result<(Other, Link), Error> {
+        let is_ssh = matches!(place, Location::Ssh { .. });
         if !(is_ssh && self.job.reach.through_ssh) {
             let key = Arc::new(Tls::new(&NodeKey::generate()?)?);
             let node = (!self.job.reach.plain).then(|| NodeName(key.id().to_string()));
             let guard = if self.job.reach.plain { Guard::Plain } else { Guard::Tls(key) };
-            let way = Way::Listen { port: self.job.reach.port, node };
+            let way = ConnectMode::Listen { port: self.job.reach.port, node };
             let mut there = self.ask(place, role, way, &guard)?;
             let target = there.target(place, &self.job.reach)?;
             let early = there.early.take();
@@ -177,7 +178,7 @@ impl Ends<'_> {
                 Err(e) => return Err(e),
             }
         }
-        let there = self.ask(place, role, Way::Channel, &Guard::Plain)?;
+        let there = self.ask(place, role, ConnectMode::Channel, &Guard::Plain)?;
         let offer = there.remote.offer.clone();
         let pipes = there
             .remote
@@ -186,35 +187,41 @@ impl Ends<'_> {
         Ok((Other { offer, remote: None, program: there.program }, Link::pipes(pipes, sends)))
     }
 
-    fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
+    fn ask(
+        &self,
+        place: &Location,
+        role: &Role,
+        way: ConnectMode,
+        guard: &Guard,
+    ) -> Result<RemoteEnd, Error> {
         let request = Request { version: VERSION, role: role.clone(), options: self.options(), way };
         match place {
-            Place::Local(_) => Err(Error::Usage("this end runs in this process".into())),
-            Place::Ssh { host, .. } => {
+            Location::Local(_) => Err(Error::Usage("this end runs in this process".into())),
+            Location::Ssh { host, .. } => {
                 let (program, pipes) = Program::start(&self.job.reach, host)?;
                 match Remote::ask(Channel::Pipes(pipes), &request, patience()) {
-                    Ok(remote) => Ok(There { remote, program: Some(program), early: None }),
+                    Ok(remote) => Ok(RemoteEnd { remote, program: Some(program), early: None }),
                     Err(e) => Err(program.explain(e, host, &self.job.reach.remote_program)),
                 }
             }
-            Place::Server { server, .. } => {
+            Location::Server { server, .. } => {
                 let (addresses, key) = (server.addresses()?, server.key(self.job.reach.key.as_ref())?);
                 let (channel, early) = ask_server(&addresses, &key, guard, self.beside(&request.way))?;
                 let remote = Remote::ask(channel, &request, patience())?;
-                Ok(There { remote, program: None, early })
+                Ok(RemoteEnd { remote, program: None, early })
             }
         }
     }
 
     /// The connections to open beside a request to a server: if this end dials it, at the address of the
     /// request.
-    fn beside(&self, way: &Way) -> Beside {
+    fn beside(&self, way: &ConnectMode) -> EarlyStreams {
         let here = self.job.from.is_here() || self.job.to.is_here();
         match way {
-            Way::Listen { .. } if here && self.job.reach.address.is_empty() => {
-                Beside::Streams(self.job.options.streams)
+            ConnectMode::Listen { .. } if here && self.job.reach.address.is_empty() => {
+                EarlyStreams::Streams(self.job.options.streams)
             }
-            _ => Beside::Nothing,
+            _ => EarlyStreams::Nothing,
         }
     }
 
@@ -235,7 +242,7 @@ impl Ends<'_> {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let why = loop {
-                    match remote.hear() {
+                    match remote.receive() {
                         // Information that only the other end has: the state of its streams, if it sends.
                         Ok(Progressed::Progress(there)) if there.wire.streams > 0 => {
                             self.monitor.show_wire(there.wire);
@@ -246,9 +253,9 @@ impl Ends<'_> {
                             let _ = remote.claimed(self.claimed(batch, known));
                         }
                         Ok(Progressed::Done(_)) => return,
-                        Err(Error::There(why)) => break why,
+                        Err(Error::Remote(why)) => break why,
                         // The copy itself may go on.
-                        Err(Error::Silent(_)) => return,
+                        Err(Error::Timeout(_)) => return,
                         // A server's channel may break and its streams come again; a program has ended with its pipes.
                         Err(_) if is_program => break "its program has ended".into(),
                         Err(_) => return,
@@ -267,22 +274,22 @@ impl Ends<'_> {
     }
 
     /// Both ends elsewhere: the sender dials the receiver, unless the sender alone is a server, which may be easier to reach.
-    fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
+    fn between(&self, from: &Location, to: &Location) -> Result<Outcome, Error> {
         let plain = self.job.reach.plain;
         let guard = if plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?)) };
         let send = Role::Send(self.send().into());
-        let listens = |dials: &There| {
+        let listens = |dials: &RemoteEnd| {
             let node = (!plain).then(|| dials.remote.node.clone());
-            Way::Listen { port: self.job.reach.port, node }
+            ConnectMode::Listen { port: self.job.reach.port, node }
         };
         let (mut sender, receiver) = if from.is_server() && !to.is_server() {
             let receive = Role::Receive(self.receive(&Offer::default()).into());
-            let mut receiver = self.ask(to, &receive, Way::Dial { plain }, &guard)?;
+            let mut receiver = self.ask(to, &receive, ConnectMode::Dial { plain }, &guard)?;
             let mut sender = self.ask(from, &send, listens(&receiver), &guard)?;
             receiver.remote.go(sender.target(from, &self.job.reach)?, sender.remote.offer.clone())?;
             (sender, receiver)
         } else {
-            let mut sender = self.ask(from, &send, Way::Dial { plain }, &guard)?;
+            let mut sender = self.ask(from, &send, ConnectMode::Dial { plain }, &guard)?;
             let receive = Role::Receive(self.receive(&sender.remote.offer).into());
             let mut receiver = self.ask(to, &receive, listens(&sender), &guard)?;
             sender.remote.go(receiver.target(to, &self.job.reach)?, Offer::default())?;
@@ -295,7 +302,7 @@ impl Ends<'_> {
                     return Err(error);
                 }
                 // When the receiver has failed, its reason counts.
-                match sender.remote.hear().map_err(|e| self.monitor.wish().unwrap_or(e))? {
+                match sender.remote.receive().map_err(|e| self.monitor.wish().unwrap_or(e))? {
                     Progressed::Claim(batch, known) => {
                         sender.remote.claimed(self.claimed(batch, known))?;
                     }
@@ -315,7 +322,7 @@ struct Other {
 }
 
 impl Other {
-    fn apart(there: There) -> Self {
+    fn apart(there: RemoteEnd) -> Self {
         Self { offer: there.remote.offer.clone(), remote: Some(there.remote), program: there.program }
     }
 
@@ -332,13 +339,13 @@ impl Drop for Other {
     }
 }
 
-impl There {
+impl RemoteEnd {
     /// Where it listens, seen from here.
-    fn target(&mut self, place: &Place, reach: &Reach) -> Result<Target, Error> {
+    fn target(&mut self, place: &Location, reach: &ConnectOptions) -> Result<Target, Error> {
         let nowhere = || Error::Damaged("missing address of the end that listens".into());
         let mut target = self.remote.target.take().ok_or_else(nowhere)?;
         target.congestion.clone_from(&reach.congestion);
-        if let Place::Server { server, .. } = place {
+        if let Location::Server { server, .. } = place {
             target.addresses = server.addresses()?;
             if let Some(early) = &self.early {
                 // The first that answers is known.

@@ -1,8 +1,8 @@
 //! Events of a running copy.
 
-use crate::back::{Progress, Wire};
 use crate::error::Error;
 use crate::part::BLOCK;
+use crate::transfer::{Progress, Wire};
 
 /// Something about a copy that runs.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Step {
 
 /// The results of the steps.
 #[derive(Clone, Debug)]
-pub struct Ladder {
+pub struct Explanation {
     /// From the simplest on.
     pub steps: Vec<Step>,
     /// The limit of the whole copy, as text.

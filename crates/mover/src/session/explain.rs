@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tidecast_text::{Rate, count};
 
-use super::event::{Event, Ladder, Step};
+use super::attempt::{Attempt, SourceStats};
+use super::event::{Event, Explanation, Step};
 use super::job::{Job, Watch};
-use super::place::Place;
-use super::round::{Ended, Met};
-use crate::back::{Outcome, Wire};
+use super::location::Location;
 use crate::error::Error;
 use crate::spec::SendSpec;
+use crate::transfer::{Outcome, Wire};
 
 /// How long a step is watched.
 const STEP: Duration = Duration::from_secs(3);
@@ -39,9 +39,13 @@ const EXPLAINS: f64 = 0.6;
 const LOSS: f64 = 0.005;
 
 /// Climbs, and copies.
-pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result<(Outcome, Ladder), Error> {
+pub(super) fn run(
+    job: &Job,
+    watch: &Watch,
+    say: &mpsc::Sender<Event>,
+) -> Result<(Outcome, Explanation), Error> {
     let mut steps: Vec<Step> = Vec::new();
-    let (mut met, mut wire) = (Met::default(), Wire::default());
+    let (mut met, mut wire) = (SourceStats::default(), Wire::default());
     let all: [(&str, &str); 4] = [
         ("noise, within this host", "this host (digests, memory)"),
         ("noise, over the network", NETWORK),
@@ -51,7 +55,7 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
     let tell = |step| drop(say.send(Event::Step(step)));
     for (number, (what, limit)) in all.into_iter().enumerate() {
         let rate = steps.last().map_or(0.0, Step::rate);
-        let job = rung(job, number, &met, rate);
+        let job = step_job(job, number, &met, rate);
         // Written data must be removed as well, which only a copy does that ends by itself.
         let most = (number != 3).then_some(STEP);
         let (bytes, seconds, found) = measured(job.copy(most, watch, say)?);
@@ -68,19 +72,19 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
     let outcome = job.whole(watch, say)?;
     let (bytes, seconds) = (outcome.written.bytes, outcome.seconds);
     tell(Step { what: "the whole", limit: "", bytes, seconds });
-    let limit = judge(&steps, &wire, [&job.from, &job.to]);
-    Ok((outcome, Ladder { steps, limit, wire }))
+    let limit = overall_limit(&steps, &wire, [&job.from, &job.to]);
+    Ok((outcome, Explanation { steps, limit, wire }))
 }
 
 /// The job of one step. `rate`: of the step before, bytes a second.
-fn rung(job: &Job, number: usize, met: &Met, rate: f64) -> Job {
+fn step_job(job: &Job, number: usize, met: &SourceStats, rate: f64) -> Job {
     let mut job = job.clone();
     let noise =
         |bytes: u64| SendSpec { sources: Vec::new(), null: Some((bytes, met.mean)), ..SendSpec::default() };
     match number {
         0 => {
             job.send = noise(NOISE);
-            (job.from, job.to) = (Place::Local(OsString::new()), Place::Local(OsString::new()));
+            (job.from, job.to) = (Location::Local(OsString::new()), Location::Local(OsString::new()));
         }
         1 => job.send = noise(NOISE),
         2 => {}
@@ -96,7 +100,7 @@ fn rung(job: &Job, number: usize, met: &Met, rate: f64) -> Job {
 }
 
 /// The limit of the whole copy.
-fn judge(steps: &[Step], wire: &Wire, places: [&Place; 2]) -> String {
+fn overall_limit(steps: &[Step], wire: &Wire, places: [&Location; 2]) -> String {
     let limit = limit(steps);
     let [_, link, reading, writing] = steps else { return limit.to_owned() };
     if !steps.iter().all(|step| step.seconds >= TOO_SHORT) {
@@ -111,7 +115,7 @@ fn judge(steps: &[Step], wire: &Wire, places: [&Place; 2]) -> String {
 }
 
 /// The limit of the streams between two places, by the kernel's statistics.
-fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
+fn verdict(wire: &Wire, step: &Step, [from, to]: [&Location; 2]) -> String {
     let part = |seconds: f64| if wire.busy > 0.0 { seconds / wire.busy } else { 0.0 };
     let (window, buffer) = (part(wire.window_limited), part(wire.buffer_limited));
     let allowed = |bytes: u64| bytes as f64 * f64::from(wire.streams) / wire.round_trip.max(1e-6);
@@ -151,22 +155,22 @@ fn kib(bytes: u64) -> String {
     if bytes < 10 << 20 { format!("{} KiB", bytes.div_ceil(1024)) } else { format!("{} MiB", bytes >> 20) }
 }
 
-fn host(place: &Place) -> String {
+fn host(place: &Location) -> String {
     match place {
-        Place::Local(_) => "this host".to_owned(),
-        Place::Ssh { host, .. } => host.to_string(),
-        server @ Place::Server { .. } => server.to_string(),
+        Location::Local(_) => "this host".to_owned(),
+        Location::Ssh { host, .. } => host.to_string(),
+        server @ Location::Server { .. } => server.to_string(),
     }
 }
 
 /// Bytes, seconds, and the files seen.
-fn measured(ended: Ended) -> (u64, f64, Met) {
+fn measured(ended: Attempt) -> (u64, f64, SourceStats) {
     match ended {
-        Ended::Whole(outcome) => {
-            let met = Met { wire: outcome.wire, ..Met::from(&outcome.walked) };
+        Attempt::Complete(outcome) => {
+            let met = SourceStats { wire: outcome.wire, ..SourceStats::from(&outcome.walked) };
             (outcome.written.bytes, outcome.seconds, met)
         }
-        Ended::Cut { bytes, seconds, met } => (bytes, seconds, met),
+        Attempt::TimeLimit { bytes, seconds, met } => (bytes, seconds, met),
     }
 }
 
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_verdict_says_which_wait_explains_the_rate() {
-        let places = [&Place::Local(OsString::from("a")), &Place::Local(OsString::from("b"))];
+        let places = [&Location::Local(OsString::from("a")), &Location::Local(OsString::from("b"))];
         let step = |rate: f64| Step { what: "", limit: "", bytes: rate as u64, seconds: 1.0 };
         let wire = Wire {
             streams: 16,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::place::Place;
-use super::reach::Reach;
-use crate::back::{Monitor, Options, Progress};
-use crate::share::Board;
+use super::connect_options::ConnectOptions;
+use super::location::Location;
+use crate::batches::Batches;
 use crate::sink::{InOrder, Memory};
 use crate::spec::{ReceiveSpec, SendSpec};
+use crate::transfer::{Monitor, Options, Progress};
 
 /// How often the progress is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -22,9 +22,9 @@ pub(super) struct Job {
     pub(super) send: SendSpec,
     pub(super) receive: ReceiveSpec,
     pub(super) options: Options,
-    pub(super) reach: Arc<Reach>,
-    pub(super) from: Place,
-    pub(super) to: Place,
+    pub(super) reach: Arc<ConnectOptions>,
+    pub(super) from: Location,
+    pub(super) to: Location,
     /// If it is one of several.
     pub(super) share: Option<Share>,
     /// If it goes to a program.
@@ -36,7 +36,7 @@ pub(super) struct Job {
 /// The part of one pair of hosts in a copy by several.
 #[derive(Clone)]
 pub(super) struct Share {
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<Batches>,
     pub(super) pair: usize,
     /// By which the receiver knows it again.
     pub(super) identity: String,

@@ -16,10 +16,10 @@ use tidecast_event::copy::{Arrived, Attributes, Block, Copied, File, Link, Other
 use super::event::Event;
 use super::job::{Held, Job, LOOK, Watch};
 use super::shm::{Dir, room};
-use crate::back::{Monitor, Outcome};
 use crate::entry::{self, Entry};
 use crate::error::Error;
 use crate::sink::{self, Memory};
+use crate::transfer::{Monitor, Outcome};
 
 /// The default budget, and the share of free memory.
 const BUDGET: u64 = 1 << 30;
@@ -175,7 +175,7 @@ impl Consumer {
 
     /// Waits for the next message; None after the last.
     #[must_use]
-    pub fn hear(&self) -> Option<Arrived> {
+    pub fn next_arrived(&self) -> Option<Arrived> {
         loop {
             let is_over = self.state.over.load(SeqCst);
             match self.heard.lock().recv_timeout(LOOK / 10) {

@@ -17,27 +17,27 @@
 //! Promises: each copy ends and reports why; a stopped copy resumes where it was when the same copy is
 //! started again.
 
+mod attempt;
+mod connect_options;
 mod ends;
 mod event;
 mod explain;
 mod job;
+mod location;
 mod memory;
 mod pairs;
 mod paths;
-mod place;
 mod program;
-mod reach;
-mod round;
 mod rules;
 mod shm;
 mod start;
 mod stream;
 
-pub use event::{Event, Ladder, Step, Warning, moved};
+pub use connect_options::{ConnectOptions, Launcher};
+pub use event::{Event, Explanation, Step, Warning, moved};
+pub use location::{Location, PORT, ServerAddress};
 pub use memory::Consumer;
 pub use pairs::PairDone;
 pub use paths::KeepPaths;
-pub use place::{PORT, Place, ServerAt};
-pub use reach::{Launcher, Reach};
 pub use rules::{Given, Reading, malformed, read_rules};
 pub use start::{Copy, Copying, Done, How, Memory};

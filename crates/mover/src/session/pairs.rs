@@ -1,6 +1,6 @@
 //! One tree by several pairs of hosts: each side's hosts see the same file system.
 //!
-//! First the pairs divide the files ([`crate::share`]), until no pair fails; then one of them copies
+//! First the pairs divide the files ([`crate::batches`]), until no pair fails; then one of them copies
 //! everything again. It finds the files in place, and settles directories, links, deletion and all that was
 //! missed.
 
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use super::ends::Ends;
 use super::event::{Event, Warning};
 use super::job::{Job, LOOK, Share, Watch};
-use super::place::Place;
-use crate::back::{Monitor, Outcome, Progress};
+use super::location::Location;
+use crate::batches::Batches;
 use crate::error::Error;
 use crate::job::{Change, Written};
-use crate::share::Board;
+use crate::transfer::{Monitor, Outcome, Progress};
 
 /// A pair of hosts and its results.
 struct Pair {
@@ -35,9 +35,9 @@ struct Pair {
 #[derive(Clone, Debug)]
 pub struct PairDone {
     /// Where it took files from, without paths of more than one source.
-    pub from: Place,
+    pub from: Location,
     /// Where it put them.
-    pub to: Place,
+    pub to: Location,
     /// Batches of files that it took.
     pub batches: usize,
     /// Files that it copied.
@@ -66,14 +66,14 @@ impl PairDone {
 
 /// How a pair is called.
 #[must_use]
-pub(super) fn name(from: &Place, to: &Place) -> String {
+pub(super) fn name(from: &Location, to: &Location) -> String {
     format!("{from} -> {to}")
 }
 
 /// The state shared by all pairs.
 struct Many<'m> {
     job: &'m Job,
-    board: Arc<Board>,
+    board: Arc<Batches>,
     watch: &'m Watch,
     say: &'m mpsc::Sender<Event>,
 }
@@ -81,24 +81,24 @@ struct Many<'m> {
 /// Copies by these pairs.
 pub(super) fn run(
     job: &Job,
-    pairs: &[(Place, Place)],
+    pairs: &[(Location, Location)],
     watch: &Watch,
     say: &mpsc::Sender<Event>,
 ) -> Result<(Outcome, Vec<PairDone>), Error> {
-    let (board, began) = (Arc::new(Board::default()), Instant::now());
+    let (board, began) = (Arc::new(Batches::default()), Instant::now());
     let mut pairs: Vec<Pair> =
         pairs.iter().enumerate().map(|(number, places)| pair(job, number, places, &board)).collect();
     let many = Many { job, board, watch, say };
     if !job.receive.dry_run {
         many.divide(&mut pairs)?;
     }
-    let last = many.settle(&mut pairs)?;
+    let last = many.final_copy(&mut pairs)?;
     let outcome = sum(last, &pairs, began.elapsed());
     Ok((outcome, pairs.into_iter().map(|pair| pair.done(&many.board)).collect()))
 }
 
 impl Pair {
-    fn done(self, board: &Board) -> PairDone {
+    fn done(self, board: &Batches) -> PairDone {
         PairDone {
             batches: self.job.share.as_ref().map_or(0, |share| board.count(share.pair)),
             files: self.done.written.files,
@@ -111,7 +111,7 @@ impl Pair {
     }
 }
 
-fn pair(job: &Job, number: usize, (from, to): &(Place, Place), board: &Arc<Board>) -> Pair {
+fn pair(job: &Job, number: usize, (from, to): &(Location, Location), board: &Arc<Batches>) -> Pair {
     let mut job = Job { from: from.clone(), to: to.clone(), ..job.clone() };
     // The same when the command is given again, whichever hosts these are. Of two pairs it must differ: each has a staging directory.
     let sources = job.send.sources.join(OsStr::new("\n"));
@@ -168,7 +168,7 @@ impl Many<'_> {
     }
 
     /// The final copy, by one pair: everything that is not a file, and files that were missed.
-    fn settle(&self, pairs: &mut [Pair]) -> Result<Outcome, Error> {
+    fn final_copy(&self, pairs: &mut [Pair]) -> Result<Outcome, Error> {
         let leftovers: Vec<String> =
             pairs.iter().filter_map(|pair| Some(pair.job.share.as_ref()?.identity.clone())).collect();
         let mut broken = Error::Cancelled;

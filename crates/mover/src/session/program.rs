@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tidecast_text::{Host, quote_program};
 
-use super::reach::Reach;
-use crate::back::Pipes;
+use super::connect_options::ConnectOptions;
 use crate::error::Error;
+use crate::transfer::Pipes;
 
 /// A program that ssh has started has so long to end when all is done.
 const ENDS: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub(super) fn patience() -> Duration {
 pub(super) struct Program(Child);
 
 impl Program {
-    pub(super) fn start(reach: &Reach, host: &Host) -> Result<(Self, Pipes), Error> {
+    pub(super) fn start(reach: &ConnectOptions, host: &Host) -> Result<(Self, Pipes), Error> {
         let (ssh, words) = (&reach.ssh.program, &reach.ssh.words);
         let mut command = Command::new(ssh);
         // The words after the host go to the remote shell, to which ssh passes them as one line.
@@ -38,12 +38,12 @@ impl Program {
             .arg(quote_program(&reach.remote_program))
             .arg("copy-end");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| Error::There(format!("cannot start {ssh}: {e}")))?;
-        let none = || Error::There("missing pipe to ssh".into());
+        let mut child = command.spawn().map_err(|e| Error::Remote(format!("cannot start {ssh}: {e}")))?;
+        let none = || Error::Remote("missing pipe to ssh".into());
         let outgoing: OwnedFd = child.stdin.take().ok_or_else(none)?.into();
         let incoming: OwnedFd = child.stdout.take().ok_or_else(none)?.into();
         let pipes = Pipes::new(File::from(incoming), File::from(outgoing))
-            .map_err(|e| Error::There(format!("cannot set up the pipes to ssh: {e}")))?;
+            .map_err(|e| Error::Remote(format!("cannot set up the pipes to ssh: {e}")))?;
         Ok((Self(child), pipes))
     }
 
@@ -51,7 +51,7 @@ impl Program {
     pub(super) fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
         let noise = match &error {
             Error::Network { .. } => None,
-            Error::Noise(line) => Some(line.clone()),
+            Error::UnexpectedOutput(line) => Some(line.clone()),
             _ => {
                 self.end();
                 return error;
@@ -59,12 +59,12 @@ impl Program {
         };
         let status = self.wait(ENDS).and_then(|status| status.code());
         if let Some(line) = noise.filter(|_| !matches!(status, Some(127 | 255))) {
-            return Error::There(format!(
+            return Error::Remote(format!(
                 "{host} printed \"{line}\" instead of the answer of tidecast; shell start-up files (.bashrc) on {host} must print nothing \
                  when no terminal is attached"
             ));
         }
-        Error::There(match status {
+        Error::Remote(match status {
             Some(255) => format!("ssh to {host} failed"),
             Some(127) => format!(
                 "{program} was not found on {host}; install it there, or name its path with --remote-program"

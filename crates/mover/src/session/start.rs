@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use super::event::{Event, Ladder, Warning};
+use super::connect_options::ConnectOptions;
+use super::event::{Event, Explanation, Warning};
 use super::job::{Job, LOOK, Watch};
+use super::location::Location;
 use super::memory::{self, Consumer};
 use super::pairs::{self, PairDone};
-use super::place::Place;
-use super::reach::Reach;
 use super::{explain, stream};
-use crate::back::{Options, Outcome};
 use crate::error::Error;
 use crate::job::Change;
 use crate::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
+use crate::transfer::{Options, Outcome};
 
 /// The memory of a program that takes files, and the kind of its notifications.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,13 +49,13 @@ pub struct Copy {
     /// Streams, threads, memory, limits.
     pub options: Options,
     /// How the ends are reached.
-    pub reach: Reach,
+    pub reach: ConnectOptions,
     /// The kind of copy.
     pub how: How,
     /// From where to where, of each pair of hosts; at least one.
-    pairs: Vec<(Place, Place)>,
+    pairs: Vec<(Location, Location)>,
     /// The first of the sources that is a descriptor.
-    descriptor: Option<Place>,
+    descriptor: Option<Location>,
 }
 
 impl Copy {
@@ -65,13 +65,13 @@ impl Copy {
     /// [`Error::Usage`]: a name is not valid, or the sources are on different hosts.
     pub fn new(sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
         if sources.is_empty() {
-            let to = Place::all(to)?.into_iter().next();
+            let to = Location::all(to)?.into_iter().next();
             let to = to.map_or(String::new(), |to| to.to_string());
             return Err(Error::Usage(format!(
                 "{to} is the only path given; give a source and a destination"
             )));
         }
-        Self::between(sources, Place::all(to)?, How::Plain)
+        Self::between(sources, Location::all(to)?, How::Plain)
     }
 
     /// Sends generated data instead of files: so many bytes, in files of so many (0: one). Sources name only
@@ -80,7 +80,7 @@ impl Copy {
     /// # Errors
     /// As [`Copy::new`].
     pub fn of_noise((bytes, file): (u64, u64), sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
-        let mut copy = Self::between(sources, Place::all(to)?, How::Plain)?;
+        let mut copy = Self::between(sources, Location::all(to)?, How::Plain)?;
         copy.send.null = Some((bytes, file));
         Ok(copy)
     }
@@ -90,21 +90,21 @@ impl Copy {
     /// # Errors
     /// As [`Copy::new`].
     pub fn to_memory(sources: &[OsString], memory: Memory) -> Result<Self, Error> {
-        Self::between(sources, vec![Place::Local(OsString::new())], How::Memory(memory))
+        Self::between(sources, vec![Location::Local(OsString::new())], How::Memory(memory))
     }
 
-    fn between(sources: &[OsString], to: Vec<Place>, how: How) -> Result<Self, Error> {
-        let from = sources.iter().map(|path| Place::all(path)).collect::<Result<Vec<_>, _>>()?;
+    fn between(sources: &[OsString], to: Vec<Location>, how: How) -> Result<Self, Error> {
+        let from = sources.iter().map(|path| Location::all(path)).collect::<Result<Vec<_>, _>>()?;
         let paths = from.iter().filter_map(|places| Some(places.first()?.path().to_owned())).collect();
-        let nothing = vec![Place::Local(OsString::new())];
+        let nothing = vec![Location::Local(OsString::new())];
         let first = from.first().unwrap_or(&nothing);
-        let is_dash = |place: &Place| place.path() == "-" && place.is_here();
+        let is_dash = |place: &Location| place.path() == "-" && place.is_here();
         if from.len() > 1 && to.first().is_some_and(is_dash) {
             return Err(Error::Usage(
                 "standard output (-) takes one file; for a directory of this name write ./-".into(),
             ));
         }
-        let same = |other: &&Vec<Place>| {
+        let same = |other: &&Vec<Location>| {
             other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
         };
         if let Some([other, ..]) = from.iter().find(|other| !same(other)).map(Vec::as_slice) {
@@ -121,7 +121,7 @@ impl Copy {
             send: SendSpec { sources: paths, ..SendSpec::default() },
             receive: ReceiveSpec { dest, ..ReceiveSpec::default() },
             options: Options::default(),
-            reach: Reach::default(),
+            reach: ConnectOptions::default(),
             how,
             pairs,
             descriptor: from.into_iter().flatten().find(stream::is_descriptor),
@@ -130,7 +130,7 @@ impl Copy {
 
     /// From where to where, of each pair of hosts; at least one.
     #[must_use]
-    pub fn pairs(&self) -> &[(Place, Place)] {
+    pub fn pairs(&self) -> &[(Location, Location)] {
         &self.pairs
     }
 
@@ -188,7 +188,7 @@ impl Copy {
         if self.reach.through_ssh && !from.is_here() && !to.is_here() {
             return usage("--via ssh works between this host and another one, not between two remote hosts");
         }
-        let mut listening: Vec<&Place> = Vec::new();
+        let mut listening: Vec<&Location> = Vec::new();
         for (from, to) in &self.pairs {
             let listens = if from.is_server() && !to.is_server() { from } else { to };
             if !listening.contains(&listens) {
@@ -258,7 +258,7 @@ impl Copy {
 fn run(
     job: &Job,
     how: How,
-    pairs: &[(Place, Place)],
+    pairs: &[(Location, Location)],
     watch: &Watch,
     say: &mpsc::Sender<Event>,
 ) -> Result<Done, Error> {
@@ -296,7 +296,7 @@ pub struct Done {
     /// The outcome; [`Outcome::verdict`] tells whether everything was copied.
     pub outcome: Outcome,
     /// Of a copy that was explained: the steps.
-    pub ladder: Option<Ladder>,
+    pub ladder: Option<Explanation>,
     /// Of several pairs of hosts: the results of each.
     pub pairs: Vec<PairDone>,
 }

@@ -12,18 +12,18 @@ use tidecast_paths::{Stream, is_stdout, is_stream, pour};
 
 use super::event::Event;
 use super::job::{Job, Watch};
-use super::place::Place;
-use crate::back::{Monitor, Outcome, Progress};
+use super::location::Location;
 use crate::error::Error;
 use crate::sink::InOrder;
 use crate::spec::Follow;
+use crate::transfer::{Monitor, Outcome, Progress};
 
 /// The name of standard output.
 const STDOUT: &str = "standard output";
 
 /// Where such a copy goes; `None` for all others. `-` is standard output, and `./-` a file.
 pub(super) fn end(job: &Job) -> Option<&Path> {
-    let (Place::Local(to), [from]) = (&job.to, job.send.sources.as_slice()) else { return None };
+    let (Location::Local(to), [from]) = (&job.to, job.send.sources.as_slice()) else { return None };
     let to = Path::new(to);
     let fits = !job.receive.dry_run && !job.send.remove && job.send.null.is_none() && !job.receive.null;
     let is_file = !job.from.is_here() || Path::new(from).is_file();
@@ -33,8 +33,8 @@ pub(super) fn end(job: &Job) -> Option<&Path> {
 
 /// Whether a source is standard input or another descriptor of this process. A copy reads names in directories, which a
 /// reader that fell behind reads again: of these it would copy the link, which leads nowhere afterwards.
-pub(super) fn is_descriptor(from: &Place) -> bool {
-    let Place::Local(path) = from else { return false };
+pub(super) fn is_descriptor(from: &Location) -> bool {
+    let Location::Local(path) = from else { return false };
     let path = Path::new(path);
     let below = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
     path.as_os_str() == "-"
@@ -43,12 +43,12 @@ pub(super) fn is_descriptor(from: &Place) -> bool {
 }
 
 /// The destination and its name.
-struct To {
+struct Output {
     shown: PathBuf,
     is_stdout: bool,
 }
 
-impl To {
+impl Output {
     /// Does work that may wait for a reader; stopping the copy ends it.
     fn until_stopped<T>(
         &self,
@@ -67,13 +67,13 @@ impl To {
 pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result<Outcome, Error> {
     let path = Path::new(job.to.path());
     let is_stdout = path.as_os_str() == "-" || is_stdout(path);
-    let to = To { shown: if is_stdout { STDOUT.into() } else { path.into() }, is_stdout };
+    let to = Output { shown: if is_stdout { STDOUT.into() } else { path.into() }, is_stdout };
     let stream = to.until_stopped(watch, |is_over| match to.is_stdout {
         true => Stream::stdout(),
         false => Stream::open(path, is_over),
     })?;
     match (&job.from, job.send.sources.first()) {
-        (Place::Local(_), Some(from)) => {
+        (Location::Local(_), Some(from)) => {
             to.until_stopped(watch, |is_over| here(Path::new(from), &stream, is_over, watch))
         }
         _ => from_there(stream, &to, job, watch, say),
@@ -83,7 +83,7 @@ pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result
 /// A file of another host.
 fn from_there(
     stream: Stream,
-    to: &To,
+    to: &Output,
     job: &Job,
     watch: &Watch,
     say: &mpsc::Sender<Event>,

@@ -11,8 +11,8 @@ use tidecast_hash::Digest;
 
 use super::attributes::mtime;
 use super::dirs::{Dirs, kind, look, split};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::journal::id;
-use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest::{self, Layer};
 use crate::entry::{Entry, Kind};
@@ -22,7 +22,7 @@ use crate::part::{BLOCK, Part};
 use crate::spec::InPlace;
 
 /// The state here of a file that was asked about.
-pub(super) enum Here {
+pub(super) enum Existing {
     /// Nothing that could stay.
     No,
     /// It, perhaps with other attributes.
@@ -45,7 +45,7 @@ impl Directory {
         let want = want.get_or_insert_with(Want::default);
         let here = self.here(&mut writer.dirs, &part.entry, path, root);
         let here = self.settle(path, here)?;
-        if !writer.alternates.is_empty() && matches!(here, Some(Here::No | Here::Same { .. })) {
+        if !writer.alternates.is_empty() && matches!(here, Some(Existing::No | Existing::Same { .. })) {
             let taken = self.take_alternate(staging, writer, &part.entry, path, root);
             if self.settle(path, taken)? == Some(true) {
                 self.taken(part.file);
@@ -54,7 +54,7 @@ impl Directory {
         }
         match here {
             // The failure was reported; whether the file can be written will be seen.
-            Some(Here::No) | None => {
+            Some(Existing::No) | None => {
                 let mut wanted = self.have(staging, part, path)?;
                 match self.updated(&mut writer.dirs, part, path, &mut wanted) {
                     Ok(()) => want.files.push(wanted),
@@ -65,8 +65,8 @@ impl Directory {
                     }
                 }
             }
-            Some(Here::Stays) => self.keep(part.file),
-            Some(Here::Same { differs }) => {
+            Some(Existing::Stays) => self.keep(part.file),
+            Some(Existing::Same { differs }) => {
                 self.keep(part.file);
                 if !differs {
                     self.prove(part.file);
@@ -98,17 +98,17 @@ impl Directory {
         entry: &Entry,
         path: &[u8],
         root: Option<&Digest>,
-    ) -> Tried<Here> {
+    ) -> EntryResult<Existing> {
         let only = &self.spec.only;
         if self.is_blocked(dirs, entry, path) {
-            return Ok(Here::Stays);
+            return Ok(Existing::Stays);
         }
-        let There { dir, name, stat } = match there(dirs, path)? {
+        let NamedEntry { dir, name, stat } = match named_entry(dirs, path)? {
             found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
-                return Ok(Here::Stays);
+                return Ok(Existing::Stays);
             }
             Some(found) if kind(&found.stat) == FileType::RegularFile => found,
-            _ => return Ok(Here::No),
+            _ => return Ok(Existing::No),
         };
         let (has, time) = (mtime(&stat), entry.attributes.mtime);
         let same_time = self.owners.same_time(&stat, time);
@@ -118,19 +118,24 @@ impl Directory {
             _ => has > time && !same_time,
         };
         if self.spec.update && is_newer {
-            return Ok(Here::Stays);
+            return Ok(Existing::Stays);
         }
-        let found = There { dir, name, stat };
+        let found = NamedEntry { dir, name, stat };
         if !self.is_same(&found, entry, root)? {
-            return Ok(if self.grows_no_more(&stat, entry) { Here::Stays } else { Here::No });
+            return Ok(if self.is_append_complete(&stat, entry) { Existing::Stays } else { Existing::No });
         }
         let attributes = self.owners.settled(entry, Some(&stat));
-        Ok(Here::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
+        Ok(Existing::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
     }
 
     /// Whether a file counts as the one that is sent: by size and time, or by content.
-    pub(super) fn is_same(&self, there: &There<'_>, entry: &Entry, root: Option<&Digest>) -> Tried<bool> {
-        let (only, There { dir, name, stat }) = (&self.spec.only, there);
+    pub(super) fn is_same(
+        &self,
+        there: &NamedEntry<'_>,
+        entry: &Entry,
+        root: Option<&Digest>,
+    ) -> EntryResult<bool> {
+        let (only, NamedEntry { dir, name, stat }) = (&self.spec.only, there);
         if only.ignore_times && !only.size_only && root.is_none()
             || u64::try_from(stat.st_size) != Ok(entry.len())
         {
@@ -162,13 +167,13 @@ impl Directory {
     }
 
     /// Whether an entry other than a file or a further name of one is here; nothing is changed.
-    pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Here> {
-        let There { dir, name, stat } = match there(dirs, path)? {
+    pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> EntryResult<Existing> {
+        let NamedEntry { dir, name, stat } = match named_entry(dirs, path)? {
             found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
-                return Ok(Here::Stays);
+                return Ok(Existing::Stays);
             }
             Some(found) => found,
-            None => return Ok(Here::No),
+            None => return Ok(Existing::No),
         };
         let is = kind(&stat);
         let same = match &entry.kind {
@@ -186,13 +191,13 @@ impl Directory {
             Kind::File { .. } | Kind::HardLink { .. } => false,
         };
         if !same {
-            return Ok(Here::No);
+            return Ok(Existing::No);
         }
         let attributes = self.owners.settled(entry, Some(&stat));
-        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
+        Ok(Existing::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
     }
 
-    fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried<bool> {
+    fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> EntryResult<bool> {
         let (parent, name) = split(path);
         let dir = writer.dirs.find(parent).doing("open")?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -201,10 +206,10 @@ impl Directory {
         let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).doing("open")?;
         let stat = fs::fstat(&file).doing("stat")?;
         if kind(&stat) != FileType::RegularFile {
-            return Err(Trouble::because("set attributes of", "it is no longer a file"));
+            return Err(EntryError::because("set attributes of", "it is no longer a file"));
         }
         let attributes = self.owners.settled(entry, Some(&stat));
-        self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))
+        self.owners.apply(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))
     }
 
     /// Parts of a wanted file that an earlier run has left. They count when the source is known to hold the same.
@@ -215,17 +220,19 @@ impl Directory {
         }
         if let Some(left) = staging.left.lock().remove(&id(&part.entry)) {
             let is_over = || self.done.lock().has(part.file);
-            let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(wanted) };
-            let handle = self.cuts.handle(&cut, &staging.stage, staging.reserve);
-            self.settle(path, handle.and_then(|file| cut.resume(&file, &left)))?;
+            let Some(part_file) = self.part_files.get(part.file, &part.entry, is_over) else {
+                return Ok(wanted);
+            };
+            let handle = self.part_files.handle(&part_file, &staging.stage, staging.reserve);
+            self.settle(path, handle.and_then(|file| part_file.resume(&file, &left)))?;
         }
         // It may have been asked before, and the answer got lost.
-        wanted.have = self.cuts.find(part.file).map(|cut| cut.left()).unwrap_or_default();
+        wanted.have = self.part_files.find(part.file).map(|part_file| part_file.left()).unwrap_or_default();
         Ok(wanted)
     }
 
     /// Records the existing data of a longer file that is to be updated.
-    fn updated(&self, dirs: &mut Dirs, part: &Part, path: &[u8], wanted: &mut Wanted) -> Tried {
+    fn updated(&self, dirs: &mut Dirs, part: &Part, path: &[u8], wanted: &mut Wanted) -> EntryResult {
         if self.spec.in_place == InPlace::No {
             return Ok(());
         }
@@ -238,29 +245,29 @@ impl Directory {
             _ => wanted.prove = base.len.min(part.entry.len()).div_ceil(BLOCK as u64),
         }
         let is_over = || self.done.lock().has(part.file);
-        if let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) {
-            wanted.skip = cut.updates(base, wanted.skip);
+        if let Some(part_file) = self.part_files.get(part.file, &part.entry, is_over) {
+            wanted.skip = part_file.updates(base, wanted.skip);
         }
         Ok(())
     }
 }
 
 /// The entry of a name.
-pub(super) struct There<'p> {
+pub(super) struct NamedEntry<'p> {
     pub(super) dir: Arc<OwnedFd>,
     pub(super) name: &'p [u8],
     pub(super) stat: Stat,
 }
 
 /// The entry of a path, by its directory and its name there; the destination itself lies in itself.
-pub(super) fn there<'p>(dirs: &mut Dirs, path: &'p [u8]) -> Tried<Option<There<'p>>> {
+pub(super) fn named_entry<'p>(dirs: &mut Dirs, path: &'p [u8]) -> EntryResult<Option<NamedEntry<'p>>> {
     let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
     let dir = match dirs.find(parent) {
         Ok(dir) => dir,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         Err(e) => return Err(e).doing("stat"),
     };
-    Ok(look(&dir, name)?.map(|stat| There { dir, name, stat }))
+    Ok(look(&dir, name)?.map(|stat| NamedEntry { dir, name, stat }))
 }
 
 /// The root of a file here; None if it has another length now.
@@ -293,7 +300,7 @@ fn hash(file: &File, len: u64) -> std::io::Result<Option<Digest>> {
 }
 
 /// A directory handle for looking only.
-pub(super) fn looking(base: &OwnedFd) -> Tried<Dirs> {
+pub(super) fn lookup_dirs(base: &OwnedFd) -> EntryResult<Dirs> {
     let base = rustix::io::fcntl_dupfd_cloexec(base, 0).doing("open")?;
     Ok(Dirs::new(Arc::new(base)))
 }

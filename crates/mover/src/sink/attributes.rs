@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use tidecast_text::escaped_bytes;
 
 use super::dirs::kind;
-use super::trouble::{Doing, Tried};
+use super::entry_error::{Doing, EntryResult};
 use crate::entry::{Attributes, Entry, Kind, Owner, Time};
 use crate::error::Error;
 use crate::flags::{Alter, Keep};
@@ -150,7 +150,7 @@ impl Owners {
     pub(super) fn resolve(&self, owner: &Owner, has: (u32, u32)) -> (u32, u32) {
         // All ones means "unchanged" to the kernel, and is not a valid number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
-        let (uid, gid) = self.meant(owner);
+        let (uid, gid) = self.named_owner(owner);
         let gid = valid(gid, self.gid);
         let (uid, gid) = if self.is_root() {
             (valid(uid, self.uid), gid)
@@ -168,7 +168,7 @@ impl Owners {
     }
 
     /// The intended owner, whichever may be set.
-    fn meant(&self, owner: &Owner) -> (u32, u32) {
+    fn named_owner(&self, owner: &Owner) -> (u32, u32) {
         (self.id(&owner.user, owner.uid, false), self.id(&owner.group, owner.gid, true))
     }
 
@@ -180,7 +180,7 @@ impl Owners {
         if mode & (SET_UID | SET_GID) == 0 || !self.keep.perms {
             return mode;
         }
-        let meant = self.meant(&attributes.owner);
+        let meant = self.named_owner(&attributes.owner);
         match (meant.0 == has.0, meant.1 == has.1) {
             (true, true) => mode,
             (false, true) => mode & !SET_UID,
@@ -201,7 +201,7 @@ impl Owners {
     fn keeps(&self, name: &[u8], attributes: &Attributes, has: (u32, u32)) -> bool {
         xattr::travels(name, true)
             && self.keep.xattr(name)
-            && (name != CAPABILITY || self.meant(&attributes.owner) == has)
+            && (name != CAPABILITY || self.named_owner(&attributes.owner) == has)
     }
 
     /// The attributes that an entry gets whose owner is `has`.
@@ -240,13 +240,13 @@ impl Owners {
 
     /// Sets the attributes of a file that was made with [`Owners::first_mode`] in a directory of ours, and
     /// whose owner at its final place would be `own_there`. Failures are passed to `warn`.
-    pub(super) fn dress_new(
+    pub(super) fn apply_new(
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
         own_there: (u32, u32),
         warn: &mut dyn FnMut(String),
-    ) -> Tried {
+    ) -> EntryResult {
         let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
         let mut has = if chowned { owner } else { (self.uid, self.gid) };
@@ -270,25 +270,25 @@ impl Owners {
     }
 
     /// Sets the differing attributes of an open file or directory; true if one was set.
-    pub(super) fn dress(
+    pub(super) fn apply(
         &self,
         file: &OwnedFd,
         stat: &Stat,
         attributes: &Attributes,
         warn: &mut dyn FnMut(String),
-    ) -> Tried<bool> {
-        self.dress_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
+    ) -> EntryResult<bool> {
+        self.apply_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
     }
 
     /// The same for an entry whose owner would be `own_there` if its own is not kept.
-    pub(super) fn dress_as(
+    pub(super) fn apply_as(
         &self,
         file: &OwnedFd,
         stat: &Stat,
         attributes: &Attributes,
         own_there: (u32, u32),
         warn: &mut dyn FnMut(String),
-    ) -> Tried<bool> {
+    ) -> EntryResult<bool> {
         let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
         let has = if chowned { owner } else { (stat.st_uid, stat.st_gid) };
@@ -333,7 +333,7 @@ impl Owners {
         changed
     }
 
-    /// The differences between a name and the result of [`Owners::dress`]. The mode of a link is ignored.
+    /// The differences between a name and the result of [`Owners::apply`]. The mode of a link is ignored.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> Differs {
         let has = (stat.st_uid, stat.st_gid);
         let owner = self.resolve(&attributes.owner, has);
@@ -367,14 +367,14 @@ impl Owners {
 
     /// Sets the attributes of an entry other than a file, under a name in a directory of ours. A link has no
     /// mode.
-    pub(super) fn dress_name(
+    pub(super) fn apply_to_name(
         &self,
         dir: &OwnedFd,
         name: &str,
         attributes: &Attributes,
         own_there: (u32, u32),
         warn: &mut dyn FnMut(String),
-    ) -> Tried {
+    ) -> EntryResult {
         let owner @ (uid, gid) = self.resolve(&attributes.owner, own_there);
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));

@@ -12,14 +12,14 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
-use super::across;
+use super::cross_device;
+use super::destination::{DIRECTORY, Destination, unreached};
 use super::dirs::{Dirs, kind, look, split};
-use super::place::{DIRECTORY, Place, unreached};
-use super::trouble::{Doing, Tried, Trouble};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::write::reopen;
 use super::{Directory, Named};
 use crate::error::Error;
-use crate::lineage::Inode;
+use crate::overlap::Inode;
 use crate::spec::{Durable, ReceiveSpec};
 
 const KEEP: &str = "make a backup of";
@@ -65,7 +65,7 @@ impl State {
 impl Backups {
     /// # Errors
     /// The suffix is not valid, or the directory cannot hold backups.
-    pub(super) fn new(spec: &ReceiveSpec, place: &Place) -> Result<Option<Self>, Error> {
+    pub(super) fn new(spec: &ReceiveSpec, place: &Destination) -> Result<Option<Self>, Error> {
         let Some(backup) = &spec.backup else { return Ok(None) };
         let suffix = std::os::unix::ffi::OsStrExt::as_bytes(backup.suffix.as_os_str()).to_vec();
         if suffix.contains(&b'/') || suffix.contains(&0) {
@@ -109,16 +109,22 @@ pub(super) type Kept<'b> = MutexGuard<'b, State>;
 impl Directory {
     /// Backs up an entry whose name is about to be replaced or removed; directories are left to the code that
     /// removes them.
-    pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<Option<Kept<'_>>> {
+    pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult<Option<Kept<'_>>> {
         self.back_up_by(at, name, path, false)
     }
 
     /// The same for a file that is about to be written to: the backup is a separate file.
-    pub(super) fn back_up_copy(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
+    pub(super) fn back_up_copy(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult {
         self.back_up_by(at, name, path, true).map(drop)
     }
 
-    fn back_up_by(&self, at: &OwnedFd, name: &[u8], path: &[u8], copies: bool) -> Tried<Option<Kept<'_>>> {
+    fn back_up_by(
+        &self,
+        at: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+        copies: bool,
+    ) -> EntryResult<Option<Kept<'_>>> {
         let (Some(backups), Some(staging)) = (&self.backups, &self.staging) else { return Ok(None) };
         let mut state = backups.state.lock();
         if look(at, name)?.is_none_or(|stat| kind(&stat) == FileType::Directory) {
@@ -131,7 +137,7 @@ impl Directory {
         match fs::linkat(at, name, stage, temporary.as_str(), AtFlags::empty()) {
             Ok(()) => self.give_backup(stage, &temporary, &to, &target, copies)?,
             Err(Errno::XDEV) => {
-                let aside = across::aside(at)?;
+                let aside = cross_device::aside(at)?;
                 let linked = fs::linkat(at, name, &aside.dir, OLD, AtFlags::empty()).doing(KEEP);
                 let kept = linked.and_then(|()| self.give_backup(&aside.dir, OLD, &to, &target, copies));
                 let removed = aside.remove(at);
@@ -154,19 +160,19 @@ impl Directory {
         to: &OwnedFd,
         target: &[u8],
         copies: bool,
-    ) -> Tried {
+    ) -> EntryResult {
         let renamed = if copies { Err(Errno::XDEV) } else { fs::renameat(from, temporary, to, target) };
         let renamed = match renamed {
             Err(Errno::XDEV) => {
                 self.others.note(to)?;
-                let aside = across::aside(to)?;
+                let aside = cross_device::aside(to)?;
                 let each = self.spec.durable == Durable::Each;
-                let copied = across::duplicate(from, temporary.as_bytes(), &aside.dir, each)
-                    .and_then(|()| fs::renameat(&aside.dir, across::NEW, to, target).doing(KEEP));
+                let copied = cross_device::duplicate(from, temporary.as_bytes(), &aside.dir, each)
+                    .and_then(|()| fs::renameat(&aside.dir, cross_device::NEW, to, target).doing(KEEP));
                 let removed = aside.remove(to);
                 copied.and(removed)
             }
-            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => Err(Trouble::because(
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => Err(EntryError::because(
                 KEEP,
                 "a directory has the name of the backup; remove or rename the directory",
             )),
@@ -184,7 +190,7 @@ impl Directory {
         state: &mut State,
         at: &OwnedFd,
         path: &[u8],
-    ) -> Tried<(Arc<OwnedFd>, Vec<u8>)> {
+    ) -> EntryResult<(Arc<OwnedFd>, Vec<u8>)> {
         let (parent, name) = split(path);
         let mut target = [name, &backups.suffix].concat();
         let Some(aside) = &backups.dir else {
@@ -202,11 +208,11 @@ impl Directory {
         if state.dirs.is_none() {
             let opened = self.place.way.make(&aside.path).and_then(|dir| state.open(dir));
             opened.map_err(|e| {
-                Trouble::because(KEEP, &unreached("--backup-dir", &aside.name, e).to_string())
+                EntryError::because(KEEP, &unreached("--backup-dir", &aside.name, e).to_string())
             })?;
         }
         let Some(dirs) = &mut state.dirs else {
-            return Err(Trouble::because(KEEP, "missing backup directory"));
+            return Err(EntryError::because(KEEP, "missing backup directory"));
         };
         let mut made = Vec::new();
         let to = dirs.make(
@@ -218,13 +224,13 @@ impl Directory {
             &mut |_, _, _| Ok(()),
         )?;
         for path in made {
-            self.liken(dirs, &path)?;
+            self.copy_attributes(dirs, &path)?;
         }
         Ok((to, target))
     }
 
     /// Gives a directory of backups the owner and mode of the one at the destination.
-    fn liken(&self, backups: &mut Dirs, path: &[u8]) -> Tried {
+    fn copy_attributes(&self, backups: &mut Dirs, path: &[u8]) -> EntryResult {
         let Some(staging) = &self.staging else { return Ok(()) };
         let made = reopen(&*backups.find(path).doing("open")?)?;
         let mut here = Dirs::new(staging.base().clone());

@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs;
 
-use super::ask::looking;
+use super::ask::lookup_dirs;
 use super::backup::Backups;
 use super::dirs::Dirs;
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::itemize::deleting;
 use super::remove::{Removal, is_dir};
 use super::stage::PREFIX;
-use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
 use super::{Directory, Relaxed};
 use crate::error::Error;
 use crate::job::Walked;
-use crate::lineage::Inode;
+use crate::overlap::Inode;
 
 /// How many names may be deleted still (None: all), and how many more there were.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Directory {
         }
         let base = self.staging.as_ref().map(|staging| &**staging.base()).or(self.place.base.as_ref());
         let Some(base) = base else { return Ok(()) };
-        let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
+        let mut dirs = lookup_dirs(base).map_err(|t| t.at(self.place.shown.clone()))?;
         let whole = named.has(b"");
         let apart: HashSet<&[u8]> = walked.apart.iter().map(Vec::as_slice).collect();
         let mut stack = vec![Vec::new()];
@@ -90,12 +90,12 @@ impl Directory {
     }
 
     /// Deletes in one directory; those in it that stay go on the stack.
-    fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
+    fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> EntryResult {
         let Some(named) = &self.named else { return Ok(()) };
         let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
         let stat = fs::fstat(&at).doing("stat")?;
         if self.sources.contains(&(stat.st_dev, stat.st_ino)) {
-            return Err(Trouble::because("delete in", "it is a source of this copy"));
+            return Err(EntryError::because("delete in", "it is a source of this copy"));
         }
         if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
             return Ok(());
@@ -146,7 +146,7 @@ impl Directory {
     /// Removes a name with its contents, except names that the filter leaves out; a dry run only reports it.
     /// A failure does not stop the removal of the rest.
     pub(super) fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) {
-        let mut failed = |path: &[u8], Trouble { doing, error }| {
+        let mut failed = |path: &[u8], EntryError { doing, error }| {
             self.problem(path, format!("cannot {doing} it: {error}"), true)
         };
         if self.spec.dry_run {

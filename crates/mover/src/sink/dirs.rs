@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::trouble::{Doing, Tried, Trouble};
+use super::entry_error::{Doing, EntryError, EntryResult};
 
 /// Handles that one writer holds.
 const HANDLES: usize = 32;
@@ -24,15 +24,15 @@ pub(super) struct Dirs {
 }
 
 /// Called before a name is removed that is in the way of a directory; the last argument is its path.
-pub(super) type GivesWay<'g> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Tried + 'g;
+pub(super) type MayReplace<'g> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> EntryResult + 'g;
 
 /// Why a directory cannot be made.
-enum Stop {
+enum NoDirectory {
     System(Errno),
-    Because(Trouble),
+    Because(EntryError),
 }
 
-impl From<Errno> for Stop {
+impl From<Errno> for NoDirectory {
     fn from(e: Errno) -> Self {
         Self::System(e)
     }
@@ -64,23 +64,23 @@ impl Dirs {
     pub(super) fn make(
         &mut self,
         path: &[u8],
-        made: &mut dyn FnMut(&[u8]) -> Tried,
-        gives_way: &mut GivesWay<'_>,
-    ) -> Tried<Arc<OwnedFd>> {
+        made: &mut dyn FnMut(&[u8]) -> EntryResult,
+        gives_way: &mut MayReplace<'_>,
+    ) -> EntryResult<Arc<OwnedFd>> {
         let mut trouble = None;
         let reached = self.reach(path, &mut |at, name, path| {
             let stepped = step(at, name, &mut || gives_way(at, name, path)).and_then(|(fd, is_new)| {
-                if is_new { made(path).map(|()| fd).map_err(Stop::Because) } else { Ok(fd) }
+                if is_new { made(path).map(|()| fd).map_err(NoDirectory::Because) } else { Ok(fd) }
             });
             stepped.map_err(|stop| match stop {
-                Stop::System(e) => e,
-                Stop::Because(t) => {
+                NoDirectory::System(e) => e,
+                NoDirectory::Because(t) => {
                     trouble = Some(t);
                     Errno::CANCELED
                 }
             })
         });
-        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "create the directory", error: e.into() }))
+        reached.map_err(|e| trouble.unwrap_or(EntryError { doing: "create the directory", error: e.into() }))
     }
 
     fn reach(&mut self, path: &[u8], open: &mut Opens<'_>) -> Result<Arc<OwnedFd>, Errno> {
@@ -120,7 +120,11 @@ impl Dirs {
 }
 
 /// A directory in another, and whether it was made.
-fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Result<(OwnedFd, bool), Stop> {
+fn step(
+    at: &OwnedFd,
+    name: &[u8],
+    gives_way: &mut dyn FnMut() -> EntryResult,
+) -> Result<(OwnedFd, bool), NoDirectory> {
     let mut made = false;
     for _ in 0..4 {
         match fs::openat(at, name, STEP, Mode::empty()) {
@@ -132,7 +136,7 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
             },
             // A link or a file: never the target of a link.
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                gives_way().map_err(Stop::Because)?;
+                gives_way().map_err(NoDirectory::Because)?;
                 match fs::unlinkat(at, name, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
                     Err(e) => return Err(e.into()),
@@ -146,7 +150,7 @@ fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Resu
 }
 
 /// The entry of a name, if it exists.
-pub(super) fn look(dir: impl AsFd, name: &[u8]) -> Tried<Option<fs::Stat>> {
+pub(super) fn look(dir: impl AsFd, name: &[u8]) -> EntryResult<Option<fs::Stat>> {
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),

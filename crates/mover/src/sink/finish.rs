@@ -4,12 +4,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
-use super::across;
-use super::ask::{There, there};
+use super::ask::{NamedEntry, named_entry};
+use super::cross_device;
 use super::dirs::{Dirs, look, split};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::root::Target;
 use super::stage::{self, Stage};
-use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
 use super::{Directory, Relaxed, Staging};
 use crate::entry::{Entry, Kind};
@@ -23,54 +23,55 @@ impl Directory {
         let Some(staging) = &self.staging else {
             self.plan_links()?;
             self.delete(walked)?;
-            self.tell_left_out();
+            self.report_left_out();
             return Ok(());
         };
         if staging.removed.swap(true, Relaxed) {
             return Ok(());
         }
-        let whole = |t: Trouble| t.at(staging.shown(&self.place).join(&staging.stage.name));
+        let whole = |t: EntryError| t.at(staging.shown(&self.place).join(&staging.stage.name));
         let unfinished = self.unfinished(walked);
         let mut dirs = Dirs::new(staging.root.clone());
         let mut fatal = None;
-        let each =
-            |spool: &super::Spool, act: &mut dyn FnMut(&Entry, u64) -> Tried, fatal: &mut Option<Error>| {
-                spool.each(|Part { entry, file, .. }| {
-                    let tried = act(entry, *file);
-                    let path = self.named(&entry.path).unwrap_or(&entry.path);
-                    if let Err(e) = self.settle(path, tried) {
-                        fatal.get_or_insert(e);
-                    }
-                    Ok(())
-                })
-            };
+        let each = |spool: &super::Spool,
+                    act: &mut dyn FnMut(&Entry, u64) -> EntryResult,
+                    fatal: &mut Option<Error>| {
+            spool.each(|Part { entry, file, .. }| {
+                let tried = act(entry, *file);
+                let path = self.named(&entry.path).unwrap_or(&entry.path);
+                if let Err(e) = self.settle(path, tried) {
+                    fatal.get_or_insert(e);
+                }
+                Ok(())
+            })
+        };
         each(&staging.links, &mut |entry, number| self.link(staging, &mut dirs, entry, number), &mut fatal)
             .map_err(whole)?;
         self.fill(staging)?;
         self.delete(walked)?;
-        let dress = |fatal: &mut Option<Error>| {
+        let apply_to_dirs = |fatal: &mut Option<Error>| {
             let mut dirs = Dirs::new(staging.base().clone());
             let usual = 0o777 & !self.owners.umask;
             each(&staging.made, &mut |entry, _| set_mode(&mut dirs, &entry.path, usual), fatal)
                 .map_err(whole)?;
             let mut late = Late::default();
-            each(&staging.dirs, &mut |entry, _| self.dress_dir(&mut dirs, entry, &mut late), fatal)
+            each(&staging.dirs, &mut |entry, _| self.apply_to_dir(&mut dirs, entry, &mut late), fatal)
                 .map_err(whole)?;
             late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
             for entry in &late.closed {
-                let tried = self.dress_open(&mut dirs, entry);
+                let tried = self.apply_to_open(&mut dirs, entry);
                 self.settle(&entry.path, tried)?;
             }
             Ok::<_, Error>(late)
         };
-        let mut late = dress(&mut fatal)?;
+        let mut late = apply_to_dirs(&mut fatal)?;
         if let Some(e) = fatal {
             return Err(e);
         }
-        self.tell_left_out();
+        self.report_left_out();
         self.sync(staging)?;
         if self.appears(staging, late.top.as_ref())? {
-            late = dress(&mut fatal)?;
+            late = apply_to_dirs(&mut fatal)?;
             if let Some(e) = fatal {
                 return Err(e);
             }
@@ -81,7 +82,7 @@ impl Directory {
     }
 
     /// Reports the number of entries that the flags do not select.
-    fn tell_left_out(&self) {
+    fn report_left_out(&self) {
         let left_out = self.counts.left_out.load(Relaxed);
         if left_out > 0 {
             let what = format!(
@@ -108,7 +109,7 @@ impl Directory {
         if let Some(top) = top
             .filter(|top| top.attributes.mode & 0o700 == 0o700 && !matches!(staging.target, Target::Itself))
         {
-            let tried = self.dress_open(&mut Dirs::new(staging.base().clone()), top);
+            let tried = self.apply_to_open(&mut Dirs::new(staging.base().clone()), top);
             self.settle(b"", tried)?;
         }
         self.appear(staging)
@@ -122,7 +123,7 @@ impl Directory {
         self.settle(staging.stage.name.as_bytes(), tried)?;
         self.clear_leftovers(staging)?;
         if let Some(top) = top {
-            let tried = self.dress_open(&mut Dirs::new(staging.base().clone()), top);
+            let tried = self.apply_to_open(&mut Dirs::new(staging.base().clone()), top);
             self.settle(b"", tried)?;
         }
         self.sync_name(staging)?;
@@ -141,7 +142,7 @@ impl Directory {
         for identity in &self.spec.leftovers {
             let name = stage::name(identity, &self.place);
             let found = Stage::find(staging.base().clone(), &name);
-            if let Err(Trouble { doing, error }) =
+            if let Err(EntryError { doing, error }) =
                 found.and_then(|stage| stage.map_or(Ok(()), |stage| stage.remove()))
             {
                 self.problem(name.as_bytes(), format!("cannot {doing} it: {error}"), false);
@@ -152,28 +153,28 @@ impl Directory {
 
     /// Reports incomplete files; if there are any, their data stays for another run.
     fn unfinished(&self, walked: &Walked) -> bool {
-        let left = self.cuts.left();
-        for cut in &left {
+        let left = self.part_files.left();
+        for part_file in &left {
             // The sender has reported the reason, if it knows one.
             if walked.failed == 0 {
-                let path = self.named(&cut.entry.path).unwrap_or(&cut.entry.path);
+                let path = self.named(&part_file.entry.path).unwrap_or(&part_file.entry.path);
                 self.problem(path, "not copied: parts of it did not arrive".into(), true);
             }
         }
         !left.is_empty()
     }
 
-    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry, number: u64) -> Tried {
+    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry, number: u64) -> EntryResult {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
-        let There { dir: from, name: old, stat: first } = match there(dirs, to)? {
+        let NamedEntry { dir: from, name: old, stat: first } = match named_entry(dirs, to)? {
             Some(first) => first,
             // It was not selected.
             None if self.spec.only.selects() => return Ok(()),
-            None => return Err(Trouble::because("create", "the target of this hard link is missing")),
+            None => return Err(EntryError::because("create", "the target of this hard link is missing")),
         };
         let (parent, name) = split(&entry.path);
         if self.spec.only.selects() {
-            let found = there(dirs, &entry.path)?;
+            let found = named_entry(dirs, &entry.path)?;
             if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) {
                 return Ok(());
             }
@@ -204,24 +205,24 @@ impl Directory {
     }
 
     /// A hard link where the staging directory is on another file system than its target.
-    fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> Tried {
+    fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> EntryResult {
         let (_, name) = split(&entry.path);
-        let aside = across::aside(dir)?;
-        let made = match fs::linkat(from, old, &aside.dir, across::NEW, AtFlags::empty()) {
+        let aside = cross_device::aside(dir)?;
+        let made = match fs::linkat(from, old, &aside.dir, cross_device::NEW, AtFlags::empty()) {
             Err(Errno::XDEV) => {
-                self.lost(&entry.path, across::UNLINKED.into());
+                self.lost(&entry.path, cross_device::UNLINKED.into());
                 self.others.note(dir)?;
-                across::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
+                cross_device::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
             other => other.doing("create the link"),
         };
         let tried =
-            made.and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), dir, name, &entry.path));
+            made.and_then(|()| self.rename(&aside.dir, cross_device::NEW.as_bytes(), dir, name, &entry.path));
         let removed = aside.remove(dir);
         tried.and(removed)
     }
 
-    fn dress_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> Tried {
+    fn apply_to_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> EntryResult {
         if entry.path.is_empty() {
             // Removing the staging directory changes its time.
             late.top = Some(entry.clone());
@@ -229,27 +230,27 @@ impl Directory {
             // Its contents could no longer be reached.
             late.closed.push(entry.clone());
         } else {
-            return self.dress_open(dirs, entry);
+            return self.apply_to_open(dirs, entry);
         }
         Ok(())
     }
 
-    fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
+    fn apply_to_open(&self, dirs: &mut Dirs, entry: &Entry) -> EntryResult {
         let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
         let stat = fs::fstat(&dir).doing("stat")?;
         let mut warn = |lost| self.lost(&entry.path, lost);
-        self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
+        self.owners.apply(&dir, &stat, &entry.attributes, &mut warn).map(drop)
     }
 }
 
-/// Directories that are dressed last.
+/// Directories whose attributes are set last.
 #[derive(Default)]
 struct Late {
     top: Option<Entry>,
     closed: Vec<Entry>,
 }
 
-fn set_mode(dirs: &mut Dirs, path: &[u8], mode: u32) -> Tried {
+fn set_mode(dirs: &mut Dirs, path: &[u8], mode: u32) -> EntryResult {
     let dir = reopen(&*dirs.find(path).doing("open")?)?;
     fs::fchmod(&dir, Mode::from_raw_mode(mode)).doing("set the mode of")
 }

@@ -16,9 +16,9 @@ use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::unsupported;
-use super::cut::Cut;
 use super::dirs::{Dirs, kind, look, split};
-use super::trouble::{Doing, Tried, Trouble};
+use super::entry_error::{Doing, EntryError, EntryResult};
+use super::part_files::PartFile;
 use super::{Directory, Staging};
 use crate::entry::Entry;
 use crate::part::BLOCK;
@@ -40,12 +40,12 @@ pub(super) struct Base {
 
 impl Directory {
     /// Whether a file here is left alone because it is not shorter than the source.
-    pub(super) fn grows_no_more(&self, stat: &Stat, entry: &Entry) -> bool {
+    pub(super) fn is_append_complete(&self, stat: &Stat, entry: &Entry) -> bool {
         self.spec.in_place.appends() && u64::try_from(stat.st_size).is_ok_and(|len| len >= entry.len())
     }
 
     /// The file that is to be updated; None if a new one takes its name.
-    pub(super) fn base_in(&self, dir: &OwnedFd, name: &[u8], entry: &Entry) -> Tried<Option<Base>> {
+    pub(super) fn base_in(&self, dir: &OwnedFd, name: &[u8], entry: &Entry) -> EntryResult<Option<Base>> {
         if self.spec.in_place == InPlace::No
             || look(dir, name)?.is_none_or(|stat| kind(&stat) != FileType::RegularFile)
         {
@@ -66,7 +66,7 @@ impl Directory {
     }
 
     /// The same by its path.
-    pub(super) fn base_at(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Option<Base>> {
+    pub(super) fn base_at(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> EntryResult<Option<Base>> {
         let (parent, name) = split(path);
         match dirs.find(parent) {
             Ok(dir) => self.base_in(&dir, name, entry),
@@ -82,7 +82,7 @@ impl Directory {
         entry: &Entry,
         path: &[u8],
         data: Option<&[u8]>,
-    ) -> Tried {
+    ) -> EntryResult {
         self.begin_update(base, dir, name, path)?;
         let from = self.first(base);
         match data {
@@ -97,18 +97,18 @@ impl Directory {
     }
 
     /// Updates a file whose differing parts are in the staging directory.
-    pub(super) fn update_cut(
+    pub(super) fn update_part_file(
         &self,
         staging: &Staging,
-        cut: &Cut,
+        part_file: &PartFile,
         staged: &File,
         (dir, name): (&OwnedFd, &[u8]),
         path: &[u8],
-    ) -> Tried {
-        let Some(base) = cut.base.get() else { return Ok(()) };
+    ) -> EntryResult {
+        let Some(base) = part_file.base.get() else { return Ok(()) };
         self.begin_update(base, dir, name, path)?;
-        let (from, len) = (self.first(base), cut.entry.len());
-        let (parts, holes) = cut.to_update();
+        let (from, len) = (self.first(base), part_file.entry.len());
+        let (parts, holes) = part_file.to_update();
         let mut buffer = vec![0; STEP];
         for part in parts {
             let (begin, end) = (part * PARTS, len.min((part + 1) * PARTS));
@@ -118,8 +118,8 @@ impl Directory {
             let (begin, end) = (first * PARTS, len.min(first.saturating_add(count).saturating_mul(PARTS)));
             clear(&base.file, begin.max(from), end.min(base.len))?;
         }
-        self.end_update(base, &cut.entry, path)?;
-        match fs::unlinkat(&staging.stage.dir, super::journal::staged(&cut.id), AtFlags::empty()) {
+        self.end_update(base, &part_file.entry, path)?;
+        match fs::unlinkat(&staging.stage.dir, super::journal::staged(&part_file.id), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e).doing("remove"),
         }
@@ -131,19 +131,19 @@ impl Directory {
     }
 
     /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for.
-    fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
+    fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult {
         let (open, there) = (fs::fstat(&base.file).doing("stat")?, look(dir, name)?);
         if there.is_none_or(|there| (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino)) {
-            return Err(Trouble::because("write to", "another file has taken its name"));
+            return Err(EntryError::because("write to", "another file has taken its name"));
         }
         if self.spec.in_place.appends() && u64::try_from(open.st_size) != Ok(base.len) {
-            return Err(Trouble::because("append to", "its size changed meanwhile"));
+            return Err(EntryError::because("append to", "its size changed meanwhile"));
         }
         self.back_up_copy(dir, name, path)
     }
 
     /// Gives a file that was updated its length, its attributes, and last its time: only a file that is complete has that.
-    fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> Tried {
+    fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> EntryResult {
         base.file.set_len(entry.len()).doing("set the size of")?;
         if self.spec.durable != Durable::No {
             base.file.sync_data().doing("sync")?;
@@ -151,7 +151,7 @@ impl Directory {
         let file = OwnedFd::from(base.file.try_clone().doing("open")?);
         let stat = fs::fstat(&file).doing("stat")?;
         let attributes = self.owners.settled(entry, Some(&stat));
-        self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
+        self.owners.apply(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
     }
 }
@@ -166,7 +166,7 @@ fn is_trusted(file: &Stat, dir: &Stat, own: u32, wanted: u32) -> bool {
     is_owned && (file.st_nlink == 1 || is_closed)
 }
 
-fn copy(from: &File, to: &File, mut at: u64, end: u64, buffer: &mut [u8]) -> Tried {
+fn copy(from: &File, to: &File, mut at: u64, end: u64, buffer: &mut [u8]) -> EntryResult {
     while at < end {
         let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
         let room = &mut buffer[..len];
@@ -178,7 +178,7 @@ fn copy(from: &File, to: &File, mut at: u64, end: u64, buffer: &mut [u8]) -> Tri
 }
 
 /// Makes a stretch zeros.
-fn clear(file: &File, begin: u64, end: u64) -> Tried {
+fn clear(file: &File, begin: u64, end: u64) -> EntryResult {
     if begin >= end {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 
 use super::Directory;
-use super::ask::{There, there};
+use super::ask::{NamedEntry, named_entry};
 use super::dirs::{Dirs, kind};
 use crate::entry::{Entry, Kind};
 use crate::job::Change;
@@ -35,7 +35,7 @@ impl Before {
         for end in std::iter::once(0).chain(ends).chain([path.len()]) {
             let above = &path[..end];
             if known.len() < MOST && !known.contains_key(above) {
-                let stat = there(dirs, above).ok().flatten().map(|there| there.stat);
+                let stat = named_entry(dirs, above).ok().flatten().map(|there| there.stat);
                 known.insert(above.to_vec(), stat);
             }
         }
@@ -62,7 +62,7 @@ impl Directory {
             }
             return;
         }
-        let Ok(Some(mut there)) = there(dirs, path) else { return };
+        let Ok(Some(mut there)) = named_entry(dirs, path) else { return };
         there.stat = before.of(path).unwrap_or(there.stat);
         let letters = self.letters(entry, &there, false);
         if letters.bytes().any(|b| b != b'.') {
@@ -71,7 +71,7 @@ impl Directory {
     }
 
     /// The itemized change of an entry that is made from another directory's file.
-    pub(super) fn local_item(&self, entry: &Entry, from: &There<'_>) -> Option<String> {
+    pub(super) fn local_item(&self, entry: &Entry, from: &NamedEntry<'_>) -> Option<String> {
         self.before.is_some().then(|| format!("cf{} {}", self.letters(entry, from, true), shown(entry)))
     }
 
@@ -98,7 +98,7 @@ impl Directory {
 
     /// The itemized change of an entry: more than a change of attributes, if it is `made`.
     pub(super) fn itemized(&self, dirs: Option<&mut Dirs>, entry: &Entry, path: &[u8], made: bool) -> String {
-        let found = dirs.and_then(|dirs| there(dirs, path).ok().flatten());
+        let found = dirs.and_then(|dirs| named_entry(dirs, path).ok().flatten());
         let found = found.filter(|found| is_of(kind(&found.stat), &entry.kind));
         let by = match (made, &entry.kind) {
             (false, _) => '.',
@@ -118,7 +118,7 @@ impl Directory {
         format!("{by}{what}{letters} {}", shown(entry))
     }
 
-    fn letters(&self, entry: &Entry, there: &There<'_>, made: bool) -> String {
+    fn letters(&self, entry: &Entry, there: &NamedEntry<'_>, made: bool) -> String {
         let attributes = self.owners.settled(entry, Some(&there.stat));
         let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes);
         let is_file = matches!(entry.kind, Kind::File { .. });

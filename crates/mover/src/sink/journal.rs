@@ -1,4 +1,4 @@
-//! The journal: which parts of which cut files are in the staging directory, so that another run need not have them sent again.
+//! The journal: which parts of which files are in the staging directory, so that another run need not have them sent again.
 //!
 //! Records of 32 bytes are appended, each after its part was written; nothing is ever rewritten. A record
 //! truncated by a crash has a wrong check and ends the journal. The journal is only a hint: the data on disk
@@ -11,8 +11,8 @@ use std::io::{BufReader, Read, Write};
 use rustix::fs::OFlags;
 use tidecast_hash::sha256;
 
+use super::entry_error::{Doing, EntryResult};
 use super::stage::Stage;
-use super::trouble::{Doing, Tried};
 use crate::entry::Entry;
 
 /// The identity of a file in the journal: path, length, time.
@@ -49,7 +49,7 @@ pub(super) fn staged(id: &Id) -> String {
 
 impl Journal {
     /// Reads the records of an earlier run, and appends after them; whether there are any.
-    pub(super) fn open(stage: &Stage) -> Tried<(Self, HashMap<Id, Left>, bool)> {
+    pub(super) fn open(stage: &Stage) -> EntryResult<(Self, HashMap<Id, Left>, bool)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
         let file = File::from(stage.file(NAME, flags).doing("open the journal in")?);
         let (left, good) = read(&file, &|id| stage.file(&staged(id), OFlags::RDONLY).is_ok());
@@ -62,11 +62,11 @@ impl Journal {
     }
 
     /// A part has been written.
-    pub(super) fn add(&self, id: &Id, part: u64) -> Tried {
+    pub(super) fn add(&self, id: &Id, part: u64) -> EntryResult {
         self.append(record(1, id, part))
     }
 
-    fn append(&self, record: [u8; RECORD]) -> Tried {
+    fn append(&self, record: [u8; RECORD]) -> EntryResult {
         (&self.0).write_all(&record).doing("write to the journal in")
     }
 }

@@ -13,9 +13,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, FallocateFlags, Mode, OFlags};
 
 use super::check;
-use super::cut::{Cut, Cuts, Next, Stretch, write_sparse};
+use super::entry_error::{Doing, EntryResult};
 use super::numbers::Numbers;
-use super::trouble::{Doing, Tried};
+use super::part_files::{Next, PartFile, PartFiles, Stretch, write_sparse};
 use crate::block::Block;
 use crate::digest;
 use crate::entry::{Entry, Kind};
@@ -56,15 +56,15 @@ pub struct Memory {
     place: PathBuf,
     dir: OwnedFd,
     blocks: bool,
-    room: Room,
+    room: MemoryBudget,
     tell: Box<dyn Fn(Arrived) + Send + Sync>,
     /// Entries that are done.
     done: Mutex<Numbers>,
-    cuts: Cuts,
+    part_files: PartFiles,
     open: Mutex<HashMap<u64, Arc<Open>>>,
     /// The parts that the consumer holds: of each file its parts and their lengths; without blocks the only
     /// part is the whole file.
-    held: Mutex<HashMap<u64, Held>>,
+    held: Mutex<HashMap<u64, HeldFile>>,
     counts: Counts,
     said: Mutex<Written>,
 }
@@ -76,7 +76,7 @@ struct Open {
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldFile {
     parts: BTreeMap<u64, u64>,
     whole: bool,
 }
@@ -89,7 +89,7 @@ struct Counts {
 }
 
 /// How much may be in memory.
-struct Room {
+struct MemoryBudget {
     budget: u64,
     state: Mutex<Taken>,
     freed: Condvar,
@@ -103,7 +103,7 @@ struct Taken {
     closed: bool,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Waits for space. An item larger than the budget is admitted when the consumer holds nothing: it would
     /// wait for ever.
     fn take(&self, bytes: u64) -> Result<(), Error> {
@@ -157,10 +157,10 @@ impl Memory {
             place: place.to_owned(),
             dir,
             blocks,
-            room: Room { budget, state: Mutex::default(), freed: Condvar::new() },
+            room: MemoryBudget { budget, state: Mutex::default(), freed: Condvar::new() },
             tell: Box::new(tell),
             done: Mutex::default(),
-            cuts: Cuts::default(),
+            part_files: PartFiles::default(),
             open: Mutex::default(),
             held: Mutex::default(),
             counts: Counts::default(),
@@ -193,7 +193,7 @@ impl Memory {
         Ok(true)
     }
 
-    fn free(&self, number: u64, parts: &[(u64, u64)], over: bool) -> Tried {
+    fn free(&self, number: u64, parts: &[(u64, u64)], over: bool) -> EntryResult {
         let name = number.to_string();
         if over {
             return fs::unlinkat(&self.dir, name, AtFlags::empty()).doing("remove");
@@ -230,7 +230,7 @@ impl Memory {
             return Ok(());
         };
         if len > BLOCK as u64 {
-            return self.cut(part, data, len);
+            return self.receive_part(part, data, len);
         }
         match &part.data {
             Data::Bytes { .. } => {}
@@ -258,7 +258,7 @@ impl Memory {
     }
 
     /// An empty file of that length.
-    fn make(&self, number: u64, len: u64) -> Tried<File> {
+    fn make(&self, number: u64, len: u64) -> EntryResult<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
         let file = fs::openat(&self.dir, number.to_string(), flags, mode).doing("create")?;
@@ -267,10 +267,10 @@ impl Memory {
     }
 
     /// A part of a file that comes in several.
-    fn cut(&self, part: &Part, data: &[u8], len: u64) -> Result<(), Error> {
+    fn receive_part(&self, part: &Part, data: &[u8], len: u64) -> Result<(), Error> {
         let number = part.file;
         let is_over = || self.done.lock().has(number);
-        let Some(cut) = self.cuts.get(number, &part.entry, is_over) else { return Ok(()) };
+        let Some(part_file) = self.part_files.get(number, &part.entry, is_over) else { return Ok(()) };
         let file = self.opened(number, len)?;
         let (stretch, offset, root) = match &part.data {
             Data::Bytes { offset, digest, root, .. } => {
@@ -284,7 +284,7 @@ impl Memory {
             }
         };
         let mut next = Next::Wait;
-        if cut.claim(&stretch) {
+        if part_file.claim(&stretch) {
             if self.blocks && !data.is_empty() {
                 self.room.take(pages(data.len() as u64))?;
             }
@@ -293,26 +293,30 @@ impl Memory {
             if self.blocks && !data.is_empty() {
                 self.told_of(part, offset, data.len() as u64);
             }
-            next = cut.written(stretch.range().1);
+            next = part_file.written(stretch.range().1);
         }
-        let after = root.as_ref().map_or(Next::Wait, |root| cut.root(root));
+        let after = root.as_ref().map_or(Next::Wait, |root| part_file.root(root));
         let next = if after == Next::Wait { next } else { after };
         if next == Next::Wait {
             return Ok(());
         }
         self.done.lock().insert(number);
-        self.cuts.forget(number);
+        self.part_files.forget(number);
         self.open.lock().remove(&number);
-        if next == Next::Finish { self.whole(number, &cut.entry) } else { self.differs(number, &cut) }
+        if next == Next::Finish {
+            self.whole(number, &part_file.entry)
+        } else {
+            self.differs(number, &part_file)
+        }
     }
 
     /// All of a file has arrived, and it differs from the data that the sender has read.
-    fn differs(&self, number: u64, cut: &Cut) -> Result<(), Error> {
+    fn differs(&self, number: u64, part_file: &PartFile) -> Result<(), Error> {
         let what = "not copied: the data that arrived differs from the data that was read";
         let mut said = self.said.lock();
         said.failed += 1;
         if said.problems.len() < super::PROBLEMS {
-            said.problems.push(Problem::new(&cut.entry.path, what, true));
+            said.problems.push(Problem::new(&part_file.entry.path, what, true));
         } else {
             said.more_problems += 1;
         }
@@ -322,7 +326,7 @@ impl Memory {
             return self.ended(number);
         }
         self.free(number, &[], true).map_err(|t| t.at(self.path(number)))?;
-        self.room.give(pages(cut.entry.len()), 0);
+        self.room.give(pages(part_file.entry.len()), 0);
         Ok(())
     }
 
@@ -353,7 +357,7 @@ impl Memory {
         self.counts.entries.fetch_add(1, Relaxed);
         if !self.blocks {
             let parts = BTreeMap::from([(0, entry.len())]);
-            self.held.lock().insert(number, Held { parts, whole: true });
+            self.held.lock().insert(number, HeldFile { parts, whole: true });
             self.room.hold();
         }
         (self.tell)(Arrived::File { number, entry: entry.clone() });
@@ -398,12 +402,13 @@ impl Sink for Memory {
 
     fn finish(&self, walked: &Walked) -> Result<Written, Error> {
         let mut said = self.said.lock().clone();
-        let left = self.cuts.left();
+        let left = self.part_files.left();
         // The sender has reported the reason, if it knows one.
         if walked.failed == 0 {
             said.failed += left.len() as u64;
             let what = "not copied: parts of it did not arrive";
-            said.problems.extend(left.iter().map(|cut| Problem::new(&cut.entry.path, what, true)));
+            said.problems
+                .extend(left.iter().map(|part_file| Problem::new(&part_file.entry.path, what, true)));
         }
         Ok(Written {
             problems: said.problems,

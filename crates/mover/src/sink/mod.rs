@@ -2,34 +2,34 @@
 //!
 //! Whatever a block contains, nothing outside of the destination is changed and no link is followed
 //! ([`dirs`]). A small file is written in the staging directory and renamed, or below a root there that is
-//! moved as a whole ([`root`]); a large one is assembled there from parts ([`cut`], [`journal`]). Work that
+//! moved as a whole ([`root`]); a large one is assembled there from parts ([`part_files`], [`journal`]). Work that
 //! must wait for the end (attributes of directories, hard links, deletion) is stored on disk ([`stage`]).
 
-mod across;
-mod alternate;
 mod ask;
 mod attributes;
 mod backup;
-mod cut;
+mod cross_device;
 mod delete;
+mod destination;
 mod dirs;
+mod disk_full;
+mod entry_error;
 mod finish;
-mod guest;
 mod in_order;
 mod inplace;
 mod itemize;
 mod journal;
+mod link_dest;
 mod memory;
 mod null;
 mod numbers;
-mod place;
+mod part_files;
 mod plan;
 mod private;
 mod remove;
-mod room;
+mod restrict;
 mod root;
 mod stage;
-mod trouble;
 mod write;
 
 #[cfg(test)]
@@ -56,24 +56,24 @@ use crate::entry::Kind;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::job::{Problem, Sink, Walked, Want, Written};
-use crate::lineage::Inode;
+use crate::overlap::Inode;
 use crate::part::{Data, Part, Parts};
 use crate::spec::{Accept, ReceiveSpec};
 
 use attributes::Owners;
 use backup::Backups;
-use cut::Cuts;
+use destination::Destination;
 use dirs::Dirs;
+use entry_error::EntryError;
 pub use in_order::{InOrder, WINDOW};
 use itemize::Before;
 use journal::{Id, Journal, Left};
 pub use memory::{Arrived, Memory};
 pub use null::Null;
 use numbers::Numbers;
-use place::Place;
+use part_files::PartFiles;
 use root::Target;
 use stage::{Spool, Stage};
-use trouble::Trouble;
 
 /// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
@@ -84,7 +84,7 @@ const STRETCHES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Directory {
     spec: ReceiveSpec,
-    place: Place,
+    place: Destination,
     filter: Filter,
     /// Directories of the source, if that is on this host: they are never deleted.
     sources: Vec<Inode>,
@@ -109,8 +109,8 @@ pub struct Directory {
     done: Mutex<Numbers>,
     /// Entries that are here under their names, if the sender is to be told.
     proved: Mutex<Numbers>,
-    cuts: Cuts,
-    others: across::Others,
+    part_files: PartFiles,
+    others: cross_device::OtherDevices,
     idle: Mutex<Vec<Writer>>,
     writers: AtomicUsize,
     counts: Counts,
@@ -224,7 +224,7 @@ impl Directory {
     /// # Errors
     /// As [`Directory::open`].
     pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
-        let mut place = Place::open(spec, root)?;
+        let mut place = Destination::open(spec, root)?;
         let filter = Filter::new(&spec.filter);
         // A client may not set owners; other restricted metadata is removed from each entry.
         let chowns = accept != Accept::All && (spec.alter.user.is_some() || spec.alter.group.is_some());
@@ -238,12 +238,12 @@ impl Directory {
         }
         place.fresh &= !spec.only.selects();
         let backups = Backups::new(spec, &place)?;
-        let (alternates, missing) = alternate::open(spec, &place)?;
+        let (alternates, missing) = link_dest::open(spec, &place)?;
         place.fresh &= alternates.is_empty();
         let before = (spec.itemize && !spec.dry_run).then(Before::default);
         if let (Some(before), Some(base)) = (&before, &place.base) {
             // A staging directory changes its time.
-            let looked = ask::looking(base).map(|mut dirs| before.note(&mut dirs, b""));
+            let looked = ask::lookup_dirs(base).map(|mut dirs| before.note(&mut dirs, b""));
             looked.map_err(|t| t.at(place.shown.clone()))?;
         }
         let staging = Staging::begin(spec, &mut place, owners.umask)?;
@@ -266,8 +266,8 @@ impl Directory {
             named: spec.delete.then(Named::default),
             done: Mutex::default(),
             proved: Mutex::default(),
-            cuts: Cuts::default(),
-            others: across::Others::default(),
+            part_files: PartFiles::default(),
+            others: cross_device::OtherDevices::default(),
             idle: Mutex::default(),
             writers: AtomicUsize::new(0),
             counts: Counts::default(),
@@ -278,10 +278,10 @@ impl Directory {
             foreign: AtomicU64::new(0),
             spec: spec.clone(),
         };
-        directory.go_on_moving()?;
-        directory.tell_missing(&missing);
+        directory.resume_moving()?;
+        directory.report_missing(&missing);
         if chowns {
-            directory.tell_foreign();
+            directory.report_dropped();
         }
         Ok(directory)
     }
@@ -315,7 +315,7 @@ impl Directory {
     }
 
     /// Keeps the problem of one name for the end; an error if it concerns the whole copy.
-    fn settle<T>(&self, path: &[u8], tried: Result<T, Trouble>) -> Result<Option<T>, Error> {
+    fn settle<T>(&self, path: &[u8], tried: Result<T, EntryError>) -> Result<Option<T>, Error> {
         match tried {
             Ok(done) => Ok(Some(done)),
             Err(trouble) if trouble.ends_all() => Err(self.fatal(trouble, path)),
@@ -327,12 +327,12 @@ impl Directory {
     }
 
     /// The error that ends the copy.
-    fn fatal(&self, trouble: Trouble, path: &[u8]) -> Error {
+    fn fatal(&self, trouble: EntryError, path: &[u8]) -> Error {
         let error = trouble.at(self.place.path(path));
         match &self.staging {
             Some(staging) => {
                 let (stage, shown) = (&staging.stage, staging.shown(&self.place));
-                room::explained(error, &stage.base, shown, Some(&stage.name))
+                disk_full::explained(error, &stage.base, shown, Some(&stage.name))
             }
             None => error,
         }
@@ -361,7 +361,7 @@ impl Directory {
 
 impl Staging {
     /// Takes the directory of a place; None for a dry run.
-    fn begin(spec: &ReceiveSpec, place: &mut Place, umask: u32) -> Result<Option<Self>, Error> {
+    fn begin(spec: &ReceiveSpec, place: &mut Destination, umask: u32) -> Result<Option<Self>, Error> {
         let (base, target) = match (place.absent.take(), place.base.take()) {
             (Some(absent), _) => (absent.parent.clone(), Target::Absent(absent)),
             (None, Some(base)) if !spec.dry_run => {
@@ -378,7 +378,7 @@ impl Staging {
             Target::Empty(_) | Target::Itself => place.shown.clone(),
         };
         let staging = Self::open(base.clone(), target, spec, place, umask);
-        let failed = |t: Trouble| room::explained(t.at(place.shown.clone()), &base, &shown, None);
+        let failed = |t: EntryError| disk_full::explained(t.at(place.shown.clone()), &base, &shown, None);
         staging.map(Some).map_err(failed)
     }
 
@@ -386,9 +386,9 @@ impl Staging {
         base: Arc<OwnedFd>,
         target: Target,
         spec: &ReceiveSpec,
-        place: &Place,
+        place: &Destination,
         umask: u32,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, EntryError> {
         let identity = &spec.offer.identity;
         let name = match &target {
             Target::Absent(absent) => absent.stage(identity),

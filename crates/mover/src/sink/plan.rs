@@ -4,12 +4,12 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode};
 
-use super::ask::{Here, looking};
+use super::ask::{Existing, lookup_dirs};
 use super::backup::Backups;
 use super::dirs::{Dirs, STEP, look, split};
+use super::entry_error::{Doing, EntryResult};
 use super::itemize::deleting;
 use super::remove;
-use super::trouble::{Doing, Tried};
 use super::write::reopen;
 use super::{Directory, Named, Relaxed};
 use crate::block::Block;
@@ -26,14 +26,14 @@ const DRESS: &str = "set attributes";
 pub(super) struct Planned {
     /// Names that would be created, and those whose attributes would be set.
     made: Named,
-    dressed: Named,
+    applied: Named,
     links: Mutex<Vec<Entry>>,
 }
 
 impl Directory {
     /// Determines the changes that a block would make.
     pub(super) fn plan(&self, block: &Block) -> Result<Option<Want>, Error> {
-        let dirs = self.place.base.as_ref().map(looking).transpose();
+        let dirs = self.place.base.as_ref().map(lookup_dirs).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
         let (mut parts, mut part, mut want) = (Parts::new(&block.table, block.len), Part::default(), None);
         while parts.next(&mut part)? {
@@ -58,7 +58,7 @@ impl Directory {
             match self.settle(path, tried)?.flatten() {
                 Some(what) => {
                     let made = what != DRESS;
-                    (if made { &self.planned.made } else { &self.planned.dressed }).add(path);
+                    (if made { &self.planned.made } else { &self.planned.applied }).add(path);
                     let itemized =
                         self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part.entry, path, made));
                     self.plan_change(path, what, itemized);
@@ -71,7 +71,7 @@ impl Directory {
     }
 
     /// The change that would be made to a name, if any.
-    fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> Tried<Option<&'static str>> {
+    fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> EntryResult<Option<&'static str>> {
         let entry = &part.entry;
         let Some(dirs) = dirs else {
             let stays = self.stays_as_it_is(entry, None);
@@ -79,7 +79,7 @@ impl Directory {
         };
         if let Data::Ask { root } = &part.data {
             let here = self.here(dirs, entry, path, root.as_ref())?;
-            if matches!(here, Here::No | Here::Same { .. }) && !self.alternates.is_empty() {
+            if matches!(here, Existing::No | Existing::Same { .. }) && !self.alternates.is_empty() {
                 let mut alternates = self.alternates()?;
                 let found = self.alternate(&mut alternates, entry, path, root.as_ref())?;
                 if found.is_some_and(|found| found.exact) {
@@ -87,21 +87,21 @@ impl Directory {
                 }
             }
             return Ok(match here {
-                Here::No => Some(self.would_make(part)),
-                Here::Stays => None,
-                Here::Same { differs } => differs.then_some(DRESS),
+                Existing::No => Some(self.would_make(part)),
+                Existing::Stays => None,
+                Existing::Same { differs } => differs.then_some(DRESS),
             });
         }
         Ok(match self.same(dirs, entry, path)? {
-            Here::Same { differs } => differs.then_some(DRESS),
-            Here::Stays => None,
-            Here::No => Some(self.would_make(part)),
+            Existing::Same { differs } => differs.then_some(DRESS),
+            Existing::Stays => None,
+            Existing::No => Some(self.would_make(part)),
         })
     }
 
     /// The changes to further names of files, which depend on the change to the first.
     pub(super) fn plan_links(&self) -> Result<(), Error> {
-        let dirs = self.place.base.as_ref().map(looking).transpose();
+        let dirs = self.place.base.as_ref().map(lookup_dirs).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
         for entry in std::mem::take(&mut *self.planned.links.lock()) {
             let Kind::HardLink { to } = &entry.kind else { continue };
@@ -123,7 +123,7 @@ impl Directory {
                 let itemized =
                     self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &entry, &entry.path, true));
                 self.plan_change(&entry.path, "make the link", itemized);
-            } else if self.planned.dressed.has(to) {
+            } else if self.planned.applied.has(to) {
                 // Its first name has it already.
                 self.plan_change(&entry.path, DRESS, None);
             }
@@ -154,7 +154,13 @@ impl Directory {
 
     /// Reports the names that a removal would remove, the content of a directory first; whether the name
     /// itself would be removed.
-    pub(super) fn would_remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> Tried<bool> {
+    pub(super) fn would_remove(
+        &self,
+        at: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+        is_dir: bool,
+    ) -> EntryResult<bool> {
         let mut goes = true;
         if is_dir {
             let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;

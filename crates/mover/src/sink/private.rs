@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::attributes::plain;
 use super::dirs::kind;
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::remove::remove_all;
-use super::trouble::{Doing, Tried, Trouble};
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -30,7 +30,7 @@ pub(super) struct Private {
 impl Private {
     /// Opens the directory of that name if it is this user's own, and creates it if the name is free. Entries
     /// of other users are left alone: then a random name is added.
-    pub(super) fn open(base: &OwnedFd, name: &str, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<Self> {
+    pub(super) fn open(base: &OwnedFd, name: &str, is_known: &dyn Fn(&[u8]) -> bool) -> EntryResult<Self> {
         let mut tried = name.to_owned();
         for _ in 0..TRIES {
             let made = match fs::mkdirat(base, tried.as_str(), Mode::from_raw_mode(0o700)) {
@@ -51,11 +51,15 @@ impl Private {
             }
             tried = format!("{name}-{:016x}", rand::random::<u64>());
         }
-        Err(Trouble::because("create the directory", "other users take or remove every name tried"))
+        Err(EntryError::because("create the directory", "other users take or remove every name tried"))
     }
 
     /// The directory of that name, if it is there and this user's own.
-    pub(super) fn find(base: &OwnedFd, name: &str, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<Option<Self>> {
+    pub(super) fn find(
+        base: &OwnedFd,
+        name: &str,
+        is_known: &dyn Fn(&[u8]) -> bool,
+    ) -> EntryResult<Option<Self>> {
         match fs::openat(base, name, DIRECTORY, Mode::empty()) {
             Ok(dir) if is_own(&dir, false, is_known)? => {
                 Ok(Some(Self { name: name.into(), dir, found: true }))
@@ -66,13 +70,13 @@ impl Private {
     }
 
     /// Removes it with all that is in it.
-    pub(super) fn remove(&self, base: &OwnedFd) -> Tried {
+    pub(super) fn remove(&self, base: &OwnedFd) -> EntryResult {
         remove(base, &self.name, &self.dir)
     }
 }
 
 /// Removes the contents of `dir`, and its name in `base` if that still refers to it: a replacement stays.
-pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
+pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> EntryResult {
     remove_all(dir, name.as_bytes())?;
     if !names(base, name, dir)? {
         return Ok(());
@@ -84,7 +88,7 @@ pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
 }
 
 /// Whether a name still is that of an open file or directory.
-pub(super) fn names(at: &OwnedFd, name: &str, fd: &OwnedFd) -> Tried<bool> {
+pub(super) fn names(at: &OwnedFd, name: &str, fd: &OwnedFd) -> EntryResult<bool> {
     let open = fs::fstat(fd).doing("stat")?;
     let there = fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino)))
@@ -96,7 +100,7 @@ pub(super) fn is_own_file(dir: &OwnedFd, file: impl AsFd) -> Result<bool, Errno>
     Ok(kind(&stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == around.st_uid)
 }
 
-fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<bool> {
+fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> EntryResult<bool> {
     let stat = fs::fstat(dir).doing("stat")?;
     if !is_of_this_user(dir, &stat)? {
         return Ok(false);
@@ -119,7 +123,7 @@ fn is_own(dir: &OwnedFd, made: bool, is_known: &dyn Fn(&[u8]) -> bool) -> Tried<
     Ok(true)
 }
 
-fn is_of_this_user(dir: &OwnedFd, stat: &Stat) -> Tried<bool> {
+fn is_of_this_user(dir: &OwnedFd, stat: &Stat) -> EntryResult<bool> {
     if stat.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(true);
     }

@@ -7,15 +7,15 @@ use tidecast_paths::mount_of;
 
 use super::delete::Budget;
 use super::dirs::{STEP, kind, set_mode, split};
-use super::trouble::{Doing, Tried, Trouble};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::write::reopen;
-use crate::lineage::Inode;
+use crate::overlap::Inode;
 
 /// The permissions that an owner needs to empty a directory.
 const OWNER: u32 = 0o700;
 
 /// Keeps a name in a directory under another; the last argument is its path.
-type Backs<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried + 'b;
+type BackUp<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> EntryResult + 'b;
 
 /// The rules of a removal.
 pub(super) struct Removal<'r> {
@@ -29,15 +29,15 @@ pub(super) struct Removal<'r> {
     /// Directories that stay with all that is in them.
     pub(super) stays: &'r [Inode],
     /// Called before a non-directory is removed: it may be kept under another name.
-    pub(super) backup: &'r Backs<'r>,
+    pub(super) backup: &'r BackUp<'r>,
     /// Called with each removed name, and whether it was a directory.
     pub(super) gone: &'r dyn Fn(&[u8], bool),
     /// Called with each name that could not be removed; the rest is removed all the same.
-    pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
+    pub(super) failed: &'r mut dyn FnMut(&[u8], EntryError),
 }
 
 /// Removes all that is in `dir`; the first trouble is the answer.
-pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> Tried {
+pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> EntryResult {
     let mut first = None;
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
@@ -47,7 +47,7 @@ pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> Tried {
 }
 
 /// Removes a directory with all that is in it.
-pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
+pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> EntryResult {
     let mut first = None;
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
@@ -57,7 +57,7 @@ pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
 }
 
 /// Of everything.
-fn all(failed: &mut dyn FnMut(&[u8], Trouble)) -> Removal<'_> {
+fn all(failed: &mut dyn FnMut(&[u8], EntryError)) -> Removal<'_> {
     let backup = &|_: &OwnedFd, _: &[u8], _: &[u8]| Ok(());
     Removal { keep: &|_, _| false, spare: &[], stays: &[], backup, budget: None, gone: &|_, _| (), failed }
 }
@@ -76,18 +76,18 @@ impl Removal<'_> {
     }
 
     /// Removes a directory, unless something in it stays; how many names were removed.
-    pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
+    pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult<u64> {
         let found = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
         let stat = fs::fstat(&found).doing("stat")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
-            return Err(Trouble::because("remove", "it is a source of this copy"));
+            return Err(EntryError::because("remove", "it is a source of this copy"));
         }
         if self.stays.contains(&(stat.st_dev, stat.st_ino)) {
             return Ok(0);
         }
         let mount = |fd: &OwnedFd| mount_of(fd).doing("stat");
         if mount(at)? != mount(&found)? {
-            return Err(Trouble::because("remove", "a file system is mounted there; unmount it"));
+            return Err(EntryError::because("remove", "a file system is mounted there; unmount it"));
         }
         // A user who owns a directory may remove its contents, if need be after granting themselves access.
         let euid = rustix::process::geteuid();
@@ -112,7 +112,7 @@ impl Removal<'_> {
     }
 
     /// Removes one name, if one more may go.
-    fn spend(&self, remove: impl FnOnce() -> Tried<u64>) -> Tried<u64> {
+    fn spend(&self, remove: impl FnOnce() -> EntryResult<u64>) -> EntryResult<u64> {
         let Some(budget) = self.budget else { return remove() };
         if !budget.take() {
             return Ok(0);
@@ -130,7 +130,7 @@ impl Removal<'_> {
         }
     }
 
-    fn file(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
+    fn file(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult<u64> {
         (self.backup)(at, name, path)?;
         match fs::unlinkat(at, name, AtFlags::empty()) {
             Ok(()) => Ok(1),
@@ -139,7 +139,7 @@ impl Removal<'_> {
         }
     }
 
-    fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> Tried<u64> {
+    fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> EntryResult<u64> {
         let (mut removed, mut dirs) = (0, Vec::new());
         for entry in fs::Dir::new(reopen(dir)?).doing("list")? {
             let entry = entry.doing("list")?;

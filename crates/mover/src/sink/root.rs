@@ -18,12 +18,12 @@ use rustix::io::Errno;
 use tidecast_hash::sha256;
 
 use super::attributes::unsupported;
+use super::destination::{DIRECTORY, Destination, Resolver};
 use super::dirs::{Dirs, STEP, kind, look, set_mode};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::numbers::Numbers;
-use super::place::{DIRECTORY, Place, Way};
 use super::remove::{is_dir, remove_tree};
 use super::stage::{PREFIX, ROOT, Stage, WHOLE, name};
-use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
 use super::{Directory, Staging};
 use crate::error::Error;
@@ -57,7 +57,7 @@ pub(super) struct Absent {
 
 impl Absent {
     /// The destination as one that is not there; None if each file is to be renamed there instead. `path` is how it is opened.
-    pub(super) fn find(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<Self>, Errno> {
+    pub(super) fn find(way: &Resolver, path: &Path, spec: &ReceiveSpec) -> Result<Option<Self>, Errno> {
         let Some((at, name)) = split(path).filter(|_| fits(spec)) else { return Ok(None) };
         let parent = way.make(at)?;
         let there = fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -113,7 +113,7 @@ fn fits(spec: &ReceiveSpec) -> bool {
 }
 
 /// Whether an existing destination is to be filled from a root: it is empty, except for copies in progress.
-pub(super) fn fills(base: &OwnedFd, place: &Place, spec: &ReceiveSpec) -> bool {
+pub(super) fn fills(base: &OwnedFd, place: &Destination, spec: &ReceiveSpec) -> bool {
     // Without that its own mode decides about the one that it gets.
     fits(spec) && spec.keep.perms && place.rename.is_none() && is_empty(base) && passes_nothing_on(base)
 }
@@ -138,7 +138,7 @@ fn passes_nothing_on(dir: &OwnedFd) -> bool {
 }
 
 /// Takes over the staging of an earlier copy beside a destination that exists now.
-pub(super) fn adopt(place: &Place, base: &OwnedFd, identity: &str) -> Tried {
+pub(super) fn adopt(place: &Destination, base: &OwnedFd, identity: &str) -> EntryResult {
     let Some((at, own)) = split(place.at()).filter(|_| place.rename.is_none()) else { return Ok(()) };
     let left = beside(identity, own);
     let Ok(parent) = place.way.open(at, DIRECTORY).map(Arc::new) else { return Ok(()) };
@@ -152,7 +152,7 @@ pub(super) fn adopt(place: &Place, base: &OwnedFd, identity: &str) -> Tried {
 
 impl Stage {
     /// The root, made if it is missing; one that an earlier copy has left is as open as a new one again.
-    pub(super) fn root(&self, umask: u32) -> Tried<OwnedFd> {
+    pub(super) fn root(&self, umask: u32) -> EntryResult<OwnedFd> {
         if let Some(root) = self.old_root()? {
             set_mode(&root, 0o777 & !umask).doing("set the mode of")?;
             return reopen(&root);
@@ -162,7 +162,7 @@ impl Stage {
     }
 
     /// The root left by an earlier copy of this user; any other entry of its name is removed.
-    fn old_root(&self) -> Tried<Option<OwnedFd>> {
+    fn old_root(&self) -> EntryResult<Option<OwnedFd>> {
         let owner = fs::fstat(&self.dir).doing("stat")?.st_uid;
         match fs::openat(&self.dir, ROOT, STEP, Mode::empty()) {
             Ok(root) if fs::fstat(&root).doing("stat")?.st_uid == owner => return Ok(Some(root)),
@@ -174,7 +174,7 @@ impl Stage {
     }
 
     /// A complete root that a killed copy was moving.
-    pub(super) fn whole_root(&self) -> Tried<Option<Arc<OwnedFd>>> {
+    pub(super) fn whole_root(&self) -> EntryResult<Option<Arc<OwnedFd>>> {
         if !look(&self.dir, WHOLE.as_bytes())?.is_some_and(|stat| kind(&stat) == FileType::RegularFile) {
             return Ok(None);
         }
@@ -213,12 +213,12 @@ impl Directory {
         match absent.rename(&staging.stage) {
             Ok(()) => Ok(false),
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => self.fill(staging),
-            Err(e) => Err(self.fatal(Trouble { doing: "create", error: e.into() }, b"")),
+            Err(e) => Err(self.fatal(EntryError { doing: "create", error: e.into() }, b"")),
         }
     }
 
     /// Resumes a killed copy that was moving a root here.
-    pub(super) fn go_on_moving(&self) -> Result<(), Error> {
+    pub(super) fn resume_moving(&self) -> Result<(), Error> {
         let Some(staging) = &self.staging else { return Ok(()) };
         let Some(root) = staging.whole.as_ref() else { return Ok(()) };
         self.move_all(root, &staging.root)?;
@@ -251,7 +251,7 @@ impl Directory {
         to: &OwnedFd,
         path: &[u8],
         stack: &mut Vec<Vec<u8>>,
-    ) -> Tried<Vec<(Vec<u8>, Trouble)>> {
+    ) -> EntryResult<Vec<(Vec<u8>, EntryError)>> {
         let mut failed = Vec::new();
         for entry in fs::Dir::new(reopen(from)?).doing("list")? {
             let entry = entry.doing("list")?;
@@ -273,7 +273,7 @@ impl Directory {
     }
 
     /// Moves the parts of unfinished files into the destination, where the next copy looks for them.
-    pub(super) fn leave_unfinished(&self, staging: &Staging) -> Tried {
+    pub(super) fn leave_unfinished(&self, staging: &Staging) -> EntryResult {
         staging.forget_root()?;
         let Target::Absent(absent) = &staging.target else { return Ok(()) };
         let new = name(&self.spec.offer.identity, &self.place);
@@ -297,7 +297,7 @@ impl Directory {
 
 impl Staging {
     /// Removes the rest of a root that was moved.
-    fn forget_root(&self) -> Tried {
+    fn forget_root(&self) -> EntryResult {
         match remove_tree(&self.stage.dir, ROOT.as_bytes()) {
             Err(t) if t.error.kind() == std::io::ErrorKind::NotFound => {}
             other => other?,
@@ -314,7 +314,7 @@ impl Staging {
     }
 
     /// The directory in which the staging directory lies, for messages.
-    pub(super) fn shown<'p>(&'p self, place: &'p Place) -> &'p Path {
+    pub(super) fn shown<'p>(&'p self, place: &'p Destination) -> &'p Path {
         match &self.target {
             Target::Absent(absent) => &absent.shown,
             Target::Empty(_) | Target::Itself => &place.shown,

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use tidecast_hash::sha256;
 
 use super::attributes::plain;
-use super::place::Place;
+use super::destination::Destination;
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::private::{self, Private, is_own_file};
 use super::remove::remove_tree;
-use super::trouble::{Doing, Tried, Trouble};
 use crate::entry::Entry;
 use crate::part::{Data, Part, Parts, TableWriter};
 
@@ -43,7 +43,7 @@ pub(super) struct Stage {
 }
 
 /// The name of the staging directory of a copy.
-pub(super) fn name(identity: &str, place: &Place) -> String {
+pub(super) fn name(identity: &str, place: &Destination) -> String {
     let renamed = place.rename.as_ref().map_or(&[][..], |(_, to)| to);
     let digest = sha256(&[identity.as_bytes(), b"\0", renamed].concat());
     format!("{PREFIX}{}", data_encoding::HEXLOWER.encode(&digest[..8]))
@@ -65,24 +65,24 @@ fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
 impl Stage {
     /// Creates it or takes over the one that an earlier copy has left there. A directory that is not provably
     /// this user's own is left alone, and another name is taken.
-    pub(super) fn open(base: Arc<OwnedFd>, name: &str) -> Tried<Self> {
+    pub(super) fn open(base: Arc<OwnedFd>, name: &str) -> EntryResult<Self> {
         for _ in 0..8 {
             let private = Private::open(&base, name, &is_known)?;
             if let Some(stage) = Self::lock(&base, private)? {
                 return Ok(stage);
             }
         }
-        Err(Trouble::because("create the directory", "another program removes it repeatedly"))
+        Err(EntryError::because("create the directory", "another program removes it repeatedly"))
     }
 
     /// The staging directory of an earlier copy of this user, if it exists.
-    pub(super) fn find(base: Arc<OwnedFd>, name: &str) -> Tried<Option<Self>> {
+    pub(super) fn find(base: Arc<OwnedFd>, name: &str) -> EntryResult<Option<Self>> {
         let found = Private::find(&base, name, &is_known)?;
         found.map_or(Ok(None), |private| Self::lock(&base, private))
     }
 
     /// None if it was removed meanwhile.
-    fn lock(base: &Arc<OwnedFd>, private: Private) -> Tried<Option<Self>> {
+    fn lock(base: &Arc<OwnedFd>, private: Private) -> EntryResult<Option<Self>> {
         let Private { name, dir, found } = private;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
@@ -94,7 +94,7 @@ impl Stage {
             Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(Errno::WOULDBLOCK) => {
                 let why = "another copy of the same sources to the same destination is running";
-                return Err(Trouble::because("start in", why));
+                return Err(EntryError::because("start in", why));
             }
             Err(e) => return Err(e).doing("lock"),
         }
@@ -104,7 +104,7 @@ impl Stage {
     }
 
     /// Removes the files of an earlier copy, except those that `keep` names.
-    pub(super) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> Tried {
+    pub(super) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> EntryResult {
         for entry in fs::Dir::read_from(&self.dir).doing("list")? {
             let entry = entry.doing("list")?;
             let name = entry.file_name().to_bytes();
@@ -121,7 +121,7 @@ impl Stage {
     }
 
     /// A directory of its own for a writer.
-    pub(super) fn writer(&self, number: usize) -> Tried<OwnedFd> {
+    pub(super) fn writer(&self, number: usize) -> EntryResult<OwnedFd> {
         let name = format!("w{number}");
         fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("create the directory")?;
         let dir = fs::openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty()).doing("open")?;
@@ -130,7 +130,7 @@ impl Stage {
     }
 
     /// Removes it with all that is in it.
-    pub(super) fn remove(&self) -> Tried {
+    pub(super) fn remove(&self) -> EntryResult {
         private::remove(&self.base, &self.name, &self.dir)
     }
 
@@ -165,13 +165,13 @@ fn is_known(name: &[u8]) -> bool {
 pub(super) struct Spool(Mutex<BufWriter<File>>);
 
 impl Spool {
-    pub(super) fn new(dir: impl AsFd, name: &str) -> Tried<Self> {
+    pub(super) fn new(dir: impl AsFd, name: &str) -> EntryResult<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("create")?;
         Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
     }
 
-    pub(super) fn push(&self, number: u64, entry: &Entry) -> Tried {
+    pub(super) fn push(&self, number: u64, entry: &Entry) -> EntryResult {
         let mut table = TableWriter::new(Vec::new());
         table.push(number, entry, &Data::None);
         let table = table.finish();
@@ -184,7 +184,7 @@ impl Spool {
     }
 
     /// All of them in order.
-    pub(super) fn each(&self, mut act: impl FnMut(&Part) -> Tried) -> Tried {
+    pub(super) fn each(&self, mut act: impl FnMut(&Part) -> EntryResult) -> EntryResult {
         let mut file = self.0.lock();
         file.flush().doing("write to the list in")?;
         let file = file.get_mut();

@@ -6,14 +6,14 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::across;
-use super::ask::{Here, there};
+use super::ask::{Existing, named_entry};
 use super::backup;
-use super::cut::{Cut, Next, Stretch, write_sparse};
+use super::cross_device;
 use super::dirs::{kind, look, split};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::itemize::making;
+use super::part_files::{Next, PartFile, Stretch, write_sparse};
 use super::root::Target;
-use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
 use crate::entry::{Attributes, Entry, Kind};
@@ -61,7 +61,7 @@ impl Directory {
         };
         let tried = match (&part.entry.kind, &part.data) {
             (Kind::File { .. }, _) if len > BLOCK as u64 => {
-                return self.cut(staging, writer, part, path, data, want);
+                return self.receive_part(staging, writer, part, path, data, want);
             }
             (Kind::File { .. }, Data::Hole { root, .. }) => {
                 let root = root.ok_or_else(|| Error::Damaged("hole without a digest".into()))?;
@@ -75,14 +75,14 @@ impl Directory {
             (Kind::HardLink { .. }, _) => staging.links.push(part.file, &part.entry),
             _ => {
                 let here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
-                if let Some(Ok(Here::Same { differs: false } | Here::Stays)) = here {
+                if let Some(Ok(Existing::Same { differs: false } | Existing::Stays)) = here {
                     self.done.lock().insert(part.file);
-                    if matches!(here, Some(Ok(Here::Same { .. }))) {
+                    if matches!(here, Some(Ok(Existing::Same { .. }))) {
                         self.prove(part.file);
                     }
                     return Ok(());
                 }
-                let is_same = matches!(here, Some(Ok(Here::Same { .. })));
+                let is_same = matches!(here, Some(Ok(Existing::Same { .. })));
                 item = self.item(&mut writer.dirs, &part.entry, path, !is_same);
                 if !writer.alternates.is_empty() && !is_same {
                     let linked = self.link_special(staging, writer, &part.entry, path);
@@ -133,12 +133,12 @@ impl Directory {
         staging: &Staging,
         writer: &mut Writer,
         path: &'p [u8],
-    ) -> Tried<(Arc<OwnedFd>, &'p [u8])> {
+    ) -> EntryResult<(Arc<OwnedFd>, &'p [u8])> {
         let (parent, name) = split(path);
         Ok((self.make_dir(staging, writer, parent)?, name))
     }
 
-    fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
+    fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> EntryResult<Arc<OwnedFd>> {
         let _making = self.made.is_some().then(|| self.making.lock());
         self.before.iter().for_each(|before| before.note(&mut writer.dirs, path));
         writer.dirs.make(
@@ -153,8 +153,8 @@ impl Directory {
         )
     }
 
-    fn directory(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
-        if self.spec.only.existing && there(&mut writer.dirs, path)?.is_none() {
+    fn directory(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> EntryResult {
+        if self.spec.only.existing && named_entry(&mut writer.dirs, path)?.is_none() {
             return Ok(());
         }
         let dir = self.make_dir(staging, writer, path)?;
@@ -182,7 +182,7 @@ impl Directory {
         entry: &Entry,
         path: &[u8],
         data: Option<&[u8]>,
-    ) -> Tried {
+    ) -> EntryResult {
         let (dir, name) = self.parent(staging, writer, path)?;
         if let Some(base) = self.base_in(&dir, name, entry)? {
             return self.update(&base, (&dir, name), entry, path, data);
@@ -194,7 +194,7 @@ impl Directory {
         let fill = |file: OwnedFd| {
             let (file, written) = fill(file, entry, data);
             let own = self.owners.own_in(&dir);
-            let tried = written.and_then(|()| self.dress_file(&file, &attributes, own, path));
+            let tried = written.and_then(|()| self.apply_to_file(&file, &attributes, own, path));
             (file, tried)
         };
         // One that is killed here must not have the length that it is to have.
@@ -218,21 +218,21 @@ impl Directory {
     }
 
     /// The file that a new one replaces, if that matters.
-    fn replaced(&self, dir: &OwnedFd, name: &[u8]) -> Tried<Option<Stat>> {
+    fn replaced(&self, dir: &OwnedFd, name: &[u8]) -> EntryResult<Option<Stat>> {
         if !self.owners.keeps_old_mode() {
             return Ok(None);
         }
         Ok(look(dir, name)?.filter(|stat| kind(stat) == FileType::RegularFile))
     }
 
-    pub(super) fn dress_file(
+    pub(super) fn apply_to_file(
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
         own: (u32, u32),
         path: &[u8],
-    ) -> Tried {
-        self.owners.dress_new(file, attributes, own, &mut |lost| self.lost(path, lost))?;
+    ) -> EntryResult {
+        self.owners.apply_new(file, attributes, own, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
         }
@@ -240,7 +240,7 @@ impl Directory {
     }
 
     /// A part of a file that comes in several.
-    fn cut(
+    fn receive_part(
         &self,
         staging: &Staging,
         writer: &mut Writer,
@@ -250,7 +250,7 @@ impl Directory {
         want: &mut Option<Want>,
     ) -> Result<(), Error> {
         let is_over = || self.done.lock().has(part.file);
-        let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(()) };
+        let Some(part_file) = self.part_files.get(part.file, &part.entry, is_over) else { return Ok(()) };
         let (stretch, root, there) = match &part.data {
             Data::Bytes { offset, digest, root, .. } => {
                 (Stretch::Part(offset / BLOCK as u64, *digest), root, false)
@@ -266,9 +266,9 @@ impl Directory {
             }
         };
         let tried = if there {
-            self.cut_same(staging, &cut, &stretch)
+            self.keep_part(staging, &part_file, &stretch)
         } else {
-            self.cut_part(staging, &cut, &stretch, data).map(Some)
+            self.write_part(staging, &part_file, &stretch, data).map(Some)
         };
         let Some(next) = self.settle(path, tried)? else {
             self.over(part.file);
@@ -279,13 +279,14 @@ impl Directory {
             want.get_or_insert_with(Want::default).files.push(wanted);
             return Ok(());
         };
-        let after = root.as_ref().map_or(Next::Wait, |root| cut.root(root));
+        let after = root.as_ref().map_or(Next::Wait, |root| part_file.root(root));
         match if after == Next::Wait { next } else { after } {
             Next::Wait => Ok(()),
-            Next::Finish => self.complete(staging, writer, &cut, part.file, path),
+            Next::Finish => self.complete(staging, writer, &part_file, part.file, path),
             Next::Differs => {
                 self.over(part.file);
-                let _ = fs::unlinkat(&staging.stage.dir, super::journal::staged(&cut.id), AtFlags::empty());
+                let _ =
+                    fs::unlinkat(&staging.stage.dir, super::journal::staged(&part_file.id), AtFlags::empty());
                 self.problem(
                     path,
                     "not copied: the data that arrived differs from the data that was read".into(),
@@ -296,75 +297,92 @@ impl Directory {
         }
     }
 
-    fn cut_part(&self, staging: &Staging, cut: &Arc<Cut>, stretch: &Stretch, data: &[u8]) -> Tried<Next> {
-        if !cut.claim(stretch) {
+    fn write_part(
+        &self,
+        staging: &Staging,
+        part_file: &Arc<PartFile>,
+        stretch: &Stretch,
+        data: &[u8],
+    ) -> EntryResult<Next> {
+        if !part_file.claim(stretch) {
             return Ok(Next::Wait);
         }
-        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
+        let file = self.part_files.handle(part_file, &staging.stage, staging.reserve)?;
         match stretch {
             Stretch::Part(part, _) => {
-                cut.write(&file, *part, data)?;
-                staging.journal.add(&cut.id, *part)?;
+                part_file.write(&file, *part, data)?;
+                staging.journal.add(&part_file.id, *part)?;
                 self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
             }
-            Stretch::Hole(first, count) => cut.write_hole(&file, *first, *count)?,
+            Stretch::Hole(first, count) => part_file.write_hole(&file, *first, *count)?,
         }
-        Ok(cut.written(stretch.range().1))
+        Ok(part_file.written(stretch.range().1))
     }
 
     /// A part that an earlier run may have left; None if it has not.
-    fn cut_same(&self, staging: &Staging, cut: &Arc<Cut>, stretch: &Stretch) -> Tried<Option<Next>> {
+    fn keep_part(
+        &self,
+        staging: &Staging,
+        part_file: &Arc<PartFile>,
+        stretch: &Stretch,
+    ) -> EntryResult<Option<Next>> {
         let Stretch::Part(part, digest) = stretch else { return Ok(None) };
-        if cut.has(*part) {
+        if part_file.has(*part) {
             return Ok(Some(Next::Wait));
         }
-        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
-        let is_left = cut.is_left(*part) && cut.holds(&file, *part, digest)?;
-        if !is_left && !cut.is_held(*part, digest)? {
+        let file = self.part_files.handle(part_file, &staging.stage, staging.reserve)?;
+        let is_left = part_file.is_left(*part) && part_file.holds(&file, *part, digest)?;
+        if !is_left && !part_file.is_held(*part, digest)? {
             return Ok(None);
         }
-        if !cut.claim(stretch) {
+        if !part_file.claim(stretch) {
             return Ok(Some(Next::Wait));
         }
         if !is_left {
-            return Ok(Some(cut.written(1)));
+            return Ok(Some(part_file.written(1)));
         }
-        let len = cut.entry.len().saturating_sub(part * BLOCK as u64).min(BLOCK as u64);
+        let len = part_file.entry.len().saturating_sub(part * BLOCK as u64).min(BLOCK as u64);
         self.counts.resumed.fetch_add(len, Relaxed);
-        Ok(Some(cut.written(1)))
+        Ok(Some(part_file.written(1)))
     }
 
-    /// Gives a cut file that is whole its attributes and its name.
+    /// Gives a file whose parts are all there its attributes and its name.
     pub(super) fn complete(
         &self,
         staging: &Staging,
         writer: &mut Writer,
-        cut: &Arc<Cut>,
+        part_file: &Arc<PartFile>,
         number: u64,
         path: &[u8],
     ) -> Result<(), Error> {
-        let item = self.item(&mut writer.dirs, &cut.entry, path, true);
+        let item = self.item(&mut writer.dirs, &part_file.entry, path, true);
         let mut finish = || {
             let (dir, name) = self.parent(staging, writer, path)?;
-            let file = self.cuts.handle(cut, &staging.stage, false)?;
-            if cut.base.get().is_some() {
-                return self.update_cut(staging, cut, &file, (&dir, name), path);
+            let file = self.part_files.handle(part_file, &staging.stage, false)?;
+            if part_file.base.get().is_some() {
+                return self.update_part_file(staging, part_file, &file, (&dir, name), path);
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             let there = self.replaced(&dir, name)?;
-            let attributes = self.owners.settled(&cut.entry, there.as_ref());
+            let attributes = self.owners.settled(&part_file.entry, there.as_ref());
             let own = self.owners.own_in(&dir);
             let stat = fs::fstat(&file).doing("stat")?;
-            self.owners.dress_as(&file, &stat, &attributes, own, &mut |lost| self.lost(path, lost))?;
+            self.owners.apply_as(&file, &stat, &attributes, own, &mut |lost| self.lost(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
-            self.rename(&staging.stage.dir, super::journal::staged(&cut.id).as_bytes(), &dir, name, path)
+            self.rename(
+                &staging.stage.dir,
+                super::journal::staged(&part_file.id).as_bytes(),
+                &dir,
+                name,
+                path,
+            )
         };
         let tried = finish();
         self.over(number);
         if self.settle(path, tried)?.is_some() {
-            self.count(&cut.entry, 0);
+            self.count(&part_file.entry, 0);
             self.prove(number);
             self.change_done(path, "copy", item);
         }
@@ -374,7 +392,7 @@ impl Directory {
     /// This file is finished; later parts are ignored.
     fn over(&self, number: u64) {
         self.done.lock().insert(number);
-        self.cuts.forget(number);
+        self.part_files.forget(number);
     }
 
     /// Links, pipes and devices. An existing one with other attributes is created again: its name may refer
@@ -386,7 +404,7 @@ impl Directory {
         entry: &Entry,
         path: &[u8],
         is_same: bool,
-    ) -> Tried {
+    ) -> EntryResult {
         let (dir, name) = self.parent(staging, writer, path)?;
         let there = if is_same { look(&dir, name)? } else { None };
         let attributes = self.owners.settled(entry, there.as_ref());
@@ -411,8 +429,8 @@ impl Directory {
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
         let mut warn = |lost| self.lost(path, lost);
-        let dressed = self.owners.dress_name(stage, at, &attributes, own, &mut warn);
-        let tried = dressed.and_then(|()| match is_same {
+        let applied = self.owners.apply_to_name(stage, at, &attributes, own, &mut warn);
+        let tried = applied.and_then(|()| match is_same {
             // An entry that differs only in attributes is not another version of it.
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
             _ => self.rename(stage, temporary.as_bytes(), &dir, name, path),
@@ -428,7 +446,7 @@ impl Directory {
         to: &OwnedFd,
         name: &[u8],
         path: &[u8],
-    ) -> Tried {
+    ) -> EntryResult {
         let renamed = {
             let mut kept = self.back_up(to, name, path)?;
             let renamed = fs::renameat(from, temporary, to, name);
@@ -447,7 +465,7 @@ impl Directory {
                 self.remove(to, name, path, true);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                return Err(Trouble::because(
+                return Err(EntryError::because(
                     "replace",
                     "a non-empty directory has this name (--delete replaces it)",
                 ));
@@ -464,14 +482,14 @@ impl Directory {
         to: &OwnedFd,
         name: &[u8],
         path: &[u8],
-    ) -> Tried {
+    ) -> EntryResult {
         self.others.note(to)?;
-        let aside = across::aside(to)?;
+        let aside = cross_device::aside(to)?;
         if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
-            self.lost(path, across::UNLINKED.into());
+            self.lost(path, cross_device::UNLINKED.into());
         }
-        let tried = across::duplicate(from, temporary, &aside.dir, self.spec.durable == Durable::Each)
-            .and_then(|()| self.rename(&aside.dir, across::NEW.as_bytes(), to, name, path));
+        let tried = cross_device::duplicate(from, temporary, &aside.dir, self.spec.durable == Durable::Each)
+            .and_then(|()| self.rename(&aside.dir, cross_device::NEW.as_bytes(), to, name, path));
         if tried.is_ok() {
             let _ = fs::unlinkat(from, temporary, AtFlags::empty());
         }
@@ -487,7 +505,7 @@ impl Writer {
     }
 
     /// Removes an entry that was not renamed.
-    pub(super) fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
+    pub(super) fn tidy(&self, temporary: &str, tried: EntryResult) -> EntryResult {
         if tried.is_err() {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
         }
@@ -496,7 +514,7 @@ impl Writer {
 }
 
 /// Writes the content of a new file; without data it is a hole.
-fn fill(file: OwnedFd, entry: &Entry, data: Option<&[u8]>) -> (OwnedFd, Tried) {
+fn fill(file: OwnedFd, entry: &Entry, data: Option<&[u8]>) -> (OwnedFd, EntryResult) {
     let file = File::from(file);
     let set_len = || fs::ftruncate(&file, entry.len()).doing("create");
     let tried = match (data, &entry.kind) {
@@ -516,13 +534,13 @@ fn forget(dir: &OwnedFd, name: &[u8], file: &OwnedFd) {
     }
 }
 
-fn write_all(file: &File, data: &[u8]) -> Tried {
+fn write_all(file: &File, data: &[u8]) -> EntryResult {
     use std::io::Write;
     (&*file).write_all(data).doing("write")
 }
 
 /// A handle that can do more than name a directory.
-pub(super) fn reopen(dir: &OwnedFd) -> Tried<OwnedFd> {
+pub(super) fn reopen(dir: &OwnedFd) -> EntryResult<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     fs::openat(dir, ".", flags, Mode::empty()).doing("open")
 }

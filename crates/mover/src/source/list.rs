@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, o
 use rustix::io::Errno;
 use tidecast_text::escaped_bytes;
 
-use super::place::{Top, directory, expand, full};
+use super::location::{Top, directory, expand, full};
 use super::walk::{DIRECTORY, Walk, is_dir};
 use super::{Dir, join};
 use crate::error::Error;
@@ -159,7 +159,7 @@ fn apart(start: &OwnedFd, names: &mut Names, served: bool, problems: &mut Vec<Pr
     let (mut linked, mut dirs) = (Vec::new(), HashSet::new());
     let mut last: Option<(Vec<u8>, bool)> = None;
     names.retain(|name, depth| {
-        let parent = super::place::parent(name);
+        let parent = super::location::parent(name);
         let is_linked = match &last {
             Some((known, is_linked)) if known == parent => *is_linked,
             _ => is_behind_link(start, parent),
@@ -206,7 +206,7 @@ fn open_linked(
         }
     }
     room(linked)?;
-    let (parent, last) = (super::place::parent(name), super::place::last(name));
+    let (parent, last) = (super::location::parent(name), super::location::last(name));
     let at = open(parent)?;
     let stat = statat(&at, last, AtFlags::SYMLINK_NOFOLLOW)?;
     linked.push(if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -279,7 +279,7 @@ impl Walk<'_> {
             }
             // An entry that a rule leaves out of a directory is copied all the same if it is named itself.
             let is_below = self.listed.as_ref().is_some_and(|listed| listed.is_below_whole(name));
-            if is_below && !self.tree().filter.leaves_out_below(super::place::parent(name), true) {
+            if is_below && !self.tree().filter.leaves_out_below(super::location::parent(name), true) {
                 self.is_there(top, name);
                 continue;
             }
@@ -292,9 +292,9 @@ impl Walk<'_> {
     fn is_there(&mut self, top: usize, name: &[u8]) {
         let found = self.tree().open(top, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
         if let Err(e @ (Errno::NOENT | Errno::NOTDIR)) = found {
-            let path = super::place::parent(name).to_vec();
+            let path = super::location::parent(name).to_vec();
             let above = Dir { top, inside: path.clone(), path };
-            self.unread(&above, super::place::last(name), e);
+            self.unread(&above, super::location::last(name), e);
         }
     }
 
@@ -304,7 +304,7 @@ impl Walk<'_> {
             self.note_whole(name, depth);
             return self.directories(dir(b""), start.as_fd(), depth);
         }
-        let (parent, last) = (super::place::parent(name), super::place::last(name));
+        let (parent, last) = (super::location::parent(name), super::location::last(name));
         let above = dir(parent);
         if name.len() > MAX_PATH || last.len() > 255 {
             self.unread(&above, last, Errno::NAMETOOLONG);

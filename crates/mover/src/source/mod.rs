@@ -4,16 +4,16 @@
 //! memory; the first names of hard links are kept in a file.
 
 mod attributes;
+mod large_file;
 mod links;
 mod list;
+mod location;
 mod null;
 mod overlay;
-mod place;
 mod read;
 mod remove;
 mod state;
 mod walk;
-mod whole;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,24 +23,24 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tidecast_text::{escaped, escaped_bytes};
 
+use crate::batches::Claims;
 use crate::block::Block;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::flags::Keep;
 use crate::job::{Problem, Source, Walked, Want, Wanted, Written};
-use crate::lineage::Lineage;
+use crate::overlap::SourceLocations;
 use crate::part::BLOCK;
-use crate::share::Claims;
 use crate::sink::WINDOW;
 use crate::spec::{Follow, Offer, SendSpec};
 
 use attributes::Owners;
+use large_file::LargeFile;
+use location::{Dest, Top};
 pub use null::Null;
 use overlay::Overlay;
-use place::{Dest, Top};
 use remove::Removal;
 use state::Seen;
-use whole::Whole;
 
 /// Most problems that are reported singly.
 const PROBLEMS: usize = 100;
@@ -146,11 +146,11 @@ enum Work {
     /// The same, to be asked about.
     Ask(Vec<Item>),
     /// A stretch of a longer file.
-    Cut { whole: Arc<Whole>, offset: u64 },
+    Cut { whole: Arc<LargeFile>, offset: u64 },
     /// The same, which the receiver may have: it is asked.
-    Prove { whole: Arc<Whole>, offset: u64 },
+    Prove { whole: Arc<LargeFile>, offset: u64 },
     /// Blocks of it that are holes.
-    Hole { whole: Arc<Whole>, offset: u64, len: u64 },
+    Hole { whole: Arc<LargeFile>, offset: u64, len: u64 },
 }
 
 impl Item {
@@ -182,7 +182,7 @@ impl Tree {
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         let (tops, problems) = match &spec.relative {
             Some(relative) => list::find(&spec.sources, relative, root)?,
-            None => place::find(&spec.sources, spec.follow, root)?,
+            None => location::find(&spec.sources, spec.follow, root)?,
         };
         let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));
         if let Some(dest) = &dest
@@ -198,10 +198,10 @@ impl Tree {
             _ => None,
         };
         let offer = Offer {
-            identity: place::identity(&tops),
+            identity: location::identity(&tops),
             single,
-            mixed: place::mixed(&tops),
-            lineage: Lineage::new(tops.iter().map(Top::line), dest.is_some()).into(),
+            mixed: location::mixed(&tops),
+            lineage: SourceLocations::new(tops.iter().map(Top::line), dest.is_some()).into(),
         };
         let tree = Self {
             overlay: if spec.relative.is_some() { None } else { Overlay::new(&tops) },
@@ -423,7 +423,7 @@ impl Tree {
         let spared: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
         self.spared.fetch_add(spared, Relaxed);
         let have: HashSet<u64> = wanted.have.iter().copied().collect();
-        let whole = Arc::new(Whole::new(item, holes));
+        let whole = Arc::new(LargeFile::new(item, holes));
         let (mut jobs, mut holes) = (Vec::new(), whole.holes.iter().peekable());
         let mut offset = wanted.skip.saturating_mul(BLOCK as u64);
         while holes.next_if(|hole| hole.end <= offset).is_some() {}

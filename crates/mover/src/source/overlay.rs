@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustix::fs::{FileType, OFlags, fstat};
 
-use super::place::Top;
+use super::location::Top;
 use super::{Dir, Tree, join};
 
 /// Which sources may have a path in the copy: two can where contents go right into the destination, or names are the same.

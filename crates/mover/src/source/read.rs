@@ -26,18 +26,18 @@ const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY);
 
 /// The directory in which the last file was.
-struct Near {
+struct LastDir {
     dir: Arc<Dir>,
     fd: OwnedFd,
 }
 
 /// Why an entry is not sent.
-pub(super) enum Miss {
+pub(super) enum NotSent {
     System(Errno),
     Changed,
 }
 
-impl From<Errno> for Miss {
+impl From<Errno> for NotSent {
     fn from(e: Errno) -> Self {
         Self::System(e)
     }
@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// Opens an item by the handle of its directory, which is kept for the next one.
-    fn open_near(&self, item: &Item, near: &mut Option<Near>) -> io::Result<OwnedFd> {
+    fn open_near(&self, item: &Item, near: &mut Option<LastDir>) -> io::Result<OwnedFd> {
         let flags = if item.kind == Is::Dir { DIRECTORY } else { FILE };
         if item.name.is_empty() {
             return self.open(item.dir.top, &item.dir.path, flags);
@@ -83,10 +83,10 @@ impl Tree {
         rfs::openat(&self.near(item, near)?.fd, &*item.name, flags, Mode::empty())
     }
 
-    fn near<'n>(&self, item: &Item, near: &'n mut Option<Near>) -> io::Result<&'n Near> {
+    fn near<'n>(&self, item: &Item, near: &'n mut Option<LastDir>) -> io::Result<&'n LastDir> {
         if near.as_ref().is_none_or(|near| !Arc::ptr_eq(&near.dir, &item.dir)) {
             let fd = self.open(item.dir.top, &item.dir.path, DIRECTORY)?;
-            *near = Some(Near { dir: item.dir.clone(), fd });
+            *near = Some(LastDir { dir: item.dir.clone(), fd });
         }
         near.as_ref().ok_or(Errno::NOENT)
     }
@@ -119,16 +119,16 @@ impl Tree {
         rest
     }
 
-    pub(super) fn missed(&self, item: &Item, miss: &Miss) {
+    pub(super) fn missed(&self, item: &Item, miss: &NotSent) {
         match miss {
-            Miss::Changed => {
+            NotSent::Changed => {
                 self.trouble(&item.dir, &item.name, "not copied: it changed while it was read", true)
             }
             // It existed a moment ago; its removal is not a fault of the copy, but should be known.
-            Miss::System(Errno::NOENT) => {
+            NotSent::System(Errno::NOENT) => {
                 self.trouble(&item.dir, &item.name, "not copied: it was removed during the copy", true)
             }
-            Miss::System(e) => {
+            NotSent::System(e) => {
                 self.trouble(&item.dir, &item.name, format!("not copied: {}", std::io::Error::from(*e)), true)
             }
         }
@@ -140,8 +140,8 @@ impl Tree {
         &self,
         item: &Item,
         block: &mut Block,
-        near: &mut Option<Near>,
-    ) -> Result<(Entry, Data, Seen), Miss> {
+        near: &mut Option<LastDir>,
+    ) -> Result<(Entry, Data, Seen), NotSent> {
         let is_link = matches!(item.kind, Is::Symlink);
         let kind = match &item.kind {
             Is::File { sparse, .. } => return self.small(item, *sparse, block, near),
@@ -178,13 +178,13 @@ impl Tree {
         item: &Item,
         sparse: bool,
         block: &mut Block,
-        near: &mut Option<Near>,
-    ) -> Result<(Entry, Data, Seen), Miss> {
+        near: &mut Option<LastDir>,
+    ) -> Result<(Entry, Data, Seen), NotSent> {
         let len = item.seen.len;
         let fd = self.open_near(item, near)?;
         let from = block.len;
         // The walk gathers no more than a block holds.
-        let room = block.room().get_mut(from..from + len as usize).ok_or(Miss::Changed)?;
+        let room = block.room().get_mut(from..from + len as usize).ok_or(NotSent::Changed)?;
         let read = || digest::read(room, |step, at| read_at(&fd, step, at as u64));
         let (digest, seen) = item.steady(&fd, read)?;
         let mut entry = self.entry(item, &seen, Kind::File { len, sparse });
@@ -239,8 +239,8 @@ impl Tree {
         item: &Item,
         sparse: bool,
         block: &mut Block,
-        near: &mut Option<Near>,
-    ) -> Result<(Entry, Data), Miss> {
+        near: &mut Option<LastDir>,
+    ) -> Result<(Entry, Data), NotSent> {
         let root = if self.checksum { self.root(item, block, near)? } else { None };
         let mut entry = self.entry(item, &item.seen, Kind::File { len: item.seen.len, sparse });
         let found = if self.follow == Follow::None {
@@ -261,8 +261,8 @@ impl Tree {
         &self,
         item: &Item,
         block: &mut Block,
-        near: &mut Option<Near>,
-    ) -> Result<Option<tidecast_hash::Digest>, Miss> {
+        near: &mut Option<LastDir>,
+    ) -> Result<Option<tidecast_hash::Digest>, NotSent> {
         let fd = self.open_near(item, near)?;
         let len = item.seen.len;
         let (root, _) = item.steady(&fd, || {
@@ -295,11 +295,11 @@ fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedF
 }
 
 /// All of `room` from there; less is a change.
-pub(super) fn read_at(fd: &OwnedFd, room: &mut [u8], offset: u64) -> Result<(), Miss> {
+pub(super) fn read_at(fd: &OwnedFd, room: &mut [u8], offset: u64) -> Result<(), NotSent> {
     let mut done = 0;
     while done < room.len() {
         match io::pread(fd, &mut room[done..], offset + done as u64) {
-            Ok(0) => return Err(Miss::Changed),
+            Ok(0) => return Err(NotSent::Changed),
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),

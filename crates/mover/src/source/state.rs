@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Stat, fstat};
 use rustix::io;
 
-use super::read::Miss;
+use super::read::NotSent;
 use super::{Is, Item};
 use crate::entry::Time;
 
@@ -119,8 +119,8 @@ impl Item {
     pub(super) fn steady<T>(
         &self,
         fd: &OwnedFd,
-        mut read: impl FnMut() -> Result<T, Miss>,
-    ) -> Result<(T, Seen), Miss> {
+        mut read: impl FnMut() -> Result<T, NotSent>,
+    ) -> Result<(T, Seen), NotSent> {
         // The walk's look is the first of the two, so that most files need one more only.
         let mut before = self.seen;
         if before.unsettled(SystemTime::now()).is_some() {
@@ -136,7 +136,7 @@ impl Item {
             }
             before = Seen::settled(fd)?;
         }
-        Err(Miss::Changed)
+        Err(NotSent::Changed)
     }
 }
 

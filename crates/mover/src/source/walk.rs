@@ -11,8 +11,8 @@ use tidecast_hash::sha256;
 
 use super::links::{First, Links};
 use super::list::{Listed, WHOLE};
+use super::location::Dest;
 use super::overlay::Others;
-use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::error::Error;
 use crate::job::Wanted;

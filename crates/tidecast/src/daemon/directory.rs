@@ -53,7 +53,7 @@ impl Directory {
             return Server::start((&root, &table, listen, user), dir, program).map(Self::There);
         }
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let accept = if table.serve_trust_metadata { Accept::All } else { Accept::Plain };
+        let accept = if table.serve_trust_metadata { Accept::All } else { Accept::Restricted };
         let options = ServerOptions { root, read_only: table.serve_read_only, plain: false, accept };
         let keys = Keys::load(dir).fault()?;
         Ok(Self::Here(Box::new(server::start(options, listen.addr(), &keys).fault()?)))

@@ -39,7 +39,7 @@ pub(super) fn run(copy: Copy, reporter: &mut Reporter) -> Outcome {
 }
 
 fn print(consumer: &Consumer) {
-    while let Some(arrived) = consumer.hear() {
+    while let Some(arrived) = consumer.next_arrived() {
         let mut out = io::stdout().lock();
         let said = serde_json::to_writer(&mut out, &arrived).map_err(io::Error::from);
         if said.and_then(|()| writeln!(out)).and_then(|()| out.flush()).is_err() {

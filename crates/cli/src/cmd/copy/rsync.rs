@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
-use tidecast_mover::rsync::foreign::{DONE, DONE_VALUED, OTHERS, REFUSED};
+use tidecast_mover::rsync::other_flags::{DONE, DONE_VALUED, OTHERS, REFUSED};
 use tidecast_mover::rsync::table::{ALIASES, KEPT, NAMED, SWITCHES, VALUED};
-use tidecast_mover::rsync::{Flags, Said};
+use tidecast_mover::rsync::{Flags, GivenFlag};
 
 /// The options that the flags set.
 #[derive(Clone, Debug, Default)]
@@ -77,28 +77,28 @@ impl FromArgMatches for Rsync {
             let what = format!("{short}--{long} is not supported: {hint}\n");
             return Err(Error::raw(ErrorKind::UnknownArgument, what));
         }
-        let mut said: Vec<(usize, Said<'_>)> = Vec::new();
+        let mut said: Vec<(usize, GivenFlag<'_>)> = Vec::new();
         for kept in &KEPT {
             for (name, on) in [(kept.name, true), (kept.no, false)] {
-                said.extend(place(matches, name).map(|at| (at, Said::Keep(kept, on))));
+                said.extend(place(matches, name).map(|at| (at, GivenFlag::Keep(kept, on))));
             }
         }
         for switch in &SWITCHES {
             let times = matches.get_count(switch.0);
-            said.extend(place(matches, switch.0).map(|at| (at, Said::Switch(switch, times))));
+            said.extend(place(matches, switch.0).map(|at| (at, GivenFlag::Switch(switch, times))));
         }
         for valued in &VALUED {
             let places = matches.indices_of(valued.0).into_iter().flatten();
             let texts = matches.get_many::<String>(valued.0).into_iter().flatten();
-            said.extend(places.zip(texts).map(|(at, text)| (at, Said::Value(valued, text))));
+            said.extend(places.zip(texts).map(|(at, text)| (at, GivenFlag::Value(valued, text))));
         }
         for named in &NAMED {
             let places = matches.indices_of(named.0).into_iter().flatten();
             let paths = matches.get_many::<OsString>(named.0).into_iter().flatten();
-            said.extend(places.zip(paths).map(|(at, path)| (at, Said::Name(named, path))));
+            said.extend(places.zip(paths).map(|(at, path)| (at, GivenFlag::Name(named, path))));
         }
         said.sort_by_key(|(at, _)| *at);
-        let said: Vec<Said<'_>> = said.into_iter().map(|(_, said)| said).collect();
+        let said: Vec<GivenFlag<'_>> = said.into_iter().map(|(_, said)| said).collect();
         // Values were validated by their parsers before.
         Flags::of(&said).map(Self).map_err(|why| Error::raw(ErrorKind::ValueValidation, why))
     }

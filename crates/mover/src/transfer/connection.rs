@@ -13,7 +13,7 @@ use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tidecast_tls::Session;
 
 use super::limit::Limit;
-use super::pipe::{Cut, Pipe};
+use super::pipe::{Interrupt, Pipe};
 use super::tls::Stream;
 use crate::error::Error;
 
@@ -250,7 +250,7 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) enum Handle {
     Tcp(TcpStream),
-    Pipe(Arc<Cut>),
+    Pipe(Arc<Interrupt>),
 }
 
 impl Handle {

@@ -74,12 +74,12 @@ fn limit(sender: &Tick, receiver: &Tick) -> Limit {
 
 /// Judges the course of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Judge {
+pub(crate) struct LimitDetector {
     sender: Tick,
     receiver: Tick,
 }
 
-impl Judge {
+impl LimitDetector {
     /// The limits since the last call.
     pub(crate) fn judge(&mut self, sender: Tick, receiver: Tick) -> Limit {
         let (s, r) = (since(&sender, &self.sender), since(&receiver, &self.receiver));
@@ -104,7 +104,7 @@ const REST: u32 = 20;
 
 /// Finds the best number of something by trying.
 #[derive(Debug)]
-pub(crate) struct Climber {
+pub(crate) struct HillClimber {
     now: usize,
     least: usize,
     most: usize,
@@ -121,7 +121,7 @@ pub(crate) struct Climber {
     bytes: u64,
 }
 
-impl Climber {
+impl HillClimber {
     /// Threads: one more or less at a time.
     pub(crate) fn threads(now: usize, most: usize) -> Self {
         Self::new(now, 1, most, false, STEP)
@@ -215,19 +215,19 @@ const BOTH_WAIT: f64 = 0.05;
 /// Finds the number of blocks of an end: one for each of its threads, and few spare ones, because few stay in
 /// the processors' caches.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct PoolSize {
     /// None: the number is fixed.
-    spare: Option<Climber>,
+    spare: Option<HillClimber>,
     now: usize,
     /// How many there may be on a long way.
     most: usize,
     before: Tick,
 }
 
-impl Room {
+impl PoolSize {
     /// The given number, else as many as these threads need.
     pub(crate) fn new(said: Option<usize>, threads: usize) -> Self {
-        let spare = said.is_none().then(|| Climber::new(SPARE, SPARE, POOL, true, STEP));
+        let spare = said.is_none().then(|| HillClimber::new(SPARE, SPARE, POOL, true, STEP));
         let now = said.unwrap_or((threads + SPARE).min(POOL));
         Self { spare, now, most: far_pool(), before: Tick::default() }
     }
@@ -271,7 +271,7 @@ mod tests {
 
     /// Runs a climber against a model: a number of bytes per tick for each count. Returns the count that it
     /// settles on, trials aside.
-    fn climb(climber: &mut Climber, ticks: u32, model: impl Fn(usize) -> u64) -> usize {
+    fn climb(climber: &mut HillClimber, ticks: u32, model: impl Fn(usize) -> u64) -> usize {
         let mut now = climber.now;
         for _ in 0..ticks {
             now = climber.tick(model(now), true);
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn it_climbs_as_long_as_it_pays() {
         // Each brings 100 until 8 are there.
-        let mut climber = Climber::streams(1, 64);
+        let mut climber = HillClimber::streams(1, 64);
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(8) as u64), 8);
         // The path has become wider, and narrower than ever.
         assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(32) as u64), 32);
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn what_comes_by_itself_is_no_merit_of_a_trial() {
         // Slow start: the rate doubles for a while, however many there are.
-        let mut climber = Climber::streams(8, 64);
+        let mut climber = HillClimber::streams(8, 64);
         let mut rate = 10;
         for _ in 0..60 {
             climber.tick(rate, true);
@@ -303,17 +303,17 @@ mod tests {
 
     #[test]
     fn what_is_of_no_use_is_taken_back() {
-        let mut climber = Climber::threads(2, 16);
+        let mut climber = HillClimber::threads(2, 16);
         assert!(climb(&mut climber, 100, |_| 1000) <= 2);
         assert!(climb(&mut climber, 100, |n| 100 * n.min(4) as u64) >= 3);
     }
 
     #[test]
     fn there_are_blocks_for_all_threads_and_more_where_that_pays() {
-        let mut room = Room::new(None, 4);
+        let mut room = PoolSize::new(None, 4);
         assert_eq!(room.blocks(), 6);
         let mut tick = Tick { fronts: 2, streams: 2, ..Tick::default() };
-        let pass = |room: &mut Room, tick: &mut Tick, both_wait: bool, rate: fn(usize) -> u64| {
+        let pass = |room: &mut PoolSize, tick: &mut Tick, both_wait: bool, rate: fn(usize) -> u64| {
             for _ in 0..60 {
                 tick.pool += 0.5;
                 tick.stream_idle += if both_wait { 0.5 } else { 0.0 };
@@ -341,7 +341,7 @@ mod tests {
         room.most = 40;
         assert_eq!(room.tick(tick, 1000, true, |t| t.stream_idle), 40);
         assert_eq!(room.tick(tick, 1000, false, |t| t.stream_idle), POOL);
-        let mut said = Room::new(Some(3), 4);
+        let mut said = PoolSize::new(Some(3), 4);
         pass(&mut said, &mut tick, true, |n| 100 * n as u64);
         assert_eq!(said.blocks(), 3);
     }

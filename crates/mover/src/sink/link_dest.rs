@@ -15,11 +15,11 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tidecast_hash::Digest;
 
-use super::ask::{Here, There, looking, there};
+use super::ask::{Existing, NamedEntry, lookup_dirs, named_entry};
+use super::destination::{DIRECTORY, Destination, unreached};
 use super::dirs::{Dirs, kind};
-use super::place::{DIRECTORY, Place, unreached};
-use super::trouble::{Doing, Tried, Trouble};
-use super::{Directory, Relaxed, Staging, Writer, across};
+use super::entry_error::{Doing, EntryError, EntryResult};
+use super::{Directory, Relaxed, Staging, Writer, cross_device};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
@@ -28,7 +28,10 @@ use crate::spec::ReceiveSpec;
 const MOST: usize = 20;
 
 /// Opens them; those that are not there come back by name.
-pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd>>, Vec<OsString>), Error> {
+pub(super) fn open(
+    spec: &ReceiveSpec,
+    place: &Destination,
+) -> Result<(Vec<Arc<OwnedFd>>, Vec<OsString>), Error> {
     if spec.link_dest.len() > MOST {
         return Err(Error::Usage(format!("--link-dest can be given at most {MOST} times")));
     }
@@ -45,15 +48,15 @@ pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd
 
 /// The match of one of them with a file.
 pub(super) struct Found<'p> {
-    there: There<'p>,
+    there: NamedEntry<'p>,
     /// All of it; else its content only.
     pub(super) exact: bool,
 }
 
 impl Directory {
     /// Handles of theirs for one thread.
-    pub(super) fn alternates(&self) -> Tried<Vec<Dirs>> {
-        self.alternates.iter().map(|dir| looking(dir)).collect()
+    pub(super) fn alternates(&self) -> EntryResult<Vec<Dirs>> {
+        self.alternates.iter().map(|dir| lookup_dirs(dir)).collect()
     }
 
     /// The best match of a file: the first that is equal in all respects, else the first with equal content.
@@ -63,12 +66,12 @@ impl Directory {
         entry: &Entry,
         path: &'p [u8],
         root: Option<&Digest>,
-    ) -> Tried<Option<Found<'p>>> {
+    ) -> EntryResult<Option<Found<'p>>> {
         let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let mut best = None;
         for dirs in alternates {
             // A file that cannot be examined does not match.
-            let Ok(Some(there)) = there(dirs, path) else { continue };
+            let Ok(Some(there)) = named_entry(dirs, path) else { continue };
             let is_same = kind(&there.stat) == FileType::RegularFile
                 && self.is_same(&there, entry, root).unwrap_or(false);
             if !is_same {
@@ -92,11 +95,12 @@ impl Directory {
         entry: &Entry,
         path: &[u8],
         root: Option<&Digest>,
-    ) -> Tried<bool> {
+    ) -> EntryResult<bool> {
         let Some(found) = self.alternate(&mut writer.alternates, entry, path, root)? else {
             return Ok(false);
         };
-        let here = there(&mut writer.dirs, path)?.filter(|here| kind(&here.stat) == FileType::RegularFile);
+        let here =
+            named_entry(&mut writer.dirs, path)?.filter(|here| kind(&here.stat) == FileType::RegularFile);
         let inode = |stat: &Stat| (stat.st_dev, stat.st_ino);
         if here.as_ref().is_some_and(|here| !found.exact || inode(&here.stat) == inode(&found.there.stat)) {
             return Ok(false);
@@ -115,12 +119,12 @@ impl Directory {
         writer: &mut Writer,
         entry: &Entry,
         path: &[u8],
-    ) -> Tried<bool> {
+    ) -> EntryResult<bool> {
         let mut alternates = std::mem::take(&mut writer.alternates);
         let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let found = alternates.iter_mut().find_map(|dirs| {
-            let is_same = matches!(self.same(dirs, entry, path), Ok(Here::Same { differs: false }));
-            if is_same { there(dirs, path).ok().flatten() } else { None }
+            let is_same = matches!(self.same(dirs, entry, path), Ok(Existing::Same { differs: false }));
+            if is_same { named_entry(dirs, path).ok().flatten() } else { None }
         });
         writer.alternates = alternates;
         match found.filter(|found| found.stat.st_uid == own) {
@@ -134,9 +138,9 @@ impl Directory {
         &self,
         staging: &Staging,
         writer: &mut Writer,
-        found: &There<'_>,
+        found: &NamedEntry<'_>,
         path: &[u8],
-    ) -> Tried<bool> {
+    ) -> EntryResult<bool> {
         let (dir, name) = self.parent(staging, writer, path)?;
         if fs::fstat(&dir).doing("stat")?.st_dev != found.stat.st_dev {
             return Ok(false);
@@ -163,10 +167,10 @@ impl Directory {
         &self,
         staging: &Staging,
         writer: &mut Writer,
-        found: &There<'_>,
+        found: &NamedEntry<'_>,
         entry: &Entry,
         path: &[u8],
-    ) -> Tried<bool> {
+    ) -> EntryResult<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let Ok(source) = fs::openat(&found.dir, found.name, flags, Mode::empty()) else { return Ok(false) };
         if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
@@ -180,15 +184,15 @@ impl Directory {
         let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
         let (mut source, mut file) = (File::from(source), File::from(file));
         let mut fill = || {
-            across::data(&mut source, &mut file).doing("copy")?;
+            cross_device::data(&mut source, &mut file).doing("copy")?;
             if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
-                return Err(Trouble::because(
+                return Err(EntryError::because(
                     "copy",
                     "the file in the --link-dest directory changed meanwhile",
                 ));
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
-            self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
+            self.apply_to_file(&file, &attributes, self.owners.own_in(&dir), path)
         };
         let tried = fill().and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
         writer.tidy(&temporary, tried)?;
@@ -197,7 +201,7 @@ impl Directory {
     }
 
     /// Names the directories that are not there.
-    pub(super) fn tell_missing(&self, missing: &[OsString]) {
+    pub(super) fn report_missing(&self, missing: &[OsString]) {
         for name in missing {
             let path = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
             self.say(crate::job::Problem::new(path, "--link-dest: no such directory", false));

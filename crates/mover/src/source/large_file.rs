@@ -13,7 +13,7 @@ use rustix::fs::{self as rfs, SeekFrom};
 use rustix::io::Errno;
 use tidecast_hash::Digest;
 
-use super::read::{Miss, read_at};
+use super::read::{NotSent, read_at};
 use super::state::{Seen, TRIES};
 use super::{Is, Item, Tree};
 use crate::block::Block;
@@ -27,7 +27,7 @@ const PROOFS: usize = 3;
 
 /// A file that is sent in several parts.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct LargeFile {
     pub(super) item: Item,
     /// Blocks of zeros that are not read.
     pub(super) holes: Vec<Range<u64>>,
@@ -49,7 +49,7 @@ struct Opened {
     seen: Seen,
 }
 
-impl Whole {
+impl LargeFile {
     pub(super) fn new(item: Item, holes: Vec<Range<u64>>) -> Self {
         let layer = Layer::new(item.seen.len);
         let state = Mutex::new(State { layer, opened: None, proofs: 0 });
@@ -80,11 +80,11 @@ impl Whole {
         digest: Digest,
         before: &Seen,
         now: &Seen,
-    ) -> Result<(bool, Option<Digest>), Miss> {
+    ) -> Result<(bool, Option<Digest>), NotSent> {
         let mut state = self.state.lock();
         if let Some(known) = state.layer.get(part) {
             // A stream broke, and it is sent once more.
-            return if known == digest { Ok((true, state.layer.root())) } else { Err(Miss::Changed) };
+            return if known == digest { Ok((true, state.layer.root())) } else { Err(NotSent::Changed) };
         }
         if state.opened.as_ref().is_none_or(|opened| opened.seen != *before) || now != before {
             return Ok((false, None));
@@ -106,7 +106,7 @@ impl State {
 }
 
 impl Tree {
-    fn opened(&self, whole: &Whole) -> Result<Opened, Miss> {
+    fn opened(&self, whole: &LargeFile) -> Result<Opened, NotSent> {
         let mut state = whole.state.lock();
         if let Some(opened) = &state.opened {
             return Ok(opened.clone());
@@ -114,7 +114,7 @@ impl Tree {
         let fd = Arc::new(self.open_item(&whole.item)?);
         let seen = Seen::settled(&fd)?;
         if !whole.item.is_as_announced(&seen) || !are_holes(&fd, &whole.holes) || Seen::now(&fd)? != seen {
-            return Err(Miss::Changed);
+            return Err(NotSent::Changed);
         }
         let opened = Opened { fd, seen };
         if state.layer.root().is_none() && !state.layer.has_failed() {
@@ -124,7 +124,7 @@ impl Tree {
     }
 
     /// Something of the file changed: if all that was read is still there, its new state is as good.
-    fn renew(&self, whole: &Whole, room: &mut [u8]) -> Result<(), Miss> {
+    fn renew(&self, whole: &LargeFile, room: &mut [u8]) -> Result<(), NotSent> {
         let mut state = whole.state.lock();
         let Some(Opened { fd, seen }) = state.opened.clone() else { return Ok(()) };
         let now = Seen::settled(&fd)?;
@@ -133,31 +133,31 @@ impl Tree {
         }
         state.proofs += 1;
         if state.proofs > PROOFS || !whole.item.is_as_announced(&now) || !are_holes(&fd, &whole.holes) {
-            return Err(Miss::Changed);
+            return Err(NotSent::Changed);
         }
         let len = whole.item.seen.len;
         for offset in (0..len).step_by(BLOCK).filter(|at| !whole.holes.iter().any(|hole| hole.contains(at))) {
             let Some(known) = state.layer.get(offset / BLOCK as u64) else { continue };
             let room = &mut room[..(len - offset).min(BLOCK as u64) as usize];
             if digest::read(room, |step, at| read_at(&fd, step, offset + at as u64))? != known {
-                return Err(Miss::Changed);
+                return Err(NotSent::Changed);
             }
         }
         if Seen::now(&fd)? != now {
-            return Err(Miss::Changed);
+            return Err(NotSent::Changed);
         }
         state.opened = Some(Opened { fd, seen: now });
         Ok(())
     }
 
     /// Fills a block with a stretch of a longer file; or, without its bytes, with the question whether the receiver has them.
-    pub(super) fn cut(&self, whole: &Whole, offset: u64, bytes: bool, block: &mut Block) {
+    pub(super) fn cut(&self, whole: &LargeFile, offset: u64, bytes: bool, block: &mut Block) {
         if let Err(miss) = self.stretch(whole, offset, bytes, block) {
             self.give_up(whole, &miss, block);
         }
     }
 
-    fn give_up(&self, whole: &Whole, miss: &Miss, block: &mut Block) {
+    fn give_up(&self, whole: &LargeFile, miss: &NotSent, block: &mut Block) {
         block.len = 0;
         block.table.clear();
         if !whole.fail() {
@@ -165,7 +165,7 @@ impl Tree {
         }
     }
 
-    fn stretch(&self, whole: &Whole, offset: u64, bytes: bool, block: &mut Block) -> Result<(), Miss> {
+    fn stretch(&self, whole: &LargeFile, offset: u64, bytes: bool, block: &mut Block) -> Result<(), NotSent> {
         let (part, len) = (offset / BLOCK as u64, whole.part(offset));
         for _ in 0..TRIES {
             if whole.has_failed() {
@@ -190,11 +190,11 @@ impl Tree {
             self.push(whole, &seen, attributes, &data, block);
             return Ok(());
         }
-        Err(Miss::Changed)
+        Err(NotSent::Changed)
     }
 
     /// The same for zeros that are not sent.
-    pub(super) fn hole(&self, whole: &Whole, offset: u64, len: u64, block: &mut Block) {
+    pub(super) fn hole(&self, whole: &LargeFile, offset: u64, len: u64, block: &mut Block) {
         // That they are zeros is certain of the state in which it was opened.
         let opened = match self.opened(whole) {
             Ok(opened) => opened,
@@ -216,7 +216,7 @@ impl Tree {
         self.push(whole, &opened.seen, attributes, &Data::Hole { offset, len, root }, block);
     }
 
-    fn push(&self, whole: &Whole, seen: &Seen, xattrs: Option<Xattrs>, data: &Data, block: &mut Block) {
+    fn push(&self, whole: &LargeFile, seen: &Seen, xattrs: Option<Xattrs>, data: &Data, block: &mut Block) {
         let Is::File { sparse, .. } = whole.item.kind else { return };
         if let (Some(removal), true) = (&self.removal, data.root().is_some()) {
             // All of it was read, in this state.

@@ -13,10 +13,10 @@ use tidecast_hash::{Digest, parents};
 use tidecast_metainfo::merkle;
 
 use super::attributes::unsupported;
+use super::entry_error::{Doing, EntryResult};
 use super::inplace::Base;
 use super::journal::{Id, Left, id, staged};
 use super::stage::Stage;
-use super::trouble::{Doing, Tried};
 use crate::digest;
 use crate::entry::{Entry, Kind};
 use crate::part::BLOCK;
@@ -29,14 +29,14 @@ const PARTS: u64 = BLOCK as u64;
 
 /// All unfinished files, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Cuts {
-    files: Mutex<HashMap<u64, Arc<Cut>>>,
-    handles: Mutex<VecDeque<Weak<Cut>>>,
+pub(super) struct PartFiles {
+    files: Mutex<HashMap<u64, Arc<PartFile>>>,
+    handles: Mutex<VecDeque<Weak<PartFile>>>,
 }
 
 /// An unfinished file.
 #[derive(Debug)]
-pub(super) struct Cut {
+pub(super) struct PartFile {
     pub(super) entry: Entry,
     pub(super) id: Id,
     handle: Mutex<Option<Arc<File>>>,
@@ -71,22 +71,27 @@ pub(super) enum Next {
     Differs,
 }
 
-impl Cuts {
+impl PartFiles {
     /// The file with that number, begun if need be; None if it is over, which is noted before it is forgotten here.
-    pub(super) fn get(&self, number: u64, entry: &Entry, is_over: impl Fn() -> bool) -> Option<Arc<Cut>> {
+    pub(super) fn get(
+        &self,
+        number: u64,
+        entry: &Entry,
+        is_over: impl Fn() -> bool,
+    ) -> Option<Arc<PartFile>> {
         let mut files = self.files.lock();
         if is_over() {
             return None;
         }
         let new = || {
             let (id, handle, left, state) = (id(entry), Mutex::default(), OnceLock::new(), Mutex::default());
-            Arc::new(Cut { entry: entry.clone(), id, handle, left, base: OnceLock::new(), state })
+            Arc::new(PartFile { entry: entry.clone(), id, handle, left, base: OnceLock::new(), state })
         };
         Some(files.entry(number).or_insert_with(new).clone())
     }
 
     /// The same if it was begun.
-    pub(super) fn find(&self, number: u64) -> Option<Arc<Cut>> {
+    pub(super) fn find(&self, number: u64) -> Option<Arc<PartFile>> {
         self.files.lock().get(&number).cloned()
     }
 
@@ -95,23 +100,28 @@ impl Cuts {
     }
 
     /// Those that are not complete.
-    pub(super) fn left(&self) -> Vec<Arc<Cut>> {
+    pub(super) fn left(&self) -> Vec<Arc<PartFile>> {
         self.files.lock().values().cloned().collect()
     }
 
     /// The file in the staging directory, opened and made if need be.
-    pub(super) fn handle(&self, cut: &Arc<Cut>, stage: &Stage, reserve: bool) -> Tried<Arc<File>> {
-        let mut handle = cut.handle.lock();
+    pub(super) fn handle(
+        &self,
+        part_file: &Arc<PartFile>,
+        stage: &Stage,
+        reserve: bool,
+    ) -> EntryResult<Arc<File>> {
+        let mut handle = part_file.handle.lock();
         if let Some(file) = &*handle {
             return Ok(file.clone());
         }
-        let name = staged(&cut.id);
+        let name = staged(&part_file.id);
         let fd = match stage.file(&name, OFlags::RDWR) {
             Err(Errno::NOENT) => {
                 let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("create")?;
-                let len = cut.entry.len();
+                let len = part_file.entry.len();
                 fs::ftruncate(&fd, len).doing("create")?;
-                if reserve && !cut.is_sparse() && cut.base.get().is_none() {
+                if reserve && !part_file.is_sparse() && part_file.base.get().is_none() {
                     match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
                         Err(e) if !unsupported(e) => return Err(e).doing("reserve space for"),
                         _ => {}
@@ -125,18 +135,18 @@ impl Cuts {
         *handle = Some(file.clone());
         drop(handle);
         let mut handles = self.handles.lock();
-        handles.push_back(Arc::downgrade(cut));
+        handles.push_back(Arc::downgrade(part_file));
         let old =
             if handles.len() > HANDLES { handles.pop_front().and_then(|old| old.upgrade()) } else { None };
         drop(handles);
-        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, cut)) {
+        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, part_file)) {
             *old.handle.lock() = None;
         }
         Ok(file)
     }
 }
 
-impl Cut {
+impl PartFile {
     /// Takes a stretch as the caller's to write; false if it was taken before.
     pub(super) fn claim(&self, stretch: &Stretch) -> bool {
         let mut state = self.state.lock();
@@ -196,7 +206,7 @@ impl Cut {
     }
 
     /// Whether the file that is updated has the very bytes of a part, which then need not be staged.
-    pub(super) fn is_held(&self, part: u64, digest: &Digest) -> Tried<bool> {
+    pub(super) fn is_held(&self, part: u64, digest: &Digest) -> EntryResult<bool> {
         let Some(base) = self.base.get() else { return Ok(false) };
         let is_held = self.holds(&base.file, part, digest)?;
         if is_held {
@@ -218,7 +228,7 @@ impl Cut {
 
     /// Takes over the parts that an earlier run has left. Where zeros are not written, the space between them
     /// must be zero.
-    pub(super) fn resume(&self, file: &File, left: &Left) -> Tried {
+    pub(super) fn resume(&self, file: &File, left: &Left) -> EntryResult {
         let len = self.entry.len();
         let mut left: Left = left.iter().copied().filter(|part| part.saturating_mul(PARTS) < len).collect();
         file.set_len(len).doing("set the size of")?;
@@ -241,14 +251,14 @@ impl Cut {
     }
 
     /// Whether an earlier run has left the very bytes of a part.
-    pub(super) fn holds(&self, file: &File, part: u64, digest: &Digest) -> Tried<bool> {
+    pub(super) fn holds(&self, file: &File, part: u64, digest: &Digest) -> EntryResult<bool> {
         let offset = part.saturating_mul(PARTS);
         let len = self.entry.len().saturating_sub(offset).min(PARTS) as usize;
         Ok(digest::at(file, offset, len).doing("read")? == Some(*digest))
     }
 
     /// Writes a part where it belongs.
-    pub(super) fn write(&self, file: &File, part: u64, data: &[u8]) -> Tried {
+    pub(super) fn write(&self, file: &File, part: u64, data: &[u8]) -> EntryResult {
         let was_left = self.left.get().is_some_and(|left| left.contains(&part));
         if was_left || !self.is_sparse() {
             return file.write_all_at(data, part * PARTS).doing("write");
@@ -257,7 +267,7 @@ impl Cut {
     }
 
     /// The same for parts that are a hole.
-    pub(super) fn write_hole(&self, file: &File, first: u64, count: u64) -> Tried {
+    pub(super) fn write_hole(&self, file: &File, first: u64, count: u64) -> EntryResult {
         let end = first.saturating_add(count);
         for part in self.left.get().into_iter().flat_map(|left| left.range(first..end)) {
             let (begin, end) = (part * PARTS, self.entry.len().min((part + 1) * PARTS));
@@ -277,7 +287,7 @@ fn punch(file: &File, begin: u64, end: u64) -> Result<(), Errno> {
 }
 
 /// Writes all but the pages that are zero; they must be holes already.
-pub(super) fn write_sparse(file: &File, offset: u64, data: &[u8]) -> Tried {
+pub(super) fn write_sparse(file: &File, offset: u64, data: &[u8]) -> EntryResult {
     let is_zero = |at: usize| {
         let page = &data[at..data.len().min(at + PAGE)];
         *page == [0; PAGE][..page.len()]

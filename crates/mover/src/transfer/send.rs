@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Purpose;
-use super::control::{Climber, Judge, Limit, Limits, Room};
+use super::connections::{Arrival, Link};
+use super::control::{HillClimber, Limit, LimitDetector, Limits, PoolSize};
 use super::frame::{Forward, Return, expect_message, write_block, write_message};
-use super::link::{Arrival, Link};
+use super::in_flight::{Last, Sent, State, Task};
 use super::meter::{Doing, Meter, Tick};
 use super::rate::{Allowed, Rate};
-use super::session::{Failure, Heard, Monitor, Options, Outcome};
-use super::under_way::{Last, Sent, State, Task};
+use super::session::{Failure, LastReceived, Monitor, Options, Outcome};
 use super::wire::{Wires, is_far};
 use crate::block::{Leased, Pool};
 use crate::error::Error;
@@ -52,7 +52,7 @@ pub fn send<S: Source>(
     monitor: &Monitor,
 ) -> Result<Outcome, Error> {
     let fronts = options.fronts.unwrap_or_else(cores);
-    let room = Room::new(options.pool, fronts + link.wanted());
+    let room = PoolSize::new(options.pool, fronts + link.wanted());
     let fresh = link.fresh();
     let last = if fresh.is_some() { Last::Open } else { Last::Unknown };
     let end = Sender {
@@ -66,7 +66,7 @@ pub fn send<S: Source>(
         changed: Condvar::new(),
         meter: Meter::default(),
         there: Mutex::default(),
-        heard: Heard::new(options.timeout),
+        heard: LastReceived::new(options.timeout),
         failure: Failure::default(),
         readers: AtomicUsize::new(fronts),
         rate: Rate::new(options.rate),
@@ -91,7 +91,7 @@ struct Sender<'s, S: Source> {
     changed: Condvar,
     meter: Meter,
     there: Mutex<Tick>,
-    heard: Heard,
+    heard: LastReceived,
     failure: Failure,
     /// Readers that should be.
     readers: AtomicUsize,
@@ -99,7 +99,7 @@ struct Sender<'s, S: Source> {
 }
 
 impl<S: Source> Sender<'_, S> {
-    fn run(&self, options: &Options, fronts: usize, room: Room) -> Result<Outcome, Error> {
+    fn run(&self, options: &Options, fronts: usize, room: PoolSize) -> Result<Outcome, Error> {
         let began = Instant::now();
         let limits = std::thread::scope(|scope| {
             scope.spawn(|| self.walk());
@@ -131,7 +131,7 @@ impl<S: Source> Sender<'_, S> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         options: &Options,
-        room: Room,
+        room: PoolSize,
     ) -> Limits {
         let mut control = Control::new(options, self.link, self.readers.load(SeqCst), room);
         let mut serial = 0;
@@ -141,7 +141,7 @@ impl<S: Source> Sender<'_, S> {
                 let number = serial;
                 match arrival.purpose {
                     Purpose::Stream(_) => scope.spawn(move || self.stream(arrival, number)),
-                    _ => scope.spawn(move || self.hear(arrival)),
+                    _ => scope.spawn(move || self.read_return(arrival)),
                 };
             }
             if self.is_over() {
@@ -456,12 +456,12 @@ impl<S: Source> Sender<'_, S> {
     }
 
     /// Reads the receiver's messages.
-    fn hear(&self, mut arrival: Arrival) {
+    fn read_return(&self, mut arrival: Arrival) {
         loop {
             match expect_message::<Return>(&mut arrival.connection) {
                 Ok(message) => {
                     self.heard.now();
-                    self.heed(message);
+                    self.on_message(message);
                 }
                 Err(e) => {
                     tracing::debug!("return connection failed: {e}");
@@ -478,7 +478,7 @@ impl<S: Source> Sender<'_, S> {
         self.failure.is_set() || self.state.lock().finished.is_some()
     }
 
-    fn heed(&self, message: Return) {
+    fn on_message(&self, message: Return) {
         match message {
             Return::Ready { fresh, below, above, last } => {
                 let mut state = self.state.lock();
@@ -509,7 +509,7 @@ impl<S: Source> Sender<'_, S> {
                     self.state.lock().finished = Some(written);
                 }
             }
-            Return::Failed(why) => self.failure.set(Error::There(why)),
+            Return::Failed(why) => self.failure.set(Error::Remote(why)),
             Return::Unknown => {}
         }
         self.settle();
@@ -542,26 +542,26 @@ impl<S: Source> Sender<'_, S> {
 
 /// The state of this end's controller.
 struct Control {
-    judge: Judge,
+    judge: LimitDetector,
     allowed: Allowed,
     limits: Limits,
-    readers: Climber,
-    streams: Climber,
-    room: Room,
+    readers: HillClimber,
+    streams: HillClimber,
+    room: PoolSize,
     wires: Wires,
     bytes: u64,
     next: Instant,
 }
 
 impl Control {
-    fn new(options: &Options, link: &Link, readers: usize, room: Room) -> Self {
+    fn new(options: &Options, link: &Link, readers: usize, room: PoolSize) -> Self {
         let streams = options.streams.unwrap_or_else(|| link.wanted());
         Self {
-            judge: Judge::default(),
+            judge: LimitDetector::default(),
             allowed: Allowed::default(),
             limits: Limits::default(),
-            readers: Climber::threads(readers, 4 * readers),
-            streams: Climber::streams(streams, super::MAX_STREAMS),
+            readers: HillClimber::threads(readers, 4 * readers),
+            streams: HillClimber::streams(streams, super::MAX_STREAMS),
             room,
             wires: Wires::default(),
             bytes: 0,

@@ -218,7 +218,7 @@ impl Early {
 
 /// The connections to open beside a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Beside {
+pub enum EarlyStreams {
     /// Nothing: others connect, or elsewhere.
     Nothing,
     /// The first connections of its session, which is to have so many streams, or the default for the path.
@@ -241,15 +241,15 @@ pub(crate) fn request(
     addresses: &[SocketAddr],
     guard: &Guard,
     node: Option<NodeId>,
-    beside: Beside,
+    beside: EarlyStreams,
     prove: &dyn Fn(&[u8; 32]) -> Proof,
 ) -> Result<Requesting, Error> {
     let mut last = Error::Usage("no address of the server is known".into());
     for address in addresses {
         let opened = Connection::connect(*address, None, OPENING).and_then(|connection| {
             let early = match beside {
-                Beside::Nothing => None,
-                Beside::Streams(said) => {
+                EarlyStreams::Nothing => None,
+                EarlyStreams::Streams(said) => {
                     Some(Early::open(*address, guard, node, said.unwrap_or(streams(&connection))))
                 }
             };

@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use tidecast_text::split;
 
-use super::place::Place;
-use crate::back::congestion;
+use super::location::Location;
 use crate::end::ServerKey;
 use crate::error::Error;
+use crate::transfer::congestion;
 
 /// A program and its first words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl FromStr for Launcher {
 
 /// How the ends are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct ConnectOptions {
     /// Data unencrypted; each block is still checked.
     pub plain: bool,
     /// All data through ssh, where nothing else passes.
@@ -53,7 +53,7 @@ pub struct Reach {
     pub congestion: Option<String>,
 }
 
-impl Default for Reach {
+impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             plain: false,
@@ -68,10 +68,10 @@ impl Default for Reach {
     }
 }
 
-impl Reach {
+impl ConnectOptions {
     /// The dialing end chooses the congestion control; if that is this one, its availability is checked here.
     /// Else returns the reason why this host lacks it.
-    pub(super) fn check_congestion(&self, from: &Place, to: &Place) -> Result<Option<String>, Error> {
+    pub(super) fn check_congestion(&self, from: &Location, to: &Location) -> Result<Option<String>, Error> {
         let Some(Err(e)) = self.congestion.as_deref().map(congestion) else { return Ok(None) };
         if from.is_here() {
             return Err(Error::Usage(format!("--congestion: {e}")));

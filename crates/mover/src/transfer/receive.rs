@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Purpose;
-use super::control::{Climber, Limits, Room};
+use super::connections::{Arrival, Link};
+use super::control::{HillClimber, Limits, PoolSize};
 use super::frame::{Forward, FrameKind, Header, Return, read_block, read_message, skip_block, write_message};
-use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
 use super::send::{TICK, cores};
-use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use super::session::{Failure, LastReceived, Monitor, Options, Outcome};
 use super::wire::is_far;
 use crate::block::{Leased, Pool};
 use crate::error::Error;
@@ -37,7 +37,7 @@ pub fn receive<S: Sink>(
     monitor: &Monitor,
 ) -> Result<Outcome, Error> {
     let writers = options.fronts.unwrap_or_else(cores);
-    let room = Room::new(options.pool, writers + link.wanted());
+    let room = PoolSize::new(options.pool, writers + link.wanted());
     let end = Receiver {
         sink,
         link,
@@ -47,7 +47,7 @@ pub fn receive<S: Sink>(
         state: Mutex::new(State::default()),
         changed: Condvar::new(),
         meter: Meter::default(),
-        heard: Heard::new(options.timeout),
+        heard: LastReceived::new(options.timeout),
         failure: Failure::default(),
         writers: AtomicUsize::new(writers),
     };
@@ -63,7 +63,7 @@ struct Receiver<'s, S: Sink> {
     state: Mutex<State>,
     changed: Condvar,
     meter: Meter,
-    heard: Heard,
+    heard: LastReceived,
     failure: Failure,
     /// Writers that should be.
     writers: AtomicUsize,
@@ -92,7 +92,7 @@ struct State {
 }
 
 /// Blocks that are written, answers to blocks that ask, and the end.
-type News = (Vec<u64>, Vec<(u64, Want)>, Option<Written>);
+type Results = (Vec<u64>, Vec<(u64, Want)>, Option<Written>);
 
 /// The sender's results, received before everything was written.
 #[derive(Default)]
@@ -152,7 +152,7 @@ impl Done {
 }
 
 impl<S: Sink> Receiver<'_, S> {
-    fn run(&self, options: &Options, writers: usize, room: Room) -> Result<Outcome, Error> {
+    fn run(&self, options: &Options, writers: usize, room: PoolSize) -> Result<Outcome, Error> {
         let began = Instant::now();
         std::thread::scope(|scope| {
             for n in 0..writers {
@@ -177,8 +177,8 @@ impl<S: Sink> Receiver<'_, S> {
         })
     }
 
-    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options, mut room: Room) {
-        let mut climber = Climber::threads(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst));
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options, mut room: PoolSize) {
+        let mut climber = HillClimber::threads(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst));
         let (mut next, mut before) = (Instant::now() + TICK, Tick::default());
         while !self.is_over() {
             if let Some(arrival) = self.link.next(Duration::from_millis(50)) {
@@ -271,7 +271,7 @@ impl<S: Sink> Receiver<'_, S> {
         loop {
             let header = self.meter.time(Doing::Stream, || Header::read(from))?;
             if header.kind == FrameKind::Message {
-                if self.heed(read_message(from, &header)?) {
+                if self.on_message(read_message(from, &header)?) {
                     return Ok(());
                 }
             } else if self.is_known(header.number) {
@@ -304,11 +304,11 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     /// True when the sender has announced the end.
-    fn heed(&self, message: Forward) -> bool {
+    fn on_message(&self, message: Forward) -> bool {
         match message {
             Forward::Alive | Forward::Unknown => {}
             Forward::Streams(n) => self.link.want(n),
-            Forward::Failed(why) => self.failure.set(Error::There(why)),
+            Forward::Failed(why) => self.failure.set(Error::Remote(why)),
             Forward::End(walked) => {
                 let mut state = self.state.lock();
                 state.end.get_or_insert(walked);
@@ -449,7 +449,7 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     /// The messages to send, at that time at the latest. None when a newer return connection has arrived.
-    fn news(&self, serial: u64, until: Instant) -> Option<News> {
+    fn news(&self, serial: u64, until: Instant) -> Option<Results> {
         let mut state = self.state.lock();
         let silent = |s: &State| s.acks.is_empty() && s.wants.is_empty() && !s.bye && s.returns == serial;
         while silent(&state) && !self.failure.is_set() {

@@ -201,7 +201,7 @@ impl Link {
     /// An error when no connection can come any more.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.shared.broken.load(SeqCst) {
-            Err(Error::Silent("the other end has disconnected".into()))
+            Err(Error::Timeout("the other end has disconnected".into()))
         } else {
             Ok(())
         }

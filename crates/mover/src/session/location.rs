@@ -32,7 +32,7 @@ fn usage(why: impl Into<String>) -> Error {
 
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// On this host.
     Local(OsString),
     /// On a host that ssh reaches.
@@ -45,7 +45,7 @@ pub enum Place {
     /// Of a copy-server.
     Server {
         /// The server.
-        server: ServerAt,
+        server: ServerAddress,
         /// The path below its root.
         path: OsString,
     },
@@ -53,13 +53,13 @@ pub enum Place {
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerAt {
+pub struct ServerAddress {
     key: Option<ServerKey>,
     /// With a port.
     at: Host,
 }
 
-impl ServerAt {
+impl ServerAddress {
     /// Its key: of its URL, else the one that is given for all, else that of the environment.
     pub(super) fn key(&self, given: Option<&ServerKey>) -> Result<ServerKey, Error> {
         if let Some(key) = self.key.as_ref().or(given) {
@@ -83,7 +83,7 @@ impl ServerAt {
     }
 }
 
-impl Place {
+impl Location {
     /// All places for which a name with a list of hosts stands: `dtn[1-3,7]:/path`, `me@a,b:/path`.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Place {
             let host =
                 host.map_err(|e| usage(format!("tidecast://{}: {}", escaped(&at), with_causes(&e))))?;
             let path = OsStr::from_bytes(&path).to_owned();
-            Ok(Self::Server { server: ServerAt { key: key.clone(), at: host.or_port(PORT) }, path })
+            Ok(Self::Server { server: ServerAddress { key: key.clone(), at: host.or_port(PORT) }, path })
         };
         names(at).map_err(usage)?.into_iter().map(server).collect()
     }
@@ -226,7 +226,7 @@ fn host(text: &OsStr) -> Result<Option<(&str, &[u8])>, Error> {
     Ok(Some((host, path.get(1..).unwrap_or_default())))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local(path) => write!(f, "{}", escaped(path)),
@@ -244,34 +244,34 @@ impl fmt::Display for Place {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Place {
-        Place::all(OsStr::new(text)).unwrap().remove(0)
+    fn parse(text: &str) -> Location {
+        Location::all(OsStr::new(text)).unwrap().remove(0)
     }
 
     fn is_refused(text: &str) -> bool {
-        Place::all(OsStr::new(text)).is_err()
+        Location::all(OsStr::new(text)).is_err()
     }
 
     #[test]
     fn paths_are_read_as_rsync_reads_them() {
-        let ssh = |host: &str, path: &str| Place::Ssh { host: host.parse().unwrap(), path: path.into() };
-        assert_eq!(parse("/a:b"), Place::Local("/a:b".into()));
-        assert_eq!(parse("./a:b"), Place::Local("./a:b".into()));
+        let ssh = |host: &str, path: &str| Location::Ssh { host: host.parse().unwrap(), path: path.into() };
+        assert_eq!(parse("/a:b"), Location::Local("/a:b".into()));
+        assert_eq!(parse("./a:b"), Location::Local("./a:b".into()));
         assert_eq!(parse("host:/a b/"), ssh("host", "/a b/"));
         assert_eq!(parse("me@host:"), ssh("me@host", "."));
         assert_eq!(parse("me@[fe80::1]:x"), ssh("me@fe80::1", "x"));
         assert_eq!(parse("[::1]:/x:y"), ssh("::1", "/x:y"));
         assert!(is_refused("") && is_refused("tidecast:///x") && is_refused("tidecast://a[1-2/x"));
-        assert_eq!(parse("dir/[a]:b"), Place::Local("dir/[a]:b".into()));
+        assert_eq!(parse("dir/[a]:b"), Location::Local("dir/[a]:b".into()));
         let strange = OsStr::from_bytes(b"host:/\xff/");
         let path = OsStr::from_bytes(b"/\xff/").to_owned();
-        assert_eq!(Place::all(strange).unwrap(), [Place::Ssh { host: "host".parse().unwrap(), path }]);
-        let Place::Server { server, path } = parse("tidecast://host/a/b") else { panic!() };
+        assert_eq!(Location::all(strange).unwrap(), [Location::Ssh { host: "host".parse().unwrap(), path }]);
+        let Location::Server { server, path } = parse("tidecast://host/a/b") else { panic!() };
         assert_eq!((server.at.to_string().as_str(), path.to_str()), ("host:6870", Some("/a/b")));
         assert_eq!(parse("tidecast://host//a").path(), "/a");
         assert_eq!(parse("tidecast://[::1]:7/a").to_string(), "tidecast://[::1]:7/a");
         let hosts = |text: &str| {
-            Place::all(OsStr::new(text)).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+            Location::all(OsStr::new(text)).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(hosts("me@n[1-2],m:/a[1]"), ["me@n1:/a[1]", "me@n2:/a[1]", "me@m:/a[1]"]);
         assert_eq!(hosts("n[1-2]:"), ["n1:.", "n2:."]);

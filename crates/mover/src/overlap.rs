@@ -21,17 +21,17 @@ pub(crate) type Inode = (u64, u64);
 
 /// Where all sources are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lineage {
+pub struct SourceLocations {
     /// The kernel that knows the directories by these numbers.
     boot: String,
-    sources: Vec<Line>,
+    sources: Vec<SourceLocation>,
     /// The sender leaves the destination out.
     leaves_out: bool,
 }
 
 /// Where one source is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Line {
+pub(crate) struct SourceLocation {
     /// As the user calls it.
     pub(crate) shown: Vec<u8>,
     /// Only the named paths of it are copied.
@@ -79,8 +79,8 @@ fn boot() -> String {
     boot.trim().to_owned()
 }
 
-impl Lineage {
-    pub(crate) fn new(sources: impl Iterator<Item = Line>, leaves_out: bool) -> Self {
+impl SourceLocations {
+    pub(crate) fn new(sources: impl Iterator<Item = SourceLocation>, leaves_out: bool) -> Self {
         Self { boot: boot(), sources: sources.take(MOST).collect(), leaves_out }
     }
 
@@ -89,7 +89,7 @@ impl Lineage {
         if self.boot.is_empty() || self.boot != boot() {
             return Vec::new();
         }
-        let first = |line: &Line| line.above.first().map(|(inode, _)| *inode);
+        let first = |line: &SourceLocation| line.above.first().map(|(inode, _)| *inode);
         self.sources.iter().filter_map(first).collect()
     }
 
@@ -108,7 +108,7 @@ impl Lineage {
         if self.here().is_empty() {
             return Ok(());
         }
-        let refused = |line: &Line, why: &str| {
+        let refused = |line: &SourceLocation, why: &str| {
             let (source, dest) = (escaped_bytes(&line.shown), escaped_bytes(shown));
             Err(Error::Usage(why.replace("SRC", &source.to_string()).replace("DEST", &dest.to_string())))
         };

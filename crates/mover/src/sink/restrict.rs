@@ -1,4 +1,4 @@
-//! The restrictions on entries that a client may store on a server ([`Accept::Plain`]).
+//! The restrictions on entries that a client may store on a server ([`Accept::Restricted`]).
 
 use super::attributes::Owners;
 use super::{Directory, Relaxed};
@@ -48,7 +48,7 @@ impl Directory {
         }
         let Stripped { dropped, owner } = strip(&mut part.entry, &self.owners);
         if owner {
-            self.tell_foreign();
+            self.report_dropped();
         }
         if !dropped.is_empty() && self.told.lock().insert(part.file) {
             let (path, dropped) = (self.named(&part.entry.path)?, dropped.join(", "));
@@ -63,7 +63,7 @@ impl Directory {
 
 impl Directory {
     /// Reports once that owners are the server's.
-    pub(super) fn tell_foreign(&self) {
+    pub(super) fn report_dropped(&self) {
         if self.foreign.fetch_add(1, Relaxed) == 0 {
             let what =
                 "owners are not kept without --trust-metadata: everything belongs to the user of the server";
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_guest_leaves_no_rights() {
-        let owners = Owners::new(&ReceiveSpec::default(), Accept::Plain).unwrap();
+        let owners = Owners::new(&ReceiveSpec::default(), Accept::Restricted).unwrap();
         let acl = list(&[(1, 7, 0), (2, 7, 1234), (4, 4, 0), (16, 7, 0), (32, 0, 0)]);
         let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
         let xattrs = vec![

@@ -17,7 +17,7 @@ use tidecast_text::{escaped, escaped_bytes};
 
 use crate::error::Error;
 use crate::job::Problem;
-use crate::lineage::{Line, above};
+use crate::overlap::{SourceLocation, above};
 use crate::spec::Follow;
 
 use super::list;
@@ -289,12 +289,12 @@ impl Dest {
 
 impl Top {
     /// Where it is, for a receiver.
-    pub(super) fn line(&self) -> Line {
+    pub(super) fn line(&self) -> SourceLocation {
         let name = self.single.as_deref();
         let shown = name.map_or_else(|| self.shown.clone(), |name| [self.shown.as_slice(), name].join(&b'/'));
         let above = above(&self.fd, self.path.as_os_str().as_bytes(), name.unwrap_or_default());
         let listed = self.names.is_some() || self.depth != list::WHOLE;
-        Line { shown, listed, inside: name.is_none().then(|| self.inside.clone()), above }
+        SourceLocation { shown, listed, inside: name.is_none().then(|| self.inside.clone()), above }
     }
 
     /// Whether a copy to `dest` would write it over itself.

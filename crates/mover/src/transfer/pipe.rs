@@ -39,16 +39,16 @@ impl Pipes {
 #[derive(Debug)]
 pub(crate) struct Pipe {
     file: File,
-    cut: Arc<Cut>,
+    cut: Arc<Interrupt>,
     /// How long a read or a write may wait; None: until it is cut.
     pub(crate) patience: Option<Duration>,
 }
 
 /// Ends all waiting on a pipe, now and from now on.
 #[derive(Debug)]
-pub(crate) struct Cut(OwnedFd);
+pub(crate) struct Interrupt(OwnedFd);
 
-impl Cut {
+impl Interrupt {
     pub(crate) fn cut(&self) {
         // It fails only where it was cut very often.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
@@ -59,10 +59,10 @@ impl Pipe {
     fn new(file: File) -> io::Result<Self> {
         fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
         let cut = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { file, cut: Arc::new(Cut(cut)), patience: None })
+        Ok(Self { file, cut: Arc::new(Interrupt(cut)), patience: None })
     }
 
-    pub(crate) fn cutter(&self) -> Arc<Cut> {
+    pub(crate) fn cutter(&self) -> Arc<Interrupt> {
         self.cut.clone()
     }
 

@@ -8,25 +8,25 @@ use crate::error::Error;
 
 /// Why something could not be done to one name.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct EntryError {
     pub(super) doing: &'static str,
     pub(super) error: io::Error,
 }
 
-pub(super) type Tried<T = ()> = Result<T, Trouble>;
+pub(super) type EntryResult<T = ()> = Result<T, EntryError>;
 
 /// Adds the attempted action.
 pub(super) trait Doing<T> {
-    fn doing(self, doing: &'static str) -> Tried<T>;
+    fn doing(self, doing: &'static str) -> EntryResult<T>;
 }
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, doing: &'static str) -> Tried<T> {
-        self.map_err(|error| Trouble { doing, error: error.into() })
+    fn doing(self, doing: &'static str) -> EntryResult<T> {
+        self.map_err(|error| EntryError { doing, error: error.into() })
     }
 }
 
-impl Trouble {
+impl EntryError {
     pub(super) fn because(doing: &'static str, why: &str) -> Self {
         Self { doing, error: io::Error::other(why.to_owned()) }
     }

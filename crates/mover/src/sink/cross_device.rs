@@ -14,8 +14,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::dirs::kind;
+use super::entry_error::{Doing, EntryResult};
 use super::private::Private;
-use super::trouble::{Doing, Tried};
 use super::write::reopen;
 use crate::spec::STAGING;
 use crate::xattr;
@@ -27,16 +27,16 @@ const XATTRS: usize = 1 << 16;
 pub(super) const NEW: &str = "new";
 
 /// A private directory beside the place of one entry that has to be copied there.
-pub(super) fn aside(to: &OwnedFd) -> Tried<Private> {
+pub(super) fn aside(to: &OwnedFd) -> EntryResult<Private> {
     Private::open(to, &format!("{STAGING}move-{:016x}", rand::random::<u64>()), &|_| false)
 }
 
 /// The other file systems that were written to, each by a directory of it.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<BTreeMap<u64, OwnedFd>>);
+pub(super) struct OtherDevices(Mutex<BTreeMap<u64, OwnedFd>>);
 
-impl Others {
-    pub(super) fn note(&self, dir: &OwnedFd) -> Tried {
+impl OtherDevices {
+    pub(super) fn note(&self, dir: &OwnedFd) -> EntryResult {
         let device = fs::fstat(dir).doing("stat")?.st_dev;
         if let Vacant(place) = self.0.lock().entry(device) {
             place.insert(reopen(dir)?);
@@ -45,7 +45,7 @@ impl Others {
     }
 
     /// Syncs the written data to disk.
-    pub(super) fn sync(&self) -> Tried {
+    pub(super) fn sync(&self) -> EntryResult {
         self.0.lock().values().try_for_each(|dir| fs::syncfs(dir).doing("sync"))
     }
 }
@@ -55,7 +55,7 @@ pub(super) const UNLINKED: &str = "copied, not a hard link: its other name is on
 
 /// Makes [`NEW`] in `to`, a directory of [`aside`], a copy of `from/name` with all attributes. With `each` it
 /// is synced.
-pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> Tried {
+pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> EntryResult {
     let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("stat")?;
     match kind(&stat) {
         FileType::RegularFile => return file(from, name, to, &stat, each),
@@ -76,7 +76,7 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -
     fs::utimensat(to, NEW, &times(&stat), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
 }
 
-fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) -> Tried {
+fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) -> EntryResult {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = match fs::openat(from, name, read, Mode::empty()) {
         // A mode of ours that denies all reading.
@@ -137,7 +137,7 @@ fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
     Ok(())
 }
 
-fn owner(file: impl AsFd) -> Tried<(u32, u32)> {
+fn owner(file: impl AsFd) -> EntryResult<(u32, u32)> {
     let stat = fs::fstat(file).doing("stat")?;
     Ok((stat.st_uid, stat.st_gid))
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The batches and their senders.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Taken>);
+pub struct Batches(Mutex<Taken>);
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -38,7 +38,7 @@ pub struct Claimed {
     pub pairs: u64,
 }
 
-impl Board {
+impl Batches {
     /// So many senders begin.
     pub fn begin(&self, senders: u64) {
         self.0.lock().working = senders;
@@ -88,11 +88,11 @@ pub(crate) type Ask = Box<dyn Fn(u64, usize) -> Option<Claimed> + Send + Sync>;
 /// A sender's view of a board.
 pub(crate) struct Claims {
     ask: Ask,
-    heard: Mutex<Heard>,
+    heard: Mutex<KnownBatches>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct KnownBatches {
     taken: HashSet<u64>,
     known: usize,
     pairs: u64,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_senders_until_that_breaks() {
-        let board = Arc::new(Board::default());
+        let board = Arc::new(Batches::default());
         let claims = |who| {
             let board = board.clone();
             Claims::new(Box::new(move |batch, known| Some(board.claim(who, batch, known))))

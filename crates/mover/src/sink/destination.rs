@@ -20,7 +20,7 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 
 /// A destination.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Destination {
     /// The directory below which all lies; None if a dry run has found none.
     pub(super) base: Option<OwnedFd>,
     /// In the place of `base`, where that is made at the end.
@@ -36,7 +36,7 @@ pub(super) struct Place {
     /// With [`ReceiveSpec::discard`]: the directory in which the base is, and the base as one of its own.
     pub(super) around: Option<(OwnedFd, Private)>,
     /// How the names of other directories are resolved, and the path of this one.
-    pub(super) way: Way,
+    pub(super) way: Resolver,
     at: PathBuf,
 }
 
@@ -46,12 +46,12 @@ const DISCARDED: &str = ".tidecast-copy-discarded";
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
 /// root they cannot lead out of it.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Resolver {
     start: OwnedFd,
     beneath: bool,
 }
 
-impl Way {
+impl Resolver {
     pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = flags | OFlags::CLOEXEC;
@@ -85,13 +85,13 @@ impl Way {
     }
 }
 
-impl Place {
+impl Destination {
     /// Determines the meaning of a destination, and opens it. `root`: it lies below that, as do all paths
     /// that it names.
     pub(super) fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
         let start = fs::openat(CWD, root.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty());
         let start = start.map_err(|e| Error::io("open", root.unwrap_or(Path::new(".")))(e.into()))?;
-        let way = Way { start, beneath: root.is_some() };
+        let way = Resolver { start, beneath: root.is_some() };
         let dest = spec.dest.as_bytes();
         let slash = dest.ends_with(b"/");
         let path = way.path(&spec.dest);
@@ -133,7 +133,12 @@ impl Place {
         Ok(Self { base: Some(opened), around: Some((base, own)), rename: None, fresh: true, ..self })
     }
 
-    fn directory(way: Way, path: &Path, spec: &ReceiveSpec, absent: Option<Absent>) -> Result<Self, Error> {
+    fn directory(
+        way: Resolver,
+        path: &Path,
+        spec: &ReceiveSpec,
+        absent: Option<Absent>,
+    ) -> Result<Self, Error> {
         let base = if absent.is_none() { Self::opened(&way, path, spec)? } else { None };
         let fresh = match &base {
             Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
@@ -143,7 +148,7 @@ impl Place {
         Ok(Self { base, absent, shown, rename: None, fresh, made: false, around: None, way, at })
     }
 
-    fn renamed(way: Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
+    fn renamed(way: Resolver, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
         let Some(Component::Normal(name)) = path.components().next_back() else {
             return Err(refused(&spec.dest, Errno::ISDIR));
         };
@@ -157,7 +162,7 @@ impl Place {
         Ok(Self { base, absent, shown, rename, fresh, made: false, around: None, at, way })
     }
 
-    fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
+    fn opened(way: &Resolver, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
         let opened = if spec.dry_run { way.open(path, DIRECTORY) } else { way.make(path) };
         match opened {
             Err(Errno::NOENT) if spec.dry_run => Ok(None),

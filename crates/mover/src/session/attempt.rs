@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use super::ends::Ends;
 use super::event::{Event, moved};
 use super::job::{Job, LOOK, Watch};
-use crate::back::{Monitor, Outcome, Wire};
 use crate::error::Error;
 use crate::job::{Sink as _, Walked};
+use crate::transfer::{Monitor, Outcome, Wire};
 
 /// The result of a copy that may be ended early.
-pub(super) enum Ended {
+pub(super) enum Attempt {
     /// It is done.
-    Whole(Box<Outcome>),
+    Complete(Box<Outcome>),
     /// It was ended by its time limit: bytes that the receiver wrote after the first, in so many seconds, and
     /// the files seen.
-    Cut { bytes: u64, seconds: f64, met: Met },
+    TimeLimit { bytes: u64, seconds: f64, met: SourceStats },
 }
 
 /// The size of the sources, as far as they were walked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Met {
+pub(super) struct SourceStats {
     /// Bytes of files, if it was all seen.
     pub(super) bytes: Option<u64>,
     /// Of a file, in the mean.
@@ -30,7 +30,7 @@ pub(super) struct Met {
     pub(super) wire: Wire,
 }
 
-impl From<&Walked> for Met {
+impl From<&Walked> for SourceStats {
     fn from(walked: &Walked) -> Self {
         let bytes = walked.complete.then_some(walked.bytes);
         Self { bytes, mean: walked.bytes / walked.files.max(1), wire: Wire::default() }
@@ -41,8 +41,8 @@ impl Job {
     /// Copies to the end.
     pub(super) fn whole(&self, watch: &Watch, say: &mpsc::Sender<Event>) -> Result<Outcome, Error> {
         match self.copy(None, watch, say)? {
-            Ended::Whole(outcome) => Ok(*outcome),
-            Ended::Cut { .. } => Err(Error::Cancelled),
+            Attempt::Complete(outcome) => Ok(*outcome),
+            Attempt::TimeLimit { .. } => Err(Error::Cancelled),
         }
     }
 
@@ -52,7 +52,7 @@ impl Job {
         most: Option<Duration>,
         watch: &Watch,
         say: &mpsc::Sender<Event>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<Attempt, Error> {
         let monitor = self.memory.as_ref().map_or_else(Arc::default, |held| held.monitor.clone());
         watch.look_at(vec![monitor.clone()]);
         let (mut since, mut cut) = (None, None);
@@ -79,7 +79,7 @@ impl Job {
             working.join().unwrap_or(Err(Error::Cancelled))
         });
         match (work, cut) {
-            (Ok(outcome), _) => Ok(Ended::Whole(Box::new(outcome))),
+            (Ok(outcome), _) => Ok(Attempt::Complete(Box::new(outcome))),
             (Err(Error::Cancelled), Some(cut)) if !watch.is_stopped() => Ok(cut),
             (Err(e), _) => Err(e),
         }
@@ -91,7 +91,7 @@ fn ends_early(
     monitor: &Monitor,
     most: Option<Duration>,
     since: &mut Option<(Instant, u64)>,
-) -> Option<Ended> {
+) -> Option<Attempt> {
     let most = most?;
     let progress = monitor.progress();
     let moved = Some(moved(&progress, 0)).filter(|moved| *moved > 0)?;
@@ -100,6 +100,10 @@ fn ends_early(
         return None;
     }
     monitor.cancel();
-    let met = Met { wire: progress.wire, ..Met::from(&progress.walked) };
-    Some(Ended::Cut { bytes: moved.saturating_sub(bytes), seconds: first.elapsed().as_secs_f64(), met })
+    let met = SourceStats { wire: progress.wire, ..SourceStats::from(&progress.walked) };
+    Some(Attempt::TimeLimit {
+        bytes: moved.saturating_sub(bytes),
+        seconds: first.elapsed().as_secs_f64(),
+        met,
+    })
 }

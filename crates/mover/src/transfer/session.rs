@@ -138,7 +138,7 @@ impl Monitor {
         if self.is_cancelled() {
             return Some(Error::Cancelled);
         }
-        self.lost.lock().clone().map(Error::There)
+        self.lost.lock().clone().map(Error::Remote)
     }
 
     pub(crate) fn note(&self, change: impl FnOnce(&mut Progress)) {
@@ -148,7 +148,7 @@ impl Monitor {
 
 /// The time since the last data from the other end.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct LastReceived {
     last: Mutex<Instant>,
     timeout: Duration,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Heard {
 /// wait twice as long as an outage has lasted before it tries again.
 const STALL: Duration = Duration::from_secs(4);
 
-impl Heard {
+impl LastReceived {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { last: Mutex::new(Instant::now()), timeout }
     }
@@ -183,7 +183,7 @@ impl Heard {
             return Ok(());
         }
         let again = trouble().map_or(String::new(), |e| format!(" (reconnecting failed: {})", e.why()));
-        Err(Error::Silent(format!(
+        Err(Error::Timeout(format!(
             "no data from the other end for {} s{again}; run the same command again to resume",
             self.timeout.as_secs()
         )))
@@ -192,7 +192,7 @@ impl Heard {
 
 struct Reading<'h, R> {
     from: &'h mut R,
-    heard: &'h Heard,
+    heard: &'h LastReceived,
 }
 
 impl<R: Read> Read for Reading<'_, R> {

@@ -44,7 +44,7 @@ pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<
         let megabytes = bytes as f64 / 1e6;
         held.push(format!("{} holds {megabytes:.1} MB, {what}", escaped(&shown.join(name))));
     }
-    Error::NoRoom { doing, path, error, held: held.iter().map(|line| format!("; {line}")).collect() }
+    Error::NoSpace { doing, path, error, held: held.iter().map(|line| format!("; {line}")).collect() }
 }
 
 /// Bytes that all files in a directory take.
