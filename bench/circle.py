@@ -1,16 +1,16 @@
-"""Daemons on wires of their own, each in a network namespace: how soon they know each other and what they hold, what becomes of
-a replication when half of them are lost, and of a network that was in two parts. Needs root, `ip` and a built program.
+"""Daemons on wires of their own, each in a network namespace: the time until they know each other and their caches, a replication
+during which half of them fail, and a network that was partitioned. Needs root, `ip` and a built program.
 
     python -m bench.circle PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
-    python -m bench.circle PROGRAM seeds             three that were told of nobody, by multicast and by a DHT of their own
+    python -m bench.circle PROGRAM seeds             three without a known peer, by multicast and by a DHT of their own
     python -m bench.circle PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
     python -m bench.circle PROGRAM deaths [HOSTS [ROUNDS]]
-                                                     how soon all know who has died: half of 40, 10 times; other shares; links cut;
-                                                     who is stopped or cut off for 8 s only
+                                                     the time until all know the failed ones: half of 40, 10 times; other shares;
+                                                     links cut; daemons that are stopped or cut off for 8 s only
     python -m bench.circle PROGRAM gets [HOSTS [MBIT [MIB [SECONDS]]]]
-                                                     all of 40 hosts at 8 Mbit/s get one cache of 16 MiB from one of them, at once
-                                                     or one every so many seconds: copies that the origin sent, the slowest against
-                                                     the time in which the origin's wire carries one copy
+                                                     all of 40 hosts at 8 Mbit/s get one cache of 16 MiB from one of them, at once or
+                                                     one every SECONDS: copies that the origin sent, the slowest relative to the time
+                                                     of one copy over the origin's wire
 """
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def knows(host: Host, count: int) -> bool:
 
 
 def die(wires: Wires, lost: list[Wired], how: str) -> float:
-    """When all who are left know of it. Then they are there again."""
+    """Waits until all remaining daemons know of it; then starts the others again."""
     left = [host for host in wires.hosts if host not in lost]
     for host in lost:
         wires.wire(host, None) if how == "cut" else host.daemon.signal(signal.SIGKILL)
@@ -245,7 +245,7 @@ def die(wires: Wires, lost: list[Wired], how: str) -> float:
 
 
 def spared(wires: Wires, count: int, how: str) -> dict:
-    """Some are stopped or cut off for 8 s: nobody takes them for dead, and what they say afterwards is heard at once."""
+    """Some are stopped or cut off for 8 s: no daemon declares them dead, and their later messages are accepted at once."""
     some = random.sample(wires.hosts[1:], count)
     for host in some:
         wires.wire(host, None) if how == "cut" else host.daemon.signal(signal.SIGSTOP)
@@ -284,7 +284,7 @@ def deaths(wires: Wires, count: int, rounds: int) -> dict:
 
 
 def found(wires: Wires, how: str) -> dict:
-    """Three that were told of nobody: by multicast, or by the first one's DHT node."""
+    """Three without a known peer: by multicast, or by the first one's DHT node."""
     for _ in range(3):
         host = wires.host()
         host.words = [word for word in host.words if word not in ("--peer", wires.hosts[0].listen) or host is wires.hosts[0]]

@@ -1,9 +1,9 @@
 """The cache daemon with a full store.
 
-    python -m bench.depot scale [CACHES FILES]   `cache ls`, and the daemon's start, with so many caches of so many files each
+    python -m bench.depot scale [CACHES FILES]   `cache ls`, and the daemon's start, with CACHES caches of FILES files each
     python -m bench.depot inflow [SECONDS]       a small store into which caches are put without pause: does it keep its watermark?
 
-All of it by the program, as users have it. The store is in /tmp unless TMPDIR says otherwise.
+All of it by the program, as users run it. The store is in /tmp unless TMPDIR is set.
 """
 import concurrent.futures
 import json

@@ -15,7 +15,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A measured program did not do what was asked; the message has its last words."""
+    """A measured program failed; the message has its last output."""
 
 
 class Run:
@@ -96,7 +96,7 @@ def save(name: str, results) -> pathlib.Path:
 
 
 def conclude(name: str, results, bad: int, cases: int, goal: float) -> int:
-    """Saves the results, says how many cases are within the goal; the exit code."""
+    """Saves the results, prints how many cases are within the goal; returns the exit code."""
     print(f"\n{cases - bad} of {cases} cases within {goal:.0%}; written to {save(name, results)}")
     return int(bad > 0)
 

@@ -1,8 +1,8 @@
 """`make bench-mount`: a program and a walk from a warm mount beside the same tree on tmpfs, medians of REPEATS (9) runs.
 
-A Python environment imports numpy, scipy and pandas, from tmpfs, from a mount where what it touches has arrived
-(`touched`), and from one where all has (`whole`), by turns; then 100,000 files (FILES) are walked. As root. Each way
-appears at the environment's own path, in a mount namespace of its own.
+A Python environment imports numpy, scipy and pandas, from tmpfs, from a mount where the files that it reads have arrived (`touched`),
+and from one where all have (`whole`), by turns; then 100,000 files (FILES) are walked. As root. Each tree appears at the
+environment's own path, in a mount namespace of its own.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seconds(tree: pathlib.Path, at: pathlib.Path, command: str) -> float:
 
 
 class Mounts:
-    """Mounts of published trees, each with a cache in memory that nobody shares."""
+    """Mounts of published trees, each with a cache of its own in memory."""
 
     def __init__(self, bench: Bench, stack: contextlib.ExitStack):
         self.bench, self.stack = bench, stack
@@ -68,7 +68,7 @@ class Mounts:
 
 
 def by_turns(ways: dict[str, pathlib.Path], at: pathlib.Path, command: str) -> dict[str, float]:
-    """The median seconds of each way, warmed before."""
+    """The median seconds of each variant, warmed before."""
     for tree in ways.values():
         seconds(tree, at, command)
     rows = {name: [] for name in ways}

@@ -1,4 +1,4 @@
-"""How good a neighbour the cache daemon is.
+"""The effect of the cache daemon on other processes of its host.
 
     python -m bench.neighbour children [N]     N daemons of one host take 1 GiB from their parent: seconds, and bytes written to disk
     python -m bench.neighbour blast [ROUNDS]   a timed blastn beside a daemon that fetches without end: with the usual caps, and without
@@ -127,8 +127,8 @@ def blast(base: pathlib.Path, rounds: int) -> None:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def job(node: Host) -> tuple[float, float]:
-        """One job: takes its database from the daemon, then computes. Its seconds; and those of its CPU that it and the daemon took, which
-        is what it would have needed if nobody else had used that CPU."""
+        """One job: takes its database from the daemon, then computes. Its seconds; and the seconds that it and the daemon used of its
+        CPU, which is the time without other load on that CPU."""
         place = pathlib.Path(node("cache", "get", "head/db", "--pid", str(os.getpid()), "--wait", "10m")["path"])
         began, before = time.monotonic(), cpu(node)
         argv = ["taskset", "-c", "0", "blastn", "-db", place / "db", "-query", base / "query.fa", "-outfmt", "6", "-word_size", "11", "-out", "/dev/null"]
@@ -143,14 +143,14 @@ def blast(base: pathlib.Path, rounds: int) -> None:
     for node in nodes.values():
         job(node)
     for _ in range(rounds):
-        # What the last round has left to write is not this one's to pay for.
+        # Pending writes of the last round must not count for this one.
         os.sync()
         time.sleep(1)
         times["alone"].append(job(nodes["usual caps"]))
         for name, node in nodes.items():
             before = node("admin", "status")["received"]
             over = base / "over"
-            # Each in a shell of its own: the cache is in use as long as that lives.
+            # Each in a shell of its own: the cache is in use as long as the shell runs.
             loop = f"while [ ! -e {over} ]; do ({TIDECAST} cache get head/bulk --wait 10m; true); {TIDECAST} cache rm head/bulk; done"
             fetching = subprocess.Popen(["taskset", "-c", "1", "bash", "-c", loop], env=node.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(1)

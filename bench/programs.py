@@ -121,7 +121,7 @@ class Bench:
                 shutil.rmtree(self.shm / f"got{n}", ignore_errors=True)
 
     def by_floor(self, path: pathlib.Path, guard: str) -> dict:
-        """What the kernel, the cipher and SHA-256 cost, with nothing between them (crates/net/examples/transfer_floor.rs)."""
+        """The cost of the kernel, the cipher and SHA-256 alone (crates/net/examples/transfer_floor.rs)."""
         start = time.monotonic()
         floor = self.run([FLOOR, guard, path, self.target(0) / path.name]).wait()
         seconds = time.monotonic() - start
@@ -153,7 +153,7 @@ class Bench:
 
 
 def repeat(times: int, *what) -> list[dict]:
-    """Medians of each of `what`, called in turn so that a change of the machine touches all alike."""
+    """Medians of each of `what`, called in turn so that a change of the machine affects all alike."""
     rows = [[] for _ in what]
     for _ in range(times):
         for row, call in zip(rows, what):

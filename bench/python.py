@@ -1,4 +1,4 @@
-"""What reading through the Python package costs, by the wheel in target/wheel, on one host.
+"""The cost of reading through the Python package, by the wheel in target/wheel, on one host.
 
     python -m bench.python [--size GIB] [--weights GIB] [--repeats N]
 
@@ -28,7 +28,7 @@ ALONE = dict(listen="127.0.0.1:0", lsd=False)
 
 
 def environment(place: str) -> dict[str, str]:
-    """Where Python finds what the wheel has."""
+    """The directory of the wheel's content for Python."""
     wheels = list((ROOT / "target/wheel").glob("*.whl"))
     if not wheels:
         raise SystemExit("no wheel in target/wheel: make wheel")
@@ -44,7 +44,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def in_turn(repeats: int, theirs: Callable[[], object], ours: Callable[[], object]) -> tuple[float, float, float]:
-    """Median seconds of each, and the median of ours / theirs: one after another, so that what disturbs one disturbs both."""
+    """Median seconds of each, and the median of ours / theirs: one after another, so that other load affects both."""
     theirs(), ours()
     pairs = [(seconds(theirs), seconds(ours)) for _ in range(repeats)]
     median = statistics.median

@@ -1,12 +1,12 @@
 """`make bench-sim-lab`: the simulator against the real program on the emulated cluster.
 
 For each case the real program broadcasts on the lab (network namespaces, lab/README.md) while `tidecast sim` is asked
-about the same topology, size, piece size and faults; compared are the times until the median and the last receiver had
-everything (goal: within 15%), what the origin sent, and what crossed the first link. Needs root.
+about the same topology, size, piece size and faults; the comparison has the times until the median and the last receiver had all data
+(goal: within 15%), the bytes that the origin sent, and the bytes over the first link. Needs root.
 
 Environment: REPEATS (3) lab runs a case, of which the median counts; SEEDS (5) simulated ones; ONLY (words) to choose
-cases by name. The lab's rates are low so that two cores carry it: a run during which less than a fifth of the CPU was
-idle may say nothing about the network and is marked. Prints a table, and writes all figures to bench/results/.
+cases by name. The lab's rates are low so that two cores carry it: a run during which less than a fifth of the CPU was idle may not
+reflect the network and is marked. Prints a table, and writes all figures to bench/results/.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Happening:
-    """What befalls a node so many seconds after the start."""
+    """A fault of a node this many seconds after the start."""
 
     at: float
     kind: str  # late: it joins only then; kill: its process dies; cut: silence; slow: its rate is `rate`
@@ -63,7 +63,7 @@ class Case:
         return "s0-s1" if self.form.startswith("bordeaux") else None
 
     def lost(self) -> set[int]:
-        """Receivers that nobody waits for."""
+        """Receivers that are not waited for."""
         return {h.node for h in self.happenings if h.kind in ("kill", "cut")}
 
 
@@ -172,7 +172,7 @@ class Broadcast:
         begin = {n: float((self.folder / f"{n}.start").read_text()) for n in awaited}
         start = min(begin[n] for n in first if n in begin)
         tardy = {h.node: begin[h.node] - start - h.at for h in self.case.happenings if h.kind == "late"}
-        # Its final name is the last thing that a file gets, and that is its change time. What this program took to
+        # Its final name is the last thing that a file gets, and that is its change time. The time that this program needs to
         # start a late joiner is not counted.
         seconds = {n: self.target(n).stat().st_ctime_ns / 1e9 - start - tardy.get(n, 0) for n in awaited}
         link = self.case.link
@@ -181,7 +181,7 @@ class Broadcast:
                 "link": (wires["links"][link]["fwd"] - wire["links"][link]["fwd"]) / self.case.size if link else None}
 
     def stop(self) -> None:
-        for process in self.running:  # what `lab each` started dies with it
+        for process in self.running:  # processes started by `lab each` die with it
             process.kill()
             process.wait()
 

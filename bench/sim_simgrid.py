@@ -102,7 +102,7 @@ def by_tidecast(case: Case, topology: str, *model: str) -> list[float]:
 
 
 def compare(case: Case, topology: str, text: str) -> dict:
-    """All figures of a case; `topology` is what names it on the command line, `text` its file."""
+    """All figures of a case; `topology` is its name on the command line, `text` its file."""
     theirs, ours = by_simgrid(case, text), by_tidecast(case, topology, "--exact")
     return {"algorithm": case.algorithm, "name": case.name or case.form, "topology": text, "size": case.size,
             "segment": case.segment, "arithmetic": case.expected, "simgrid": theirs, "tidecast": ours,

@@ -2,7 +2,8 @@
 
 Environment: REPEATS (5), SIZE (4GiB) of the one-to-one transfer, FORMAT (v2) of the manifest that both use, ONLY (a
 list of: publish one four bound memory small) to run a part, LARGE_FILES (100000), SMALL_FILES (50000). Data is in
-/dev/shm, but for `small`, which is about a disk. rqbit takes part if it is on the PATH. Prints a table, and writes the figures to bench/results/.
+/dev/shm, but for `small`, which is about a disk. rqbit is included if it is on the PATH. Prints a table, and writes the figures to
+bench/results/.
 """
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def openssl_rate() -> float:
 
 
 def publish(bench: Bench, blob: pathlib.Path) -> dict:
-    """Rate of hashing what is in the page cache."""
+    """Rate of hashing data in the page cache."""
     def once():
         done = bench.publish(blob, bench.shm / "p.torrent", "--format", "v2").last("done")
         return {"rate": blob.stat().st_size / done["seconds"], "reference": openssl_rate()}
@@ -69,7 +70,7 @@ def publish(bench: Bench, blob: pathlib.Path) -> dict:
 
 
 def bound(blob: pathlib.Path) -> dict:
-    """What this machine allows: the bytes through a loopback socket while their SHA-256 is computed."""
+    """The limit of this machine: the bytes through a loopback socket while their SHA-256 is computed."""
     size, rows = blob.stat().st_size, []
     for _ in range(REPEATS):
         port = str(free_port())
@@ -119,7 +120,7 @@ def memory(bench: Bench) -> dict:
     get = bench.tidecast("large", "get", large, "--to", bench.shm / "large", "--file", "tiny", "--plain", "--no-lsd", "--timeout", "3s")
     try:
         get.wait()
-    except Failed:  # there is nobody to get it from; it took part, which is what is measured
+    except Failed:  # no peer has the data; only the work of joining is measured
         pass
     rows["get, 100 GiB of pieces"] = get.rss
     count = int(os.environ.get("LARGE_FILES", "100000"))

@@ -2,8 +2,8 @@
 
 One switch is one bridge in its own namespace, one node one namespace with eth0. Every end of every link
 is shaped by a token bucket with a drop-tail queue, in both directions. A link with delay or loss is a
-pair of tap devices with `tidecast-wan` between them (this kernel has no netem); a NAT is a router
-namespace that masquerades what comes from inside and drops what nobody inside asked for.
+pair of tap devices with `tidecast-wan` between them (this kernel has no netem); a NAT is a router namespace that masquerades
+connections from inside and drops other packets from outside.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def port(link: Link, end: int) -> str:
 
 
 class Plan:
-    """The `ip` and `tc` batches, by namespace, that make a topology; building it touches nothing."""
+    """The `ip` and `tc` batches, by namespace, that make a topology; computing them changes nothing on the machine."""
 
     def __init__(self, lab: str, topology: Topology):
         self.lab, self.t = lab, topology

@@ -11,8 +11,8 @@ from .build import port
 def read(lab: str) -> dict:
     """{"links": {"s0-s1": {"fwd", "back"}}, "nodes": [{"tx", "rx"}..]}, bytes since the lab came up.
 
-    fwd runs from the first switch of the link's name to the second. What a node sent is what its switch port
-    received, so that bytes dropped in its own queue do not count.
+    fwd runs from the first switch of the link's name to the second. A node's sent bytes are those that its switch port received, so
+    that bytes dropped in its own queue do not count.
     """
     t, _ = state.load(lab)
     ports = [_stats(f"{lab}.s{i}") for i in range(len(t.switches))]

@@ -1,7 +1,7 @@
-"""Break things the way clusters break: silently, or slowly; and mend them.
+"""Faults as they occur in clusters, silent or slow; and their removal.
 
-A cut closes a bridge port: packets vanish in both directions, no carrier is lost, no reset is sent, and
-both ends keep waiting, as with a dead switch or a node that hangs. `slow` changes a node's rate.
+A cut closes a bridge port: packets are dropped in both directions, the carrier stays, no reset is sent, and both ends keep waiting,
+as with a dead switch or a node that hangs. `slow` changes a node's rate.
 """
 from __future__ import annotations
 

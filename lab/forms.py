@@ -1,4 +1,4 @@
-"""The short forms of topologies, `KIND:COUNTS@RATE,OPTION=VALUE..`: what people write on a command line.
+"""The short forms of topologies, `KIND:COUNTS@RATE,OPTION=VALUE..`, for command lines.
 
 The simulator reads the same forms (`crates/sim/src/topology`); a test keeps the two equal to the byte.
 """
@@ -98,7 +98,7 @@ def bordeaux(form: Form) -> Topology:
 
 
 def nat(form: Form) -> Topology:
-    """The origin outside, everybody else behind a NAT."""
+    """The origin outside, all other nodes behind a NAT."""
     if len(form.counts) != 1 or form.counts[0] < 2:
         raise form.wrong("wanted nat:N@RATE, N >= 2 (node 0 is outside)")
     link = form.take_link(1, 0, form.take_rate("bottleneck", form.rate), nat=True)
@@ -116,14 +116,14 @@ def sites(form: Form) -> Topology:
 
 
 def rows(form: Form, counts: list[int], links: list[Link]) -> Topology:
-    """Switches `s0`, `s1`.. with so many nodes."""
+    """Switches `s0`, `s1`.. with these numbers of nodes."""
     room(sum(counts), len(counts), 0)
     nodes = itertools.chain.from_iterable([Node(s, form.rate)] * n for s, n in enumerate(counts))
     return Topology(tuple(f"s{i}" for i in range(len(counts))), tuple(nodes), tuple(links))
 
 
 def leafspine(form: Form) -> Topology:
-    """Every leaf, with so many nodes, is linked to every spine."""
+    """Every leaf, with this many nodes, is linked to every spine."""
     if len(form.counts) != 3:
         raise form.wrong("wanted leafspine:LEAVES,SPINES,NODES@RATE with NODES a leaf")
     leaves, spines, nodes = form.counts

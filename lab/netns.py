@@ -1,7 +1,7 @@
 """Namespaces by name: enter one, run something in it, list and remove those of one lab.
 
 A lab named L owns exactly the namespaces `L.s<i>` (switches), `L.n<nnn>` (nodes) and `L.r<i>` (NAT
-routers), and whatever process runs in them. Nothing else is ever touched.
+routers), and the processes in them. It changes nothing else.
 """
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LabError(Exception):
-    """What went wrong, to what, in one line for the person at the terminal."""
+    """The fault and its object, in one line for the terminal."""
 
 
 def run(command: list[str], text: str | None = None, check: bool = True) -> str:
-    """Run a command to its end with `text` as input and return what it printed."""
+    """Run a command to its end with `text` as input and return its output."""
     try:
         p = subprocess.run(command, input=text, text=True, capture_output=True, timeout=120)
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def of_lab(lab: str) -> list[str]:
 
 
 def remove_all(lab: str) -> None:
-    """End every process in the lab's namespaces, wait until they are gone, delete the namespaces."""
+    """End every process in the lab's namespaces, wait until they have ended, delete the namespaces."""
     names = of_lab(lab)
     left = pids(names)
     deadline = time.monotonic() + 10

@@ -56,8 +56,8 @@ def substitute(topology: Topology, n: int, command: list[str]) -> list[str]:
 def each(lab: str, command: list[str], nodes: list[int], timeout: float | None = None, logs: str | None = None) -> list[dict]:
     """Start `command` on all `nodes` at one instant and wait.
 
-    Result by node: n, rc (-9: ended at the timeout), wall and cpu seconds, max resident KiB. What is still
-    running when the caller dies, even by kill -9, is killed by the kernel.
+    Result by node: n, rc (-9: ended at the timeout), wall and cpu seconds, max resident KiB. Processes that still run when the caller
+    dies, even by kill -9, are killed by the kernel.
     """
     topology, _ = state.load(lab)
     if logs:

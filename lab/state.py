@@ -1,4 +1,4 @@
-"""What must outlive one run of the tool: which lab is up, and the machine's settings before it.
+"""State that outlives one run of the tool: which lab is up, and the machine's settings before it.
 
 Settings of the whole machine are recorded before they are changed and put back by the last lab that
 goes down, so that even a tool killed half-way leaves nothing behind once `lab down` has run.

@@ -1,9 +1,8 @@
-"""What an emulated cluster looks like: switches, the nodes on them, the links between them.
+"""The description of an emulated cluster: switches, the nodes on them, the links between them.
 
 Pure: text in, `Topology` out. Both forms that a person may write, the short form (forms.py) and the
 file (README.md), give the same object, and `to_text` gives the file of any of them. Every `Topology`
-that leaves this module or forms.py is valid for the simulator; `buildable` says whether the lab can
-raise it.
+that leaves this module or forms.py is valid for the simulator; `buildable` checks whether the lab can build it.
 """
 from __future__ import annotations
 
@@ -158,7 +157,7 @@ def room(nodes: int, switches: int, links: int) -> None:
 
 
 def checked(t: Topology) -> Topology:
-    """`t`, or the reason why it is no cluster."""
+    """`t`, or the reason why it is not a cluster."""
     room(len(t.nodes), len(t.switches), len(t.links))
     segments, reached, inside = t.segments(), Groups(len(t.switches)), set()
     for link in t.links:

@@ -1,4 +1,4 @@
-"""Rates, delays, chances and sizes as people write them. Exact: no float on the way, rounded down to the unit."""
+"""Rates, delays, chances and sizes as people write them. Exact: computed without floats, rounded down to the unit."""
 from __future__ import annotations
 
 import re
@@ -7,7 +7,7 @@ MIN_RATE, MAX_RATE = 8_000, 1_000_000_000_000  # bits per second
 
 
 class TopologyError(ValueError):
-    """The text names no topology, or none that the lab can build; the message says what was wanted."""
+    """The text names no topology, or one that the lab cannot build; the message has the expected form."""
 
 
 def decimal(text: str, scale: int) -> int:
@@ -79,5 +79,5 @@ def ratio(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """A number of nodes, links or switches; 0 where it is none."""
+    """A number of nodes, links or switches; 0 if it is not a number."""
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,5}", text) else 0

@@ -1,1 +1,1 @@
-"""What `tidecast field` carries on this machine, against the paper's figures and iperf3 -u."""
+"""Throughput of `tidecast field` on this machine, beside the paper's figures and iperf3 -u."""

@@ -1,4 +1,4 @@
-"""What `tidecast field` carries: one receiving core's maximum, pacing, loss and parity, whole steps, the page.
+"""Throughput of `tidecast field`: one receiving core's maximum, pacing, loss and parity, whole steps, the page.
 
     python -m bench.field [peak] [pace] [loss] [steps] [page] [--repeats 5] [--seconds 4]
 

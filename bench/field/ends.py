@@ -1,4 +1,4 @@
-"""A receiver and a sender of a field, on this machine or at the ends of the lab's link, and what they have said at the end."""
+"""A receiver and a sender of a field, on this machine or at the ends of the lab's link, and their final reports."""
 from __future__ import annotations
 
 import contextlib
@@ -46,7 +46,7 @@ def send(place: Place, source, *words) -> Run:
 
 
 def steps(recv: Run) -> list[dict]:
-    """What the receiver says of the steps so far."""
+    """The receiver's reports of the steps so far."""
     return [e for e in recv.events() if e["event"] == "step"]
 
 
@@ -57,7 +57,7 @@ def lost(those: list[dict]) -> float:
 
 @dataclasses.dataclass
 class Window:
-    """What came and went in a stretch of a transfer that is under way."""
+    """Received and sent data in an interval of a running transfer."""
     sender: dict  # its last words
     sent: int  # steps
     came: list
@@ -71,7 +71,7 @@ class Window:
 
 
 def window(place: Place, source, streams: int, seconds: float, recv_flags: tuple, send_flags: tuple) -> Window:
-    """So many seconds of a transfer without end, from its first step on: while that comes, memory is new."""
+    """An interval of a transfer without end, after its first step: during that step, memory is new."""
     with receiving(place, streams, *recv_flags) as (recv, how):
         sender = send(place, source, "--loop", *how, *send_flags)
         try:

@@ -1,7 +1,7 @@
-"""A field over the lab's link, which drops one packet of twenty: what is missing, and what parity makes of it.
+"""A field over the lab's link, which drops one packet of twenty: the missing values, with and without parity.
 
-8 streams of gray-scott, 64 x 64 x 64, at 200 Mbit/s over 1 Gbit/s in datagrams of an ethernet (1,472 bytes). What `run` packing adds to the
-values is told too.
+8 streams of gray-scott, 64 x 64 x 64, at 200 Mbit/s over 1 Gbit/s in datagrams of an ethernet (1,472 bytes). The overhead of `run`
+packing is printed too.
 """
 from bench.field.ends import Place, receiving, send, steps
 from bench.mover.sides import Wan

@@ -1,6 +1,6 @@
-"""How near the rate that is asked is met, and what is lost at four fifths of the receiver's maximum.
+"""The deviation from the requested rate, and the loss at four fifths of the receiver's maximum.
 
-The rate is that of UDP payload, as the sender counts it over its own seconds; the receiver's count of packets says whether that is so.
+The rate is that of UDP payload, as the sender counts it over its own seconds; the receiver's count of packets confirms it.
 """
 import statistics
 

@@ -34,7 +34,7 @@ def viewing(place: Place):
 
 
 def waited(tab, what: str) -> None:
-    """The page lets nobody evaluate text, so that it is asked again and again."""
+    """The page forbids evaluation of text, so it is polled."""
     deadline = time.monotonic() + 600
     while not tab.evaluate(what):
         if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
-"""How much one receiving core takes, beside iperf3 -u.
+"""The maximum rate of one receiving core, beside iperf3 -u.
 
-One stream over loopback in datagrams of the paper's size (8,968 bytes); sender and receiver have a core each. The rate asked for is raised as
-long as less than 0.1% is lost: the highest is the receiver's maximum. On loopback it may be the sender that can no more, so bits for each
-second of CPU that the receiver has used are told too. The paper's receivers took 2.7 Gbit/s a core; iperf3 puts what comes nowhere.
+One stream over loopback in datagrams of the paper's size (8,968 bytes); sender and receiver have a core each. The requested rate is
+raised as long as less than 0.1% is lost: the highest is the receiver's maximum. On loopback the sender may be the limit, so bits for
+each second of the receiver's CPU are printed too. The paper's receivers took 2.7 Gbit/s a core; iperf3 discards received data.
 """
 import json
 import statistics
@@ -18,7 +18,7 @@ NOTHING = {"rate": 0.0, "loss": 1.0, "per_cpu": 0.0}
 
 
 def ours(place: Place, source, way: str, rate: float, seconds: float) -> dict:
-    """One transfer at so many Gbit/s: bits a second that came, what part was lost, bits for a second of CPU."""
+    """One transfer at a rate in Gbit/s: received bits a second, the lost share, bits for a second of CPU."""
     flags, packing = WAYS[way]
     seen = window(place, source, 1, seconds, ("--cpus", "1", *flags),
                   ("--rate", f"{rate * 1000:.0f}mbit", "--packing", packing, "--cpus", "0"))
@@ -28,7 +28,7 @@ def ours(place: Place, source, way: str, rate: float, seconds: float) -> dict:
 
 
 def iperf(rate: float, seconds: float) -> dict:
-    """The same by iperf3: what its server has received."""
+    """The same by iperf3: the data that its server received."""
     server = subprocess.Popen(["iperf3", "-s", "-1", "-A", "1", "-p", str(PORT)], stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.3)

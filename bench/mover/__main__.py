@@ -1,15 +1,15 @@
 """`make bench-mover`: `tidecast copy` beside other movers, from memory to memory, as root.
 
 Each run copies a whole tree into an empty folder on tmpfs, with the source in memory; the copy is compared byte for byte
-outside of the measured time. CPU seconds are those of all processes of both sides, daemons included, from when the daemons
-stand ready. Rivals take turns, so that what else this machine does hits all alike. One line of JSON a run in bench/results/.
+outside of the measured time. CPU seconds are those of all processes of both sides, daemons included, from when the daemons are ready.
+Rivals take turns, so that other load of this machine affects all alike. One line of JSON a run in bench/results/.
 
-`loopback` is this machine. `wan50` and `wan100` are two network namespaces joined by tidecast-wan, 1 Gbit/s and so many
-milliseconds of round trip; `-loss`: 0.01% of the packets are lost. All have the same congestion control (cubic) and limits of buffers.
+`loopback` is this machine. `wan50` and `wan100` are two network namespaces joined by tidecast-wan, 1 Gbit/s and 50 or 100 ms of round
+trip; `-loss`: 0.01% of the packets are lost. All have the same congestion control (cubic) and limits of buffers.
 
 `floor-plain` and `floor-tls` are the system calls and the cipher of a copy of small files and nothing else, on all cores: no mover that
-renames each file when it is whole is quicker here. `floor-plain-final` and `floor-tls-final` write files under their own names: what a
-mover can come to that renames a whole tree once. The tables say beside each result how many times the latter's seconds and CPU it takes.
+renames each file when it is whole is quicker here. `floor-plain-final` and `floor-tls-final` write files under their own names: the
+limit for a mover that renames a whole tree once. The tables give beside each result its seconds and CPU as multiples of the latter's.
 
 `python3 -m bench.mover.course` shows one copy on a link that changes while it runs.
 """
@@ -59,7 +59,7 @@ class Bench:
                 self.set(place, known[wanted].scaled(self.args.scale), best)
 
     def bound(self, place) -> list[str]:
-        """What the place carries at best; the words for iperf3 that reach it."""
+        """The maximum throughput of the place, and iperf3's arguments that reach it."""
         rates = []
         for way in place.ways():
             job = Job(self.base, self.base, self.base, int(self.args.probe * 1e9), self.base, place.far, free_port(), way)
@@ -108,7 +108,7 @@ class Bench:
         self.note(row)
 
     def once(self, place, rival: Rival, job: Job) -> dict:
-        """One copy: what it took."""
+        """One copy and its cost."""
         with contextlib.ExitStack() as stack:
             sides = []
             for name, namespace in zip(("near", "far"), place.namespaces):

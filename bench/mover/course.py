@@ -1,6 +1,6 @@
-"""`python3 -m bench.mover.course`: a copy of noise over a link that changes under it; how many streams it takes, and what it says.
+"""`python3 -m bench.mover.course`: a copy of noise over a link that changes during it; its number of streams, and its reports.
 
-The end that sends dials, so that it sets the number of streams. As root, after `cargo build --release`.
+The sending end opens the connections, so that it sets the number of streams. As root, after `cargo build --release`.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets: trees of incompressible files, the same at each making, and what a copy of one kept."""
+"""Data sets: trees of incompressible files, the same each time, and the check of a copy."""
 from __future__ import annotations
 
 import os
@@ -19,7 +19,7 @@ EPOCH = 1_300_000_000
 
 @dataclass(frozen=True)
 class Set:
-    """So many files of one size; with size 0 a mix as in the CMIP archives, of about `count` MB."""
+    """This many files of one size; with size 0 a mix as in the CMIP archives, of about `count` MB."""
     name: str
     count: int
     size: int
@@ -38,9 +38,9 @@ class Set:
 
 NAMES = ("1KB", "10KB", "1MB", "10MB", "1GB", "cmip")
 SIZES = (KB, 10 * KB, MB, 10 * MB, GB, 0)
-MILLION = {"million": Set("million", 1_000_000, 100)}  # what it takes of memory; only when asked for
+MILLION = {"million": Set("million", 1_000_000, 100)}  # its memory; only on request
 LOOPBACK = {s.name: s for s in map(Set, NAMES, (100_000, 10_000, 1_000, 100, 2, 2_000), SIZES)} | MILLION
-# For a long link 2 GB or 200,000 files: the seconds of its start must not be what is measured.
+# For a long link 2 GB or 200,000 files: the seconds of its start must not dominate the result.
 WAN = {s.name: s for s in map(Set, NAMES, (200_000, 200_000, 2_000, 200, 2, 2_000), SIZES)} | MILLION
 
 
@@ -102,7 +102,8 @@ def walk(folder: pathlib.Path) -> Iterator[str]:
 
 
 def compare(source: pathlib.Path, target: pathlib.Path) -> dict:
-    """Fails unless names and contents are the same, byte for byte; else what else was kept: modes, and times to the `ns`, the `s`, or not."""
+    """Fails unless names and contents are the same, byte for byte; returns the other kept properties: modes, and times to the `ns`,
+    the `s`, or not."""
     same = subprocess.run(["diff", "-rq", "--no-dereference", source, target], capture_output=True, text=True, errors="replace")
     if same.returncode:
         raise Failed(f"the copy is wrong: {same.stdout[:500]}{same.stderr[:500]}")

@@ -1,4 +1,4 @@
-"""What `tidecast copy` is to reach beside the others, and whether it did."""
+"""The goals of `tidecast copy` beside the others, and whether it meets them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ MEMORY = 64 + 64  # MiB of an end: its pool of blocks, and everything else
 
 @dataclass(frozen=True)
 class Goal:
-    """In such sets, `ours` has at least `factor` times the rate of `rival`; with `cpu`, needs at most `factor` times its CPU seconds."""
+    """In these sets, `ours` has at least `factor` times the rate of `rival`; with `cpu`, needs at most `factor` times its CPU seconds."""
     sets: tuple[str, ...]
     ours: str
     factor: float
@@ -28,7 +28,7 @@ LOOPBACK = (
 
 
 def verdicts(cells: dict[tuple[str, str], dict[str, dict]], links: dict[str, float]) -> Iterator[tuple[bool, str]]:
-    """Of all goals whose both sides were measured: whether it is met, and what was reached."""
+    """For all goals with both sides measured: whether the goal is met, and the reached value."""
     for (place, name), rivals in cells.items():
         if place == "loopback":
             yield from near(name, rivals)
@@ -57,7 +57,7 @@ def near(name: str, rivals: dict[str, dict]) -> Iterator[tuple[bool, str]]:
 
 
 def far(place: str, name: str, rivals: dict[str, dict], link: float) -> Iterator[tuple[bool, str]]:
-    """Beside the link; for small files, beside the rate at which this machine makes such files if that is lower."""
+    """Beside the link; for small files, beside the rate at which this machine creates small files if that is lower."""
     bound, what = link, "the link"
     if name in SMALL and "cp-parallel" in rivals and rate(rivals["cp-parallel"]) < link:
         bound, what = rate(rivals["cp-parallel"]), "a local copy"

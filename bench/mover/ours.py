@@ -14,7 +14,7 @@ FLOOR = TIDECAST.parent / "examples/floor"
 
 
 def outcome(job: Job) -> dict:
-    """What it says of itself: seconds without its start, and which side was the limit for how long."""
+    """Its own report: seconds without its start, and how long each side was the limit."""
     lines = (job.tmp / "near.log").read_text(errors="replace").splitlines()
     ends = [event for text in lines if text.startswith("{") and (event := json.loads(text)).get("event") == "done"]
     return {key: ends[-1][key] for key in ("transfer_seconds", "limits") if key in ends[-1]} if ends else {}
@@ -40,7 +40,7 @@ class Ours(Rival):
         return [TIDECAST, "--json", "copy", *self.words, *([url, f"{job.target}/"] if self.pull else [f"{job.source}/", url])]
 
     def url(self, job: Job) -> str:
-        """What the server prints first."""
+        """The first output of the server."""
         deadline = time.monotonic() + 5
         while not (found := re.search(r"tidecast://\S+", (job.tmp / "far.log").read_text())):
             if time.monotonic() > deadline:
@@ -68,7 +68,8 @@ class OursSsh(OverSsh):
 
 
 class Floor(Rival):
-    """What no mover of small files is spared: the system calls and the cipher, with nothing between them (crates/mover/examples/floor.rs).
+    """The minimum work of any mover of small files: the system calls and the cipher, without anything else
+    (crates/mover/examples/floor.rs).
     With `final`, files are written under their own names instead of renamed when they are whole."""
     loopback_only = True
 

@@ -13,7 +13,7 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 @dataclass
 class Job:
-    """One copy: the contents of `source` into the empty `target`, by way of `host:port`."""
+    """One copy: the contents of `source` into the empty `target`, over `host:port`."""
     source: pathlib.Path
     target: pathlib.Path
     blob: pathlib.Path  # all bytes of the source in one file
@@ -47,15 +47,15 @@ class Rival:
         return True
 
     def serve(self, job: Job) -> list | None:
-        """What runs on the far side before the clock does, and listens at the job's port."""
+        """The server on the far side, which starts before the measurement and listens at the job's port."""
         return None
 
     def copy(self, job: Job) -> list:
-        """What runs on the near side, as long as the clock does."""
+        """The command on the near side, whose time is measured."""
         raise NotImplementedError
 
     def said(self, job: Job) -> dict:
-        """What is worth keeping of its own words."""
+        """The useful part of its output."""
         return {}
 
 
@@ -68,7 +68,7 @@ def shell(text: str) -> list[str]:
 
 
 class LocalCopy(Rival):
-    """No network: the rate at which this machine makes such files. A process a core, each with whole folders."""
+    """Without a network: the rate at which this machine creates such files. A process a core, each with whole folders."""
     name = "cp-parallel"
 
     def copy(self, job: Job) -> list:
@@ -88,8 +88,8 @@ class Iperf(Rival):
 
 
 class IperfFile(Rival):
-    """The same bytes, read from one file, written to another, and that one hashed. At its end iperf3 drops what is under way, some
-    percent of a short copy: the seconds are taken up as if it had gone on at its rate."""
+    """The same bytes, read from one file, written to another, and that one hashed. At its end iperf3 drops the data in flight, some
+    percent of a short copy: the seconds are extrapolated at its rate."""
     name, needs, verify, ends, loopback_only = "iperf3-file", ("iperf3", "openssl"), "blob", True, True
 
     def serve(self, job: Job) -> list:
@@ -143,7 +143,7 @@ class RsyncSsh(OverSsh):
 
 
 class TarSocat(Rival):
-    """Not encrypted, no checksum, nothing resumes: what two pipes and a socket do."""
+    """Not encrypted, without checksums and without resuming: two pipes and a socket."""
     name, needs, ends = "tar-socat", ("tar", "socat"), True
 
     def serve(self, job: Job) -> list:
@@ -157,7 +157,7 @@ RCLONE = ["rclone", "--config", "/dev/null", "copy", "--transfers", "16", "--che
 
 
 class RcloneSftp(OverSsh):
-    """No command is run on the far side for a checksum of each file: that would be a connection more for each."""
+    """No command is run on the far side for a checksum of each file: that needs one more connection for each."""
     name, needs = "rclone-sftp", ("rclone", "sshd", "ssh-keygen")
 
     def copy(self, job: Job) -> list:

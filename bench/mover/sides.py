@@ -1,4 +1,4 @@
-"""The two sides of a copy: where each one's programs run, what they cost, and their certain end."""
+"""The two sides of a copy: where their programs run, the CPU that they use, and their termination."""
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +21,7 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
 class Group:
-    """A control group, for the CPU seconds of all that ever ran in it and the ids of what still does."""
+    """A control group, for the CPU seconds of all its processes and the ids of the running ones."""
 
     old = (CGROUPS / "cpuacct").is_dir()
     base = CGROUPS / ("cpuacct" if old else "")
@@ -43,7 +43,7 @@ class Group:
         return [int(pid) for pid in (self.path / "cgroup.procs").read_text().split()]
 
     def rss(self) -> int:
-        """Bytes: the sum of what each process there had at most."""
+        """Bytes: the sum of the peak memory of each process there."""
         total = 0
         for pid in self.pids():
             with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ class Side:
             if self.namespace:
                 netns.enter(self.namespace, self.name, str(hosts))
 
-        # A session of its own: what a terminal interrupts is the benchmark, which then ends them in order.
+        # A session of its own: the terminal interrupts only the benchmark, which then ends them in order.
         with open(self.log, "a") as log:
             return subprocess.Popen([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=output or log, stderr=log,
                                     preexec_fn=settle, start_new_session=True, text=True)
@@ -97,14 +97,14 @@ class Side:
 
 
 def ended(process: subprocess.Popen, limit: float) -> int | None:
-    """Its exit code; None if it still runs after so many seconds. Popen.wait, with a limit, looks only every 50 ms."""
+    """Its exit code; None if it still runs after this many seconds. Popen.wait, with a limit, looks only every 50 ms."""
     with os.fdopen(os.pidfd_open(process.pid)) as handle:
         over, _, _ = select.select([handle], [], [], limit)
     return process.wait() if over else None
 
 
 def sweep(data: pathlib.Path) -> None:
-    """Removes what benchmarks that were killed have left: groups, namespaces, and their folders in `data`."""
+    """Removes the remains of killed benchmarks: groups, namespaces, and their folders in `data`."""
     def dead(pattern: str, name: str) -> bool:
         found = re.fullmatch(pattern, name)
         return bool(found) and not pathlib.Path("/proc", found[1]).exists()
@@ -172,12 +172,12 @@ class Loopback:
         return 0.0
 
     def ways(self) -> list[list[str]]:
-        """Settings of iperf3 of which the best is what the place carries."""
+        """Settings of iperf3; the best result is the place's maximum."""
         return [["-P", "1"], ["-P", "2"]]
 
 
 class Wan:
-    """Two namespaces joined by `tidecast-wan`: 1 Gbit/s, a queue of one bandwidth x delay, cubic and buffers of 64 MiB for everybody."""
+    """Two namespaces joined by `tidecast-wan`: 1 Gbit/s, a queue of one bandwidth x delay, cubic and buffers of 64 MiB for all programs."""
     RATE = 10**9
     BUFFER = 64 << 20
     ADDRESSES = {"near": "10.79.0.1", "far": "10.79.0.2"}

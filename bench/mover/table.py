@@ -1,4 +1,4 @@
-"""The tables: medians of runs, beside the rsync daemon and beside what the place carries."""
+"""The tables: medians of runs, beside the rsync daemon and the place's maximum."""
 from __future__ import annotations
 
 import json
@@ -17,7 +17,7 @@ def read(paths: list[pathlib.Path]) -> list[dict]:
 
 
 def line(row: dict) -> str:
-    """What is said when a run is over."""
+    """The line printed after a run."""
     if row["rival"] == "link":
         return f"{row['place']}: {row['bytes_per_second'] / 1e6:.0f} MB/s by iperf3 {row['iperf3']}"
     head = f"{row['place']:<10} {row['set']:<5} {row['rival']:<15}"
@@ -30,7 +30,7 @@ def line(row: dict) -> str:
 
 
 def medians(rows: list[dict]) -> dict[tuple[str, str], dict[str, dict]]:
-    """By place and set, then by rival: the medians, of what was copied whole; of what was not, the rate until its end."""
+    """By place and set, then by rival: the medians of complete copies; for incomplete ones, the rate until their end."""
     cells: dict[tuple[str, str], dict[str, list[dict]]] = {}
     for row in rows:
         if "set" in row and "failed" not in row:
@@ -66,7 +66,7 @@ def table(rows: list[dict]) -> str:
 
 
 def floor_of(rival: str) -> str:
-    """The least that a copy of such small files takes that is protected as this one is."""
+    """The minimum for a copy of such small files with the same protection."""
     return "floor-plain-final" if rival in PLAIN else "floor-tls-final"
 
 

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def wrong(a: argparse.Namespace) -> str | None:
-    """What was named that is not there."""
+    """The names that do not exist."""
     cases = [case for e in MORE.values() for case in e.cases]
     for given, known in ((a.only, [*TOOLS, *cases]), (a.settings, SETTINGS)):
         for name in given:

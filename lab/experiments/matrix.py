@@ -32,7 +32,7 @@ def short() -> list[Wish]:
 
 
 def long() -> list[Wish]:
-    """Everything; where only the order of the hosts is another, only those tools that heed it."""
+    """All tools; in settings that change only the order of hosts, only the tools that use the order."""
     return [Wish(Cell(s.name, t.name, mb), REPEATS) for s in SETTINGS.values() for t in TOOLS.values() for mb in SIZES
             if t.name not in SPARED and (t.ordered or not s.shuffled)]
 

@@ -1,4 +1,4 @@
-"""What a broadcast costs beside its time: bytes by link as the switches count them, and the processor."""
+"""The cost of a broadcast besides its time: bytes by link as the switches count them, and CPU."""
 from __future__ import annotations
 
 import pathlib
@@ -41,8 +41,8 @@ class Meter:
         return (self.after_ticks[0] - self.at[0]) / spent if spent else 1.0
 
     def results(self, size: int, topology: Topology) -> dict:
-        """Copies of the data (headers included: one copy is about 1.05): by link, out of the origin, and what the nodes
-        of each switch have sent."""
+        """Copies of the data (headers included: one copy is about 1.05): by link, out of the origin, and sent by the nodes of each
+        switch."""
         def copies(kind, key, way):
             return round((self.after[kind][key][way] - self.before[kind][key][way]) / size, 3)
 

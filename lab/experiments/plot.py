@@ -1,4 +1,4 @@
-"""The paper's figures 3, 4 and 5 of our results, as SVG: time against size; and what crossed each switch and link."""
+"""The paper's figures 3, 4 and 5 of our results, as SVG: time against size; and the traffic of each switch and link."""
 from __future__ import annotations
 
 import math
@@ -89,7 +89,7 @@ def times(found: dict[Cell, dict], title: str) -> str:
 
 
 def flow(found: dict[Cell, dict], mb: int, title: str) -> str:
-    """The switches in a row and the links between them: below each switch what its nodes sent, at each link what crossed it."""
+    """The switches in a row and the links between them: below each switch the bytes that its nodes sent, at each link its traffic."""
     shown = [(TOOLS[c.tool].about, r) for c, r in sorted(found.items(), key=lambda f: list(TOOLS).index(f[0].tool)) if c.mb == mb]
     switches, links = list(shown[0][1]["switches"]), list(shown[0][1]["links"])
     step, box, top, row = 220, 90, 110, 18

@@ -11,7 +11,7 @@ from .. import netns, state
 
 
 class Failed(Exception):
-    """A program did not do what was asked; the message has its last words."""
+    """A program failed; the message has its last output."""
 
 
 class OverLimit(Failed):
@@ -70,7 +70,7 @@ class Process:
         wait(" ".join(self.argv)[:200], lambda: not self.running(), limit)
 
     def end(self, limit: float) -> str:
-        """Waits for a good end; what it printed."""
+        """Waits for a successful end; returns its output."""
         self.until_over(limit)
         if self.popen.returncode:
             raise Failed(f"exit code {self.popen.returncode}: {self.words()}")

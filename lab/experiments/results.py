@@ -1,4 +1,4 @@
-"""Results on disk: one JSON object a line, a line a run, so that what was interrupted goes on where it was.
+"""Results on disk: one JSON object a line, a line a run, so that an interrupted experiment can resume.
 
 A run is `ready` and `whole` (seconds), or `ended` (why there is no time: `limit`) or `failed` (a message: to be tried again).
 """
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from .meter import BUSY
 
-LONG = 300  # seconds; what takes longer is not repeated
+LONG = 300  # seconds; slower cases are not repeated
 
 
 class Cell(NamedTuple):
-    """One figure of the experiment: so many megabytes (of a million bytes) by a tool in a setting."""
+    """One figure of the experiment: a size in megabytes (of a million bytes), a tool and a setting."""
 
     setting: str
     tool: str
@@ -51,7 +51,7 @@ class Results:
 
 
 def read(path: pathlib.Path) -> list[dict]:
-    """The rows of a file; a line that was cut short when the machine went down is none."""
+    """The rows of a file; a line that is incomplete because the machine went down does not count."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:

@@ -23,7 +23,7 @@ LEAST = 60  # seconds that any run may take
 
 
 class Wish(NamedTuple):
-    """A cell that shall be measured so many times."""
+    """A cell and the number of its runs."""
 
     cell: Cell
     repeats: int
@@ -37,7 +37,7 @@ def say(text: str) -> None:
 def memory():
     """A folder in memory, as on nodes without a disk, which goes when we go."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidecast-experiment."))
-    # Huge pages halve what it costs to write into it.
+    # Huge pages halve the cost of writing to it.
     netns.run(["mount", "-t", "tmpfs", "-o", "size=90%,mode=755,nr_inodes=0,huge=within_size", "experiment", str(folder)])
     try:
         yield folder
@@ -47,7 +47,7 @@ def memory():
 
 
 def run(wishes: list[Wish], results: Results) -> int:
-    """Measures what is not there yet; how many cells have no result."""
+    """Measures the missing cells; returns how many have no result."""
     left = [w for w in wishes if not results.enough(w.cell, w.repeats)]
     say(f"{len(left)} of {len(wishes)} cells to measure; results in {results.path}")
     order = list(SETTINGS)

@@ -1,8 +1,8 @@
 """The clusters of the experiment, by name.
 
 The paper (Dichev, Lastovetsky: MPI vs BitTorrent, 2012) has 64 nodes at 1 Gbit/s on up to three switches. Two cores
-carry 64 nodes at 20 Mbit/s, or 16 at 50; so sizes and rates have the paper's proportions, not its figures. The delay
-is what 0.5 ms are at the paper's rate: the same share of the time that a segment takes.
+carry 64 nodes at 20 Mbit/s, or 16 at 50; so sizes and rates have the paper's proportions, not its figures. The delay corresponds to
+0.5 ms at the paper's rate: the same share of a segment's time.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..topology import Topology
 
 @dataclass(frozen=True)
 class Setting:
-    """A cluster, and in which order the hosts are named to those programs that heed it."""
+    """A cluster, and the order of the hosts for programs that use an order."""
 
     name: str
     form: str
     about: str
     shuffled: bool = False
-    #: What differs on every node from the machine's settings, by its path below /proc/sys.
+    #: Settings of every node that differ from the machine's, by path below /proc/sys.
     sysctl: dict[str, str] = field(default_factory=dict, hash=False)
 
     def topology(self) -> Topology:

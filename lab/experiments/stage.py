@@ -1,4 +1,4 @@
-"""The cluster of a setting, up: programs on its nodes, the data, every node's copy, and what TCP carries there."""
+"""The running cluster of a setting: programs on its nodes, the data, every node's copy, and the goodput of TCP."""
 from __future__ import annotations
 
 import json
@@ -19,8 +19,8 @@ CHUNK = 1 << 20
 class Stage:
     """As a context: the lab is up inside and down after it.
 
-    Node n's copy is to be at `target(n)`. `goodput` is what one TCP flow from the origin to the last node brings, in
-    bytes a second: no broadcast is faster than size / goodput, since every link on that way has at most that rate.
+    Node n's copy is to be at `target(n)`. `goodput` is the rate of one TCP flow from the origin to the last node, in bytes a second:
+    no broadcast is faster than size / goodput, since every link on that way has at most that rate.
     """
 
     def __init__(self, setting: Setting, folder: pathlib.Path):
@@ -81,7 +81,7 @@ class Stage:
         return netns.pids([n for n in (f"{self.lab}.{self.name(i)}" for i in nodes) if n in netns.of_lab(self.lab)])
 
     def source(self, size: int) -> pathlib.Path:
-        """A file of so many incompressible bytes, the same each time; only the last one is kept."""
+        """A file of this many incompressible bytes, the same each time; only the last one is kept."""
         path = self.folder / f"source-{size}"
         if not path.exists():
             for old in self.folder.glob("source-*"):

@@ -50,7 +50,7 @@ def seconds(result: dict | None, _link: str | None) -> str:
 
 
 def bounds(rows: list[dict]) -> str:
-    """What each setting's links brought in the runs' own measurements."""
+    """The goodput of each setting's links, as measured in the runs."""
     lines = ["| setting | what it is | goodput, Mbit/s |", "|---|---|---|"]
     for name, setting in SETTINGS.items():
         rates = sorted(r["goodput"] for r in rows if r.get("setting") == name and "goodput" in r)

@@ -1,5 +1,5 @@
-"""Tests that run by themselves, after all others: those that measure time (`@pytest.mark.alone`), and once more those
-that failed beside others. One that passes then is flaky: the run is good, and the list at its end names it, to be mended.
+"""Tests that run alone, after all others: those that measure time (`@pytest.mark.alone`), and a second time those that failed beside
+others. One that passes then is flaky: the run passes, and the list at its end names it for repair.
 
 Each runs in a pytest of its own, which hands its reports over in a file.
 """
@@ -15,7 +15,7 @@ import tempfile
 import pytest
 
 REPORTS = "TIDECAST_TEST_REPORTS"  # the file in which such a pytest leaves its reports
-MANY = 20  # So many failures are no accident, and nobody waits for all of them again.
+MANY = 20  # This many failures are not accidental, and are not run again.
 TIMEOUT = 900.0  # seconds for the tests of one such pytest
 
 
@@ -30,7 +30,7 @@ def register(config) -> None:
 
 
 class Worker:
-    """One of several that run tests side by side: it leaves those out that must be alone, and says which."""
+    """A worker of a parallel run: it leaves out the tests that must be alone, and reports them."""
 
     def __init__(self, config):
         self.config, self.left = config, []
@@ -45,7 +45,7 @@ class Worker:
 
 
 class Reporter:
-    """A pytest of single tests: it writes down what it reports."""
+    """A pytest of single tests: it saves its reports."""
 
     def __init__(self, config, path: pathlib.Path):
         self.config, self.path = config, path
@@ -57,7 +57,7 @@ class Reporter:
 
 
 class Controller:
-    """Runs what must be alone when all others are through, and judges failures by a second look."""
+    """Runs the tests that must be alone when all others have ended, and runs failed ones a second time."""
 
     def __init__(self, config):
         self.config = config
@@ -98,7 +98,7 @@ class Controller:
         return result
 
     def run(self, nodeids: list[str]) -> list:
-        """The reports of a pytest that runs these. A test of which it says nothing has failed."""
+        """The reports of a pytest that runs these. A test without a report has failed."""
         with tempfile.TemporaryDirectory() as place:
             path = pathlib.Path(place) / "reports"
             command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(self.config.rootpath)]
@@ -120,7 +120,7 @@ class Controller:
                           for nodeid in nodeids if nodeid not in ended]
 
     def pardon(self, session, nodeid: str, again: list) -> None:
-        """It failed, and passed by itself: neither failed nor passed, but flaky."""
+        """It failed, and passed alone: neither failed nor passed, but flaky."""
         self.flaky[nodeid] = self.failed.pop(nodeid)
         session.testsfailed -= len(self.flaky[nodeid])
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -137,7 +137,7 @@ class Controller:
             terminalreporter.section(f"FLAKY {nodeid}", "_")
             for report in reports:
                 terminalreporter.write_line(report.longreprtext)
-                # What its programs said is the half of the reason that its traceback has not.
+                # The output of its programs completes the traceback.
                 for title, text in report.sections:
                     terminalreporter.section(title, "-")
                     terminalreporter.write_line(text.rstrip())

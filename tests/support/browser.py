@@ -15,7 +15,7 @@ FLAT = ["--no-sandbox", "--disable-gpu", "--disable-3d-apis", "--disable-quic", 
 
 
 def needed():
-    """Skips, loudly, where there is no browser."""
+    """Skips, with a message, if there is no browser."""
     if not CHROMIUM:
         pytest.skip("SKIPPED: no chromium (apt-get install chromium): the page of `field view` was not tried")
     return pytest.importorskip("playwright.sync_api", reason="SKIPPED: no playwright (pip install -r tests/requirements.txt)")
@@ -43,7 +43,7 @@ def page(url: str, width: int = 1100, height: int = 700, args=ARGS):
 
 
 def settled(tab) -> None:
-    """Until the newest level is drawn in full detail. The page lets nobody evaluate text, so that it is asked again and again."""
+    """Waits until the newest level is drawn in full detail. The page forbids evaluation of text, so it is polled."""
     deadline = time.monotonic() + 600
     while not tab.evaluate("tidecast.stats.done && tidecast.volumes.length > 0 && tidecast.volumes.every(v => v.level)"):
         assert time.monotonic() < deadline, "full detail has not come"
@@ -51,7 +51,7 @@ def settled(tab) -> None:
 
 
 def shot(tab, name: str, **how) -> bytes:
-    """A picture of the page, kept where TIDECAST_SHOTS says."""
+    """A picture of the page, kept in the directory TIDECAST_SHOTS."""
     folder = os.environ.get("TIDECAST_SHOTS")
     path = None
     if folder:

@@ -1,4 +1,4 @@
-"""Requests to a daemon as another user of its host: what its description says can be asked, with every value filled in."""
+"""Requests to a daemon as another user of its host: all requests of its API description, with every value filled in."""
 from __future__ import annotations
 
 import json
@@ -16,7 +16,7 @@ def passable(path: pathlib.Path) -> None:
 
 
 def as_nobody(work):
-    """What `work()` returns, as JSON, when it is done by a user without privilege."""
+    """The result of `work()`, as JSON, run by a user without privilege."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

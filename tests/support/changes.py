@@ -12,8 +12,8 @@ DIR_MODES = [0o755, 0o700, 0o775, 0o2755, 0o1777]
 
 
 def tree(rng: random.Random, top: str, size: int, *, root: bool, lead: str = "", special: bool = True, again: bool = True) -> None:
-    """About so many names, of whole seconds: who compares times to the nanosecond, and who does not, agree. Links lead to what is
-    in `lead`, if anywhere. `special`: set-id and sticky bits, too; `again`: further names."""
+    """About this many names, with times of whole seconds, so that programs with and without nanoseconds agree. Links lead to the
+    paths in `lead`, if there are any. `special`: set-id and sticky bits, too; `again`: further names."""
     os.makedirs(top, exist_ok=True)
     dirs, made = [top], []
     for _ in range(size):
@@ -28,7 +28,7 @@ def tree(rng: random.Random, top: str, size: int, *, root: bool, lead: str = "",
             case "file":
                 with open(at, "wb") as file:
                     size = rng.choice([0, 1, 9, 1000, 1000, 70_000])
-                    # Of one size and time is one content, but for what `change` has written.
+                    # Files of the same size and time have the same content, except those that `change` has written.
                     file.write(bytes([size % 251]) * size)
             case "link":
                 where = [f"{lead}/{name}" for name in os.listdir(lead)] if lead else [".", "a", "../b", "c", "nowhere"]
@@ -83,7 +83,7 @@ def change(rng: random.Random, top: str, *, special: bool = True) -> None:
 
 
 def state(top: str, *, now: float, links: bool = True) -> dict[str, tuple]:
-    """All names, the top among them, and what each is. Times of this run are one time."""
+    """All names, including the top, and the type and content of each. Times of this run count as one time."""
     found, first = {}, {}
     walked = [(top, ".")] + [(os.path.join(at, name), os.path.relpath(os.path.join(at, name), top)) for at, dirs, files in os.walk(top)
                              for name in [*dirs, *files]]
@@ -106,7 +106,7 @@ def state(top: str, *, now: float, links: bool = True) -> dict[str, tuple]:
 
 
 def flags(rng: random.Random) -> list[str]:
-    """What is kept, and then some of the rest."""
+    """The kept names, and some of the rest."""
     kept = rng.choice([["-aHAX"], ["-a"], ["-rlptgoD"], ["-r" + "".join(rng.sample("lptgoDHE", rng.randrange(7)))],
                        ["-aHAX", *rng.sample(["--no-perms", "--no-p", "--no-owner", "--no-o", "--no-group", "--no-times", "--no-t", "--no-links",
                                               "--no-l", "--no-D", "--no-specials", "--no-devices"], rng.randrange(1, 4))],

@@ -1,7 +1,7 @@
 """Random ClassAd expressions: of every operator and function, over all types, mostly of types that fit.
 
-What is left out is what HTCondor's library does by accident and Tidecast on purpose not, each with its reason in
-crates/classad/README.md; and what depends on the time, the host or chance.
+Left out are accidental behaviours of HTCondor's library that Tidecast does not copy, each with its reason in
+crates/classad/README.md; and functions that depend on the time, the host or chance.
 """
 import pathlib
 import random
@@ -49,7 +49,7 @@ class Generator:
         if depth <= 0 or rng.random() < 0.12:
             return self.leaf()
         if depth >= 4 and rng.random() < 0.02:
-            # Alone: HTCondor goes on in another scope behind it.
+            # Alone: HTCondor evaluates the rest after it in another scope.
             return f"unresolved({self.typed('y', 0)})"
         pick = rng.random()
         if pick < 0.40:
@@ -161,7 +161,7 @@ class Generator:
         elif signature == "j":
             args = [self.typed(rng.choice("ssl?"), depth) for _ in range(rng.randint(0, 4))]
         elif signature == "9":
-            # What fits nothing at all is a fault of HTCondor's.
+            # An argument of no fitting type triggers a fault of HTCondor's.
             args = [self.string(rng.choice(["a", "b+", "x|y", "[a-c]+", "(l)(l)"])), self.typed("s", 0), self.typed("1", 0)]
         else:
             args = [self.typed(kind, depth) for kind in self.kinds(signature)]
@@ -171,7 +171,7 @@ class Generator:
         if name.lower() in ("abstime", "reltime"):
             args = [f"int({args[0]})", *[f"60 * int({a})" for a in args[1:]]]
         if name.lower() in ("evalineachcontext", "countmatches") and args and args[0] not in ("want", "i"):
-            # HTCondor goes on in the scope of what a reference here refers to.
+            # HTCondor evaluates the rest in the scope that a reference here refers to.
             args[0] = f"({args[0]})"
         return f"{name}({', '.join(args)})"
 

@@ -1,6 +1,6 @@
 """Other people's BitTorrent clients, each made to seed or to get one torrent and nothing else.
 
-All take a `run(argv) -> Proc` that starts a command (on a lab node, where the test says so), the address they
+All take a `run(argv) -> Proc` that starts a command (on a lab node, if the test chooses one), the address they
 are reached at, a folder of their own, the torrent, and the folder that holds, or shall hold, the data.
 """
 from __future__ import annotations

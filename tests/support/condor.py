@@ -15,7 +15,7 @@ LONG = 300
 
 
 class Pool:
-    """The pool while it runs, as a context. Commands are run in it by root, or by `tester`, who submits jobs in /home/tester."""
+    """The pool while it runs, as a context. Commands are run in it by root, or by the user `tester`, which submits jobs in /home/tester."""
 
     def __init__(self, program: pathlib.Path, slots: int = 4, rate: str = ""):
         subprocess.run([SCRIPT, "build"], check=True)
@@ -44,7 +44,7 @@ class Pool:
         return done.stdout
 
     def start(self, command: str, log: str) -> None:
-        """A command that goes on in the background until the pool ends."""
+        """A command that runs in the background until the pool ends."""
         self.run(f"nohup setsid {command} >{shlex.quote(log)} 2>&1 </dev/null &")
 
     def submit(self, description: dict, count: int = 1, name: str = "job") -> int:

@@ -26,7 +26,7 @@ class Host(Node):
         self.daemon: Proc | None = None
 
     def serve(self, *words) -> Proc:
-        """Starts the daemon, as it was started last if nothing is said, and waits until it answers."""
+        """Starts the daemon, by default as it was started last, and waits until it answers."""
         self.words = list(words) or self.words
         self.daemon = self.run("daemon", "--dir", self.dir, "--name", self.name, "--machine", self.machine, *self.words)
         self.daemon.until("a daemon that answers", lambda: "users ask at" in self.daemon.out)
@@ -55,7 +55,7 @@ class Host(Node):
         try:
             connection.request(method, path, body, headers or {})
         except BrokenPipeError:
-            pass  # the answer came before all was said
+            pass  # the answer came before the whole request was sent
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read() or b"null")
 
@@ -72,7 +72,7 @@ class Unix(http.client.HTTPConnection):
 
 
 class Site:
-    """Hosts that believe one CA."""
+    """Hosts that trust one CA."""
 
     def __init__(self, program: pathlib.Path, base: pathlib.Path, start, free_port):
         self.program, self.base, self.start, self.free_port = program, base, start, free_port

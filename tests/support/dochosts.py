@@ -24,7 +24,7 @@ from .proc import ProcFailed
 
 TIMEOUT = 120.0  # seconds; a bound against hanging, never a measure of speed
 ALICE = 1000
-#: What of this machine every host sees.
+#: Directories of this machine that every host sees.
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "dev", "sys")
 UNIT = pathlib.Path(__file__).resolve().parents[2] / "dist/systemd/tidecast.service"
 PRIVATE = ("archive", "data", "home/alice", "opt", "root", "run", "scratch", "srv", "sw", "tmp", "var/lib", "var/log", "var/tmp")
@@ -45,7 +45,7 @@ with socket.socket(socket.AF_UNIX) as s:
     socket.send_fds(s, [message], [0, 1, 2])
     sys.exit(int(s.recv(16) or b"255"))
 """
-#: `systemctl` for the unit of the daemon: what the unit and its files for tmpfiles say, without systemd.
+#: `systemctl` for the unit of the daemon: applies the unit and its tmpfiles without systemd.
 SYSTEMCTL = """\
 #!/bin/sh
 # systemctl enable --now|start|restart|stop|disable|reload UNIT..
@@ -109,7 +109,7 @@ class Command:
             raise self.fail(f"did not end within {TIMEOUT} s") from None
 
     def until(self, expected: re.Pattern) -> None:
-        """Waits until a command that goes on running has printed what is expected, one line at least: it says so when it is ready."""
+        """Waits until a running command has printed the expected output, at least one line, which it does when it is ready."""
         deadline = time.monotonic() + TIMEOUT
 
         def ready() -> bool:
@@ -176,12 +176,13 @@ class DocHost:
                   f"mount --bind {q(str(self.hosts.package))} tidecast/package",
                   f"mount --bind {self.hosts.base}/shims tidecast/shims", "touch tidecast/ssh.sock",
                   f"mount --bind {self.hosts.base}/ssh.sock tidecast/ssh.sock",
-                  # Process 1 waits for children, so that what was orphaned ends. Not chroot: processes below one may make no user namespaces, which `tidecast run` needs.
+                  # Process 1 waits for children, so that orphans end. Not chroot: processes below one may make no user
+                  # namespaces, which `tidecast run` needs.
                   "mkdir tidecast/old", "pivot_root . tidecast/old", "umount -l tidecast/old", "echo ready", "sleep infinity & wait"]
         return "\n".join(lines)
 
     def argv(self, user: str, command: str) -> list[str]:
-        """What runs a command of the shell here, in the directory and with the exported variables of the last one."""
+        """The command line to run a shell command here, in the directory and with the exported variables of the last one."""
         root = user == "root"
         home = "/root" if root else f"/home/{user}"
         path = "/tidecast/shims:/tidecast/bin:/tidecast/python/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,8 +1,8 @@
-"""What the pages of the documentation tell a reader to do: commands, the output that they promise, files to write.
+"""The instructions on the pages of the documentation: commands, their expected output, files to write.
 
 A page is Markdown. Its `console` blocks have commands behind a prompt, `$ ` for a user and `# ` for root, with the name of the
-host before it where there are several (`node1$ `). Lines without a prompt are the output; `...` stands for anything, in a line or as a
-line. A line that ends with `\\`, and a here-document, go on in the next one. Comments of HTML, which no reader sees, say the rest:
+host before it where there are several (`node1$ `). Lines without a prompt are the output; `...` stands for any text, in a line or as
+a line. A line that ends with `\\`, and a here-document, continue in the next one. HTML comments, which are not shown, have the rest:
 
     <!-- hosts: head node1 node2; shared home -->   the hosts of the page; else there is one, called `here`
                                                     (`nat`: all but the first are behind a NAT)
@@ -22,7 +22,7 @@ import shlex
 COMMENT = re.compile(r"<!--\s*(hosts|setup|wait|file|run|not run)\b\s*(.*?)-->", re.S)
 PROMPT = re.compile(r"^([a-z][a-z0-9]*)?([$#]) (.*)$")
 HEREDOC = re.compile(r"<<-?\s*'?\"?(\w+)")
-#: Commands that run until they are told to end.
+#: Commands that run until they are stopped.
 SERVES = re.compile(r"\btidecast\s+(share|seed|daemon|tracker|copy-server|field\s+(recv|view|sync))\b(?!.*(--help|\s-h\b|--steps))")
 
 
@@ -106,7 +106,7 @@ def parse(path: pathlib.Path, notes: dict[str, str] | None = None) -> Page:
 
 
 def comment(page: Page, kind: str, text: str, line: int) -> Step | None:
-    """What a comment says; a step that waits for the next block, or None."""
+    """Parses a comment; returns a step that waits for the next block, or None."""
     if kind == "hosts":
         names, _, how = text.lstrip(": ").partition(";")
         page.hosts, page.how = names.split(), {word.strip() for word in how.split(",") if word.strip()}
@@ -166,7 +166,7 @@ def commands(page: Page, block: list[str], line: int) -> list[Step]:
 
 
 def calls_in(step: Step) -> list[list[str]]:
-    """The calls of `tidecast` in a step, as words; what is no shell has none."""
+    """The calls of `tidecast` in a step, as words; a step that is not shell has no calls."""
     calls: list[list[str]] = []
     if step.language not in ("console", "sh", "bash"):
         return calls

@@ -1,4 +1,4 @@
-"""Random files of one variable with every mix of attributes that says what its values mean, and what xarray and netCDF4 make of them."""
+"""Random files of one variable with every mix of attributes about the meaning of its values, and their reading by xarray and netCDF4."""
 import base64
 import pathlib
 import random
@@ -67,7 +67,7 @@ class File:
         return said | {"units": chance.choice(["K", "1", "days accumulated", *(["days"] if self.kind.kind == "f" else [])])}
 
     def _values(self) -> np.ndarray:
-        """Some of those that attributes name, and their neighbours."""
+        """Some of the values that attributes name, and adjacent ones."""
         kind = self.kind.newbyteorder("=")
         rest = [self._number() for _ in range(20)]
         named = [value for name in ("missing_value", "valid_min", "valid_max", "valid_range") for value in np.ravel(self.said.get(name, []))]
@@ -83,7 +83,7 @@ class File:
         return all_.astype(self.kind).reshape(SHAPE)
 
     def write(self, folder: pathlib.Path) -> str:
-        """Makes it; answers what `field send` calls it."""
+        """Makes it; returns its name for `field send`."""
         if self.form.startswith("zarr"):
             return f"{self._zarr(folder)}:v"
         if self.form == "hdf5":
@@ -127,7 +127,7 @@ class File:
         return path
 
     def judged(self, spec: str) -> np.ndarray | None:
-        """What xarray shows, with NaN where netCDF4 masks; None where xarray fails itself."""
+        """The values in xarray, with NaN where netCDF4 masks; None if xarray itself fails."""
         import xarray
         path = spec.rpartition(":")[0]
         how = {"zarr2": {"engine": "zarr", "consolidated": False}, "hdf5": {"engine": "h5netcdf", "phony_dims": "access"}}

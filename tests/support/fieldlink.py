@@ -1,4 +1,4 @@
-"""A way that loses datagrams of a field."""
+"""A relay that drops datagrams of a field."""
 import random
 import selectors
 import socket

@@ -1,4 +1,4 @@
-"""A sender and a reader of fields, written from docs/field-format.md alone: a second opinion of what `tidecast field recv` does."""
+"""A sender and a reader of fields, written from docs/field-format.md alone: to check `tidecast field recv` independently."""
 from __future__ import annotations
 
 import base64
@@ -22,7 +22,7 @@ XYZ, RUN, ENCRYPTED = 0, 1, 2
 
 
 class Seal:
-    """What `docs/field-format.md` says of one stream's datagrams: readable with a tag, or encrypted behind the head."""
+    """One stream's datagrams by `docs/field-format.md`: readable with a tag, or encrypted after the head."""
 
     def __init__(self, derive, session: int, stream: int, encrypted: bool):
         self.encrypted = encrypted
@@ -61,7 +61,7 @@ def curve(shape: tuple[int, int, int], planes: range) -> np.ndarray:
 
 
 class Sender:
-    """One session: all streams of a volume to one receiver. Nothing is sent unless it is told to."""
+    """One session: all streams of a volume to one receiver. It sends only when a method is called."""
 
     def __init__(self, ports: list[int], shape, key: str | None = None, packing=None, order="zslab", values=100, parity=(0, 0),
                  steps=1000, first_step=0, session: int | None = None):
@@ -73,7 +73,7 @@ class Sender:
         self.challenges = [0] * len(ports)
         self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in ports]
         self.seals = [Seal(self.derive, self.session, i, self.packing == ENCRYPTED) if key else None for i in range(len(ports))]
-        self.sent = [[] for _ in ports]  # the datagrams, for those who want to send them again
+        self.sent = [[] for _ in ports]  # the datagrams, to send them again
         nx, ny, nz = shape
         self.places = []
         for i in range(len(ports)):
@@ -104,7 +104,7 @@ class Sender:
             *self.shape, self.values, self.first_step, self.steps, batch, *self.parity, 10**9, b"made by hand"))
 
     def hello(self, stream: int, timeout=10.0) -> dict | None:
-        """Say hello once; the report, if one comes."""
+        """Send hello once; return the report, if one arrives."""
         self.raw(stream, self.hello_bytes(stream))
         self.sockets[stream].settimeout(timeout)
         try:
@@ -123,7 +123,7 @@ class Sender:
         return report
 
     def begin(self, tries=100) -> "Sender":
-        """Say hello on every stream until all are believed."""
+        """Send hello on every stream until all are accepted."""
         for stream in range(len(self.ports)):
             for _ in range(tries):
                 report = self.hello(stream, 1.0)
@@ -163,7 +163,7 @@ class Sender:
         return self.sealed(stream, batch, rank, message)
 
     def send(self, volume: np.ndarray, batch: int, lose=lambda stream, packet: False, order=lambda packets: packets):
-        """All packets of a step but those that are lost, round the streams, with pauses so that no buffer overflows."""
+        """All packets of a step except the lost ones, in turn over the streams, with pauses so that no buffer overflows."""
         todo = [(p, s) for p in range(max(map(self.packets, range(len(self.ports))))) for s in range(len(self.ports)) if p < self.packets(s)]
         for number, (packet, stream) in enumerate(order(todo)):
             if not lose(stream, packet):
@@ -221,6 +221,6 @@ def unique() -> str:
 
 
 def forget(name: str) -> None:
-    """Takes away what a receiver that was killed has left."""
+    """Removes the remains of a killed receiver."""
     for file in (f"tidecast-field-{name}", f".tidecast-field-{name}.lock"):
         (pathlib.Path("/dev/shm") / file).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def record(path: pathlib.Path, steps: np.ndarray, ranges: bool = True) -> pathlib.Path:
-    """Steps, z, y, x: written below `path`, which is made; without `ranges` as older versions did, which told none."""
+    """Steps, z, y, x: written below `path`, which is made; without `ranges` as by older versions, which wrote none."""
     path.mkdir()
     steps = steps.astype("<f4")
     lines = []

@@ -1,4 +1,4 @@
-"""A receiver of fields, written from docs/field-format.md alone: a second opinion of what `tidecast field send` sends."""
+"""A receiver of fields, written from docs/field-format.md alone: to check `tidecast field send` independently."""
 from __future__ import annotations
 
 import base64
@@ -21,7 +21,7 @@ HELLO = ("version", "stream", "streams", "first", "here", "packing", "morton", "
 
 
 class Sink:
-    """Neighbouring ports, answers to hellos, and all datagrams that came: `values[batch]`, `parity[batch]`, as (stream, when, bytes)."""
+    """Adjacent ports, answers to hellos, and all received datagrams: `values[batch]`, `parity[batch]`, as (stream, when, bytes)."""
 
     def __init__(self, streams: int, key: str | None = None):
         self.secret = base64.b32decode(key.upper() + "====") if key else None
@@ -108,7 +108,7 @@ class Sink:
         return hello["seal"].open(batch, rank, datagram)
 
     def volume(self, batch: int, into: np.ndarray | None = None) -> np.ndarray:
-        """What has come of a batch; NaN where nothing has."""
+        """The received values of a batch; NaN for missing ones."""
         hello = next(iter(self.hello.values()))
         shape = (hello["nx"], hello["ny"], hello["nz"])
         volume = np.full(shape[::-1], np.nan, "<f4") if into is None else into
@@ -150,7 +150,7 @@ def neighbours(count: int) -> tuple[list[socket.socket], int]:
                 s.close()
             continue
         for s in sockets:
-            # A reader in Python stands still for a while on a busy machine; beyond what the system allows to all only root gets.
+            # A reader in Python pauses for a while on a busy machine; only root can set a buffer beyond the system's limit.
             try:
                 s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
             except PermissionError:

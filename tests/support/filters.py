@@ -37,7 +37,7 @@ def rule(rng: random.Random) -> tuple[str, bytes]:
 def rules(rng: random.Random, lists: pathlib.Path) -> list[bytes]:
     """Words of a command line, with a list in a file among them now and then."""
     if rng.random() < 0.15:
-        # What people write most: some kinds of files, and nothing else.
+        # The most common use: some kinds of files, and no others.
         return [b"--include=*/", b"--include=" + pattern(rng), b"--exclude=" + rng.choice([b"*", b"**", b"/**", b"/*/*"])]
     words = [f"{flag}=".encode() + text for flag, text in (rule(rng) for _ in range(rng.choice([1, 2, 2, 3, 5])))]
     if rng.random() < 0.3:
@@ -49,7 +49,7 @@ def rules(rng: random.Random, lists: pathlib.Path) -> list[bytes]:
 
 
 def tree(rng: random.Random, top: bytes, content: bytes, size: int) -> None:
-    """About so many names. All times are the same, so that a file is known by its content."""
+    """About this many names. All times are the same, so that a file is identified by its content."""
     os.makedirs(top, exist_ok=True)
     dirs = [top]
     for _ in range(size):
@@ -76,7 +76,7 @@ def double(top: bytes, to: bytes) -> None:
 
 
 def state(top: bytes) -> dict[bytes, object]:
-    """All names below, and what each is."""
+    """All names below, and the type and content of each."""
     found: dict[bytes, object] = {}
     for at, dirs, files in os.walk(top):
         for each in [*dirs, *files]:

@@ -1,5 +1,5 @@
 """Connections that never prove anything, in a process of their own: most are silent after a first piece of a handshake, some
-trickle. What the listener closes is dialled again. Prints `up N` after each look at them, N being how many are open.
+trickle. Connections that the listener closes are opened again. Prints `up N` after each look at them, N being how many are open.
 
     flood.py '{"to": ["127.0.0.1", 7000] or "/path/of/a/socket", "source": "127.0.0.9", "silent": 2000, "trickling": 300,
                "prefix": "1603010200", "user": 65534}'
@@ -18,7 +18,7 @@ TICK = 1.0
 
 
 class Connection:
-    """One of them; `sent` counts what has gone of `words`."""
+    """One of them; `sent` counts the sent bytes of `words`."""
 
     def __init__(self, to, source: str | None, words: bytes, trickles: bool):
         self.to, self.source, self.words, self.trickles = to, source, words, trickles
@@ -47,7 +47,7 @@ class Connection:
         self.socket = None
 
     def tend(self) -> None:
-        """Says what is due, and notices whether the other end has closed."""
+        """Sends the bytes that are due, and notices whether the other end has closed."""
         if not self.socket:
             return self.dial()
         try:

@@ -1,7 +1,7 @@
-"""Peers that misbehave, one way each: what a getter must survive, name and ban.
+"""Misbehaving peers, each with one fault that a getter must survive, report and ban.
 
-Each listens on an address of its own in 127.0.0.0/8, so that its name in a log is unmistakable, says that it has
-everything, and then does its one wrong thing. They speak plain BitTorrent: to a peer that opens with TLS they hang up,
+Each listens on an address of its own in 127.0.0.0/8, so that its name in a log is unmistakable, announces all pieces, and then
+commits its one fault. They speak plain BitTorrent: to a peer that opens with TLS they hang up,
 as a stock client does.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Gone(Exception):
 
 
 class Hostile:
-    """One misbehaving peer; a context manager. `requests` counts what was asked of it, `closed` how often it was left."""
+    """One misbehaving peer; a context manager. `requests` counts its requests, `closed` how often peers disconnected."""
 
     def __init__(self, ip: str, port: int):
         self.address = f"{ip}:{port}"

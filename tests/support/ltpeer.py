@@ -1,4 +1,4 @@
-"""A libtorrent peer as a program of its own, so that it can run on a lab node and be measured by itself.
+"""A libtorrent peer as a program of its own, so that it can run on a lab node and be measured separately.
 
 ltpeer.py make TORRENT PATH [--format v1|v2|hybrid] [--piece N] [--ca PEM]
 ltpeer.py seed|get TORRENT-or-MAGNET DIR --listen IP:PORT [--peer IP:PORT].. [--tracker URL].. [--rate BYTES]
@@ -95,7 +95,7 @@ def run(a: argparse.Namespace) -> None:
 
 
 def flush(session: lt.session, handle: lt.torrent_handle) -> None:
-    """Wait until what it holds is in the files: a piece counts as had while its write is still queued."""
+    """Wait until its data is in the files: a piece counts as had while its write is still queued."""
     session.apply_settings({"alert_mask": lt.alert.category_t.storage_notification})
     handle.flush_cache()
     for _ in range(600):

@@ -1,4 +1,4 @@
-"""Daemons that are killed again and again in the midst of all that they do, and what must be true of them afterwards."""
+"""Daemons that are killed repeatedly during operation, and the checks of their state afterwards."""
 from __future__ import annotations
 
 import http.client
@@ -42,18 +42,18 @@ def content(tree: pathlib.Path) -> dict[str, bytes]:
 
 
 class Truth:
-    """What one daemon has acknowledged. Whatever was asked and not answered may be so or not."""
+    """The state that one daemon has acknowledged. Unanswered requests may have taken effect or not."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.committed: dict[str, str] = {}  # id -> name
-        self.pinned: dict[str, bool | None] = {}  # None: nobody knows
+        self.pinned: dict[str, bool | None] = {}  # None: unknown
         self.leases: dict[str, int] = {}
         self.gone: set[str] = set()  # removed, or perhaps
         self.boots = 0
 
     def note(self, boot: int, what) -> None:
-        """Does `what` with what a command was told, unless the machine has lost power since it began: then nobody knows."""
+        """Calls `what` with a command's answer, unless the machine has lost power since it began: then the result is unknown."""
         with self.lock:
             if boot == self.boots:
                 what()
@@ -66,7 +66,7 @@ class Runner(Host):
         self.programs, self.dice, self.truth, self.starts, self.lossless = programs, dice, Truth(), [], False
 
     def again(self) -> None:
-        """Starts it anew, perhaps by another program."""
+        """Starts it again, possibly with another program."""
         self.program = self.dice.choice(self.programs)
         start = time.monotonic()
         self.serve()
@@ -77,7 +77,7 @@ class Runner(Host):
         self.daemon.wait()
 
     def argv(self, *words) -> list[str]:
-        """An older program is not told what it does not know."""
+        """An older program does not get options that it does not know."""
         argv = super().argv(*words)
         if "--machine" in argv and "--machine" not in subprocess.run([self.program, "daemon", "--help"], capture_output=True, text=True).stdout:
             at = argv.index("--machine")
@@ -126,9 +126,9 @@ class Marathon:
         return Runner(*words)
 
     def prepare(self, host: Runner) -> None:
-        """What a host needs before its first start."""
+        """Prepares a host before its first start."""
 
-    # What is done to a host, or by it, while it is killed.
+    # Actions on a host, or by it, while it is killed.
 
     def create(self, host: Runner) -> None:
         number, name, boot = self.dice.randrange(SOURCES), self.dice.choice(NAMES), host.truth.boots
@@ -137,7 +137,7 @@ class Marathon:
             host.truth.note(boot, lambda: host.truth.committed.update({made["cache"]: made["name"]}))
 
     def fetch(self, host: Runner) -> None:
-        """What another host has made."""
+        """A cache that another host has made."""
         other, boot = self.dice.choice([h for h in self.hosts if h is not host]), host.truth.boots
         cache = other.any_cache()
         if cache:
@@ -179,11 +179,11 @@ class Marathon:
             host.ask("DELETE", f"/v1/caches/{cache['cache']}")
 
     def upgrade(self, host: Runner) -> None:
-        """Is told to stop in good order; the next start may be by another program."""
+        """Stops it cleanly; the next start may be with another program."""
         host.daemon.signal(signal.SIGTERM)
 
     def round(self) -> None:
-        """Some things at once, then the kill, then the look at what is left."""
+        """Some actions at once, then the kill, then the check of the remains."""
         victims = self.dice.sample(self.hosts, self.dice.choice((1, 1, 1, 2, 3)))
         works = (self.create, self.create, self.fetch, self.fetch, self.replicate, self.extend, self.pin, self.remove)
         doing = [(self.dice.choice(works), self.dice.choice(victims)) for _ in range(2)]
@@ -205,7 +205,7 @@ class Marathon:
             self.check(host)
 
     def check(self, host: Runner) -> None:
-        """Nothing acknowledged is lost, nothing half made is seen, nothing lies about."""
+        """No acknowledged data is lost, nothing incomplete is visible, and no files are left over."""
         quiet(host)
         status, report = host.http("POST", "/v1/fsck")
         assert status == 200 and report["clean"], (host.name, report)
@@ -234,19 +234,19 @@ class Marathon:
 
 
 def quiet(host: Runner) -> None:
-    """What others have offered it has come, or will not."""
+    """Caches that others have offered it have arrived, or will not."""
     wait_for(f"{host.name} to have nothing on its way", lambda: not host.http("GET", "/v1/daemon")[1]["transfers"])
 
 
 def leftovers(host: Runner, there: dict[str, dict]) -> None:
-    """What is on disk is what the daemon says it occupies, by bytes and by names."""
+    """The space on disk equals the daemon's report, by bytes and by names."""
     depot = host.dir / "depot"
     says = host.http("GET", "/v1/daemon")[1]["bytes"]
     known = {path.name for path in (depot / "caches").iterdir()}
     assert known == {id for id, cache in there.items() if cache["state"] == "committed"}, (host.name, known ^ set(there))
     for begun in (depot / "incoming").iterdir():
         if there[begun.name]["state"] == "committed":
-            # Its swarm still serves those that fetch it: second names of what is in the store, which take no room.
+            # Its swarm still serves hosts that fetch it, by second names of files in the store, which take no space.
             assert all(path.lstat().st_nlink > 1 for path in begun.rglob("*") if path.is_file()), (host.name, begun)
     assert not list((depot / "trash").iterdir()), host.name
     inodes, objects = {}, 0

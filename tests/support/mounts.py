@@ -60,7 +60,7 @@ class Mounts:
         os.kill(self.status(node, at)["pid"], signal.SIGKILL)
 
     def kill_all(self, node: Node, at: pathlib.Path) -> None:
-        """Kill the server and its keeper: nobody is left to go on with the mount."""
+        """Kill the server and its keeper: no process is left to continue the mount."""
         server = self.status(node, at)["pid"]
         keeper = int(pathlib.Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(keeper, signal.SIGKILL)
@@ -84,7 +84,7 @@ def alive(pid: int) -> bool:
 
 
 def small_disk(at: pathlib.Path, size: str) -> pathlib.Path:
-    """A file system of so many bytes; `Mounts.clear` takes it away."""
+    """A file system of this many bytes; `Mounts.clear` removes it."""
     at.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", at], check=True)
     return at

@@ -20,7 +20,7 @@ def python(folder: pathlib.Path, pin: str) -> pathlib.Path | None:
 
 
 def ask(program: pathlib.Path, what: str, lines: list[str], *args: object) -> list[str]:
-    """What the library answers to each line."""
+    """The library's answer to each line."""
     answers: list[str] = []
     while len(answers) < len(lines):
         done = subprocess.run([program, __file__, what, *map(str, args)], input="\n".join(lines[len(answers):]) + "\n",

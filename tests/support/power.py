@@ -1,7 +1,7 @@
-"""Power that fails: a host's store lies on a disk of its own, and after a cut the disk is what it was at one instant.
+"""Power failures: a host's store is on a disk of its own, and after a cut the disk has its state of one instant.
 
-Each disk is an ext4 file system in a file of an XFS file system. A reflink copies that file at once, with what the kernel had
-written to the "disk" by then and without what lay in its cache: what a machine finds that has lost power.
+Each disk is an ext4 file system in a file of an XFS file system. A reflink copies that file at once, with the data that the kernel
+had written to the "disk" by then and without its cache, as after a loss of power.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def missing() -> str | None:
 
 
 class Disks:
-    """The file system in which disks can be copied at an instant. A context manager that unmounts what it has mounted."""
+    """The file system in which disks can be copied at an instant. A context manager that unmounts its mounts."""
 
     def __init__(self, base: pathlib.Path):
         self.image, self.place, self.mounted = base / "disks.xfs", base / "disks", []
@@ -54,7 +54,7 @@ class Disks:
         self.mounted.append(place)
 
     def unmount(self, place: pathlib.Path) -> None:
-        # At once, also under a client that has a file open: what it still writes goes to the old disk.
+        # At once, also under a client that has a file open: its later writes go to the old disk.
         sh("umount", "-l", place)
         self.mounted.remove(place)
 
@@ -84,7 +84,7 @@ class Powered(Runner):
         return ["unshare", "--mount", "--propagation", "slave", "sh", "-c", enter, "sh", *argv]
 
     def stop(self) -> None:
-        """The power fails. What was acknowledged up to then is to be there afterwards; of what came later nobody knows."""
+        """The power fails. Acknowledged data must be there afterwards; the fate of later data is open."""
         with self.truth.lock:
             before = copy.copy(self.truth.committed), dict(self.truth.pinned), dict(self.truth.leases)
             self.truth.boots += 1

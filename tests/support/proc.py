@@ -1,4 +1,4 @@
-"""Processes that a test starts: every wait is bounded, every failure shows what the process said."""
+"""Processes that a test starts: every wait is bounded, every failure shows the output of the process."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Names with addresses of the test's own: commands in a mount namespace whose /etc/hosts says what the test wants."""
+"""Names with addresses of the test's own: commands in a mount namespace with the test's /etc/hosts."""
 from __future__ import annotations
 
 import json
@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-#: Says of each name what getaddrinfo says: [its addresses, all of them are this machine's]; None: it has none.
+#: Prints for each name the result of getaddrinfo: [its addresses, all of them are this machine's]; None: it has no address.
 JUDGE = """
 import ipaddress, json, socket, sys
 def here(ip):
@@ -48,7 +48,7 @@ class Resolver:
 
 
 def works() -> str | None:
-    """Why there can be none here, or None."""
+    """Why this is not possible here, or None."""
     if os.geteuid():
         return "mount namespaces need root"
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:

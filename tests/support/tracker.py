@@ -1,4 +1,4 @@
-"""A tracker that does what a test says, and remembers what it was asked."""
+"""A tracker that a test controls, and that records its requests."""
 from __future__ import annotations
 
 import gzip

@@ -22,7 +22,7 @@ def blob(path: pathlib.Path, size: int, seed: int = 1) -> pathlib.Path:
 
 
 def tree(path: pathlib.Path, seed: int = 1, big: int = 5 << 20) -> pathlib.Path:
-    """A directory with what trees have: many sizes around the leaf and piece edges, depth, names, an executable,
+    """A directory with the features of real trees: many sizes around the leaf and piece edges, depth, names, an executable,
     an empty file, links (which other clients are free to copy or leave out, see `same`)."""
     sizes = {"empty": 0, "one": 1, "leaf-1": 16383, "leaf": 16384, "leaf+1": 16385, "piece": 65536, "a/b/c/deep": 40_000,
              "spaces and ünïcode.txt": 12_345, "big.bin": big, "a/second.bin": big // 3 + 17}
@@ -33,7 +33,7 @@ def tree(path: pathlib.Path, seed: int = 1, big: int = 5 << 20) -> pathlib.Path:
 
 
 def rich(path: pathlib.Path, seed: int = 1) -> pathlib.Path:
-    """`tree` and what only Tidecast carries: symlinks, hard links, empty directories, modes, times, a sparse file."""
+    """`tree` and the features that only Tidecast keeps: symlinks, hard links, empty directories, modes, times, a sparse file."""
     tree(path, seed)
     (path / "link").symlink_to("a/b/c/deep")
     os.link(path / "leaf", path / "a/hard")
@@ -48,7 +48,7 @@ def rich(path: pathlib.Path, seed: int = 1) -> pathlib.Path:
 
 
 def digest(path: pathlib.Path) -> dict[str, tuple]:
-    """What is under `path`: relative name -> (kind, content hash or target, executable). Padding is no content."""
+    """The entries under `path`: relative name -> (kind, content hash or target, executable). Padding is left out."""
     found = {}
     for folder, _, files in os.walk(path):
         for name in files:
@@ -80,7 +80,7 @@ def same(a: pathlib.Path, b: pathlib.Path, modes: bool = True) -> bool:
 
 
 def difference(a: pathlib.Path, b: pathlib.Path) -> str:
-    """For a failed assertion: what differs, in a few lines."""
+    """For a failed assertion: the differences, in a few lines."""
     if a.is_file():
         return f"{a} and {b} differ"
     left, right = digest(a), digest(b)

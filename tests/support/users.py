@@ -18,8 +18,8 @@ BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
 
 
 class User(Node):
-    """A node whose commands run as that user, in a mount namespace in which everybody may open /dev/fuse, as hosts have it
-    on which users mount. What they mount is gone with it."""
+    """A node whose commands run as that user, in a mount namespace in which every user may open /dev/fuse, as on hosts where users
+    mount. Their mounts are removed with it."""
 
     def __init__(self, program: pathlib.Path, base: pathlib.Path, start):
         self.base = base

@@ -1,7 +1,7 @@
 """A server of HTTP with ranges that can misbehave: the web seed of the tests (BEP 19).
 
-`fault(request)` is asked for each request, and says what to do instead of answering well: a status, or the name of one of
-`FAULTS`. What was sent is counted, so that tests can tell how many copies were fetched.
+`fault(request)` is called for each request, and returns the fault instead of a good answer: a status, or the name of one of `FAULTS`.
+Sent bytes are counted, so that tests can tell how many copies were fetched.
 """
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# What all scripts begin with: this host alone, and a place of their own.
+# The beginning of all scripts: this host alone, and a place of their own.
 PRELUDE = """
 import json, os, pathlib, sys, threading
 import tidecast
@@ -35,7 +35,7 @@ def wheel() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def package(wheel, tmp_path_factory) -> dict[str, str]:
-    """The environment variables with which the Python of the tests finds what the wheel has, beside the libraries of the tests."""
+    """The environment variables with which the Python of the tests finds the content of the wheel, beside the libraries of the tests."""
     place = tmp_path_factory.mktemp("package")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
     subprocess.run([*install, "--target", place, wheel], check=True, timeout=240)
@@ -45,7 +45,7 @@ def package(wheel, tmp_path_factory) -> dict[str, str]:
 
 @pytest.fixture
 def extension(package, monkeypatch) -> None:
-    """What the tests' own process imports from the sources has the extension module of the wheel."""
+    """Modules that the tests' own process imports from the sources use the extension module of the wheel."""
     monkeypatch.syspath_prepend(ROOT / "python")
     import tidecast
     monkeypatch.setattr(tidecast, "__path__", [*tidecast.__path__, f"{package['PYTHONPATH']}/tidecast"])
@@ -62,7 +62,7 @@ def fresh(wheel, tmp_path_factory) -> pathlib.Path:
 
 
 class Script:
-    """script(text) -> what it gave; ``popen`` of one that is interrupted. Each runs in a directory and home of its own."""
+    """script(text) -> its result; ``popen`` of one that is interrupted. Each runs in a directory and home of its own."""
 
     def __init__(self, python: str | pathlib.Path, environment: dict[str, str], place: pathlib.Path):
         self._argv, self._place = [python, "-uc"], place
@@ -78,7 +78,7 @@ class Script:
         return given
 
     def run(self, text: str, **env: str) -> tuple[str, str]:
-        """What a script has printed, to standard output and to standard error."""
+        """The output of a script, to standard output and to standard error."""
         # A session of its own: the processes that it has started end with it, whatever happens.
         process = subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True, start_new_session=True,
                                    env={**self._environment, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -92,7 +92,7 @@ class Script:
         return out, err
 
     def popen(self, text: str) -> subprocess.Popen:
-        """A script that goes on; it ends with the test at the latest."""
+        """A script that keeps running; it ends with the test at the latest."""
         self._running.append(subprocess.Popen([*self._argv, PRELUDE + textwrap.dedent(text)], cwd=self._place, text=True,
                                               env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True))
         return self._running[-1]

@@ -1,5 +1,5 @@
 """HTCondor's own file transfer in a real pool. It runs on one host: 50 slots, and the pool's loopback, over which the submit daemon
-sends everything, has the rate of the origin's link. Nothing else is in the way, so it does not lose by the emulation."""
+sends everything, has the rate of the origin's link. There is no other limit, so the emulation does not slow it down."""
 from __future__ import annotations
 
 import pathlib
@@ -19,7 +19,7 @@ LONG = 3600
 
 
 def stage_in(data: pathlib.Path, jobs: int, rate: str) -> dict:
-    """So many jobs that take the database as a plain input directory; a job's stage-in as HTCondor notes it in its ad."""
+    """Runs jobs that take the database as a plain input directory; the stage-in of a job is taken from its ad."""
     from support.condor import Pool
     try:
         with Pool(PROGRAM, SLOTS, rate) as pool:

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def database(mib: int) -> pathlib.Path:
-    """The folder of a database of about so many MiB (four letters a byte), made once."""
+    """The folder of a database of about this many MiB (four letters a byte), made once."""
     made = ROOT / ".cache" / "experiments" / f"blast-{mib}"
     if not made.exists():
         if not shutil.which("makeblastdb"):

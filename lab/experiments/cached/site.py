@@ -15,12 +15,12 @@ from ..stage import ROOT, Stage
 
 PROGRAM = ROOT / "target" / "release" / "tidecast"
 JOBS = pathlib.Path(__file__).with_name("jobs")
-LOOK = 0.5  # seconds; jobs tell the time by themselves
+LOOK = 0.5  # seconds; jobs measure their own time
 
 
 @dataclass
 class Staged:
-    """What came of a run: seconds of each job from the plugin's start to its end, in the order of the starts; and what it cost."""
+    """The result of a run: seconds of each job from the plugin's start to its end, in the order of the starts; and its cost."""
 
     seconds: list[float]
     meter: Meter
@@ -76,7 +76,7 @@ class Site:
         return f"tidecast://{self.stage.name(0)}/nt"
 
     def jobs(self, url: str, nodes: list[int], counts: dict[int, tuple[int, int]], limit: float) -> Staged:
-        """On each node so many jobs at once, and so often one after the other; all nodes begin at one instant."""
+        """Runs a number of jobs at once on each node, several times in sequence; all nodes begin at one instant."""
         gate = Gate(self.stage.folder / "gate")
         started = []
         for n in nodes:
@@ -108,5 +108,5 @@ class Site:
 
 
 def plugin_seconds(out: pathlib.Path) -> float:
-    """What the plugin says in its result ad."""
+    """The plugin's result ad."""
     return float(re.search(r"ConnectionTimeSeconds = ([0-9.E+-]+)", out.read_text())[1])

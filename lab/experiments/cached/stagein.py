@@ -20,8 +20,8 @@ NODES = (1, 5, 10, 25, 50)
 JOBS = 100
 MORE_JOBS = (10, 25, 50, 75, 100)
 WAYS = ("swarm", "direct")
-# Two cores run all daemons: 50 that move 64 MiB each need about 80 seconds of CPU, which at 20 Mbit/s would be more than there is. The
-# origin has 5 times the rate of a node, as submit hosts have; so DIRECT is linear from 5 nodes on.
+# Two cores run all daemons: 50 that move 64 MiB each need about 80 seconds of CPU, which is too much at 20 Mbit/s. The origin has
+# 5 times the rate of a node, as submit hosts have; so DIRECT is linear from 5 nodes on.
 RATE, ORIGIN, NARROW = "10mbit", "50mbit", "25mbit"
 FORMS = {"open": f"single:{{}}@{RATE},origin={ORIGIN}", "nat": f"nat:{{}}@{RATE},bottleneck={NARROW},origin={ORIGIN}"}
 LIMIT = 3600
@@ -106,7 +106,7 @@ def cluster(case: str) -> tuple[str, int]:
 
 
 def share(jobs: int, nodes: int, at: int) -> int:
-    """Jobs of the node at this place, of so many."""
+    """The number of jobs of the node with this index."""
     return jobs // nodes + (at < jobs % nodes)
 
 

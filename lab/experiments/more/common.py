@@ -1,4 +1,4 @@
-"""What the experiments beside the matrices share: a place for the data, and a broadcast to which something happens."""
+"""The common parts of the experiments besides the matrices: a place for the data, and a broadcast with a fault."""
 from __future__ import annotations
 
 import argparse
@@ -21,14 +21,14 @@ from ..tools.tidecast import command, events, transferring
 
 
 class Experiment:
-    """Something that a broadcast must bear. `cases` are its parts, each with a row of results of its own."""
+    """An experiment with a fault or a special load. `cases` are its parts, each with a row of results of its own."""
 
     about = ""
     setting = "one16"
     cases: tuple[str, ...] = ("",)
 
     def run(self, results: Results, a: argparse.Namespace) -> int:
-        """Measures what is not there yet; how many cases failed."""
+        """Measures the missing cases; returns how many failed."""
         failed = 0
         for name in a.settings or [self.setting]:
             wanted = [case for case in self.cases if not a.only or case in a.only]
@@ -57,7 +57,7 @@ class Experiment:
         raise NotImplementedError
 
     def table(self, rows: list[dict]) -> str:
-        """What people look at, of rows of this experiment; the rows themselves say enough of most."""
+        """The tables and plots of this experiment's rows; most experiments need none."""
         return ""
 
     def is_row(self, row: dict, setting: str, case: str) -> bool:
@@ -93,7 +93,7 @@ def size_of(a: argparse.Namespace, mb: int) -> int:
 
 @dataclass
 class Broadcast:
-    """`tidecast bcast` to all receivers of a stage, under way or over."""
+    """`tidecast bcast` to all receivers of a stage, running or ended."""
 
     stage: Stage
     source: pathlib.Path

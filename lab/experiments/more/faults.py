@@ -1,4 +1,4 @@
-"""Nodes that are lost, a node that is slow, nodes that nobody can call: everybody else must have all, soon."""
+"""Failed nodes, a slow node, nodes that accept no connections: all other nodes must soon have all data."""
 from __future__ import annotations
 
 import random
@@ -15,7 +15,7 @@ from .common import Broadcast, Experiment, size_of
 
 LOST = 6
 SLOWER = 4
-CLOSED = 4  # every so many-th node refuses connections
+CLOSED = 4  # one node in this many refuses connections
 SEED = 1
 NFT = "table inet closed {\n chain in { type filter hook input priority 0; iif lo accept; tcp flags & (syn | ack) == syn drop; }\n}\n"
 IPTABLES = "iptables -A INPUT ! -i lo -p tcp --syn -j DROP"
@@ -76,7 +76,7 @@ class Faults(Experiment):
 
 
 def close(stage: Stage, n: int) -> None:
-    """Node n's kernel drops what would open a connection to it, without an answer."""
+    """Node n's kernel drops incoming connection requests, without an answer."""
     inside = ["ip", "netns", "exec", f"{stage.lab}.{stage.name(n)}"]
     if shutil.which("nft"):
         netns.run([*inside, "nft", "-f", "-"], NFT)

@@ -1,7 +1,7 @@
-"""No network to wait for: what a broadcast to eight processes of this machine costs its processor, stage by stage.
+"""A broadcast to eight processes of this machine, without a network: its CPU cost, stage by stage.
 
-The reference is what any such program must do: bring every copy through a socket (iperf3) and hash it (openssl), and hash
-the source once. And the whole command is compared with publishing alone and transferring alone.
+The reference is the work of any such program: send every copy through a socket (iperf3) and hash it (openssl), and hash the source
+once. And the whole command is compared with publishing alone and transferring alone.
 """
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def blob(path: pathlib.Path, size: int) -> pathlib.Path:
 
 
 def spent(run) -> float:
-    """CPU seconds of what `run()` starts and waits for."""
+    """CPU seconds of the processes that `run()` starts and waits for."""
     before = children()
     run()
     return children() - before
 
 
 def by_iperf(folder: pathlib.Path, size: int) -> float:
-    """CPU seconds of both ends of one stream of so many bytes."""
+    """CPU seconds of both ends of one stream of this many bytes."""
     def run() -> None:
         server = Process(["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", "5299", "--forceflush"], folder / "iperf3-server.log")
         server.until("iperf3 listens", lambda: "listening" in server.out(), 10)
@@ -109,7 +109,7 @@ def published(folder: pathlib.Path, source: pathlib.Path) -> float:
 
 
 def transferred(folder: pathlib.Path, source: pathlib.Path, private: bool) -> float:
-    """Seconds of eight `get` from a seed of what was published before."""
+    """Seconds of eight `get` from a seed of previously published data."""
     bench = Bench(folder, folder)
     manifest = folder / "alone.torrent"
     manifest.unlink(missing_ok=True)
@@ -136,7 +136,7 @@ def broadcast(folder: pathlib.Path, source: pathlib.Path, words: tuple) -> dict:
 
 
 class Threads:
-    """Looks ten times a second at what the threads of a process and of its children have used."""
+    """Samples the CPU use of the threads of a process and its children ten times a second."""
 
     def __init__(self, parent: int):
         self.parent, self.used, self.over = parent, {}, threading.Event()

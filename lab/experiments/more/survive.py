@@ -32,7 +32,7 @@ class OriginKilled(Experiment):
             faults.heal(stage.lab)
 
     def kill(self, stage: Stage, source: pathlib.Path, bound: float) -> dict:
-        """The seconds until the death, and until everybody has it; the bound is that of the slow ones."""
+        """The seconds until the death, and until all nodes have the data; the bound is that of the slow nodes."""
         before = sent(stage)
         broadcast = Broadcast(stage, source, 60 + 20 * SLOWER * bound).start()
         here = lambda: [n for n in stage.receivers if stage.target(n).exists()]

@@ -109,7 +109,7 @@ class Manifest(Experiment):
                 netns.run(["umount", "-l", str(stage.target(n))])
 
     def spread(self, stage: Stage, source: pathlib.Path, size: int, bound: float) -> dict:
-        """Seconds until every node's port has passed as much as the manifest has; nobody waits for the files to be checked."""
+        """Seconds until every node's port has passed as many bytes as the manifest has, without waiting for the check of the files."""
         broadcast, memory = Broadcast(stage, source, 600 + 30 * bound), Memory(stage)
         before = [n["rx"] for n in counters.read(stage.lab)["nodes"]]
         least = lambda: min(n["rx"] - b for n, b in zip(counters.read(stage.lab)["nodes"][1:], before[1:]))
@@ -125,7 +125,7 @@ class Manifest(Experiment):
 
 
 def make_many(folder: pathlib.Path, count: int) -> None:
-    """So many files of a few bytes, a thousand in each folder."""
+    """This many files of a few bytes, a thousand in each folder."""
     for i in range(count):
         where = folder / f"{i // 1000:04d}"
         if i % 1000 == 0:

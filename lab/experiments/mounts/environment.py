@@ -47,7 +47,7 @@ def interpreter(base: pathlib.Path) -> pathlib.Path:
 
 
 def env(path: pathlib.Path) -> dict[str, str]:
-    """What its interpreter needs to find its own library, not that of the Python it is a copy of."""
+    """The variables for its interpreter to find its own library, not that of the Python that it was copied from."""
     return {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(path / "base/lib")}
 
 

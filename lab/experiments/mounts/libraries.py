@@ -39,7 +39,7 @@ def chains(functions: int) -> str:
 
 
 def entries(i: int, functions: int) -> str:
-    """The C of what library i has of its own."""
+    """The C source of library i's own functions."""
     dice = random.Random(i)
     others = before(i)
     lines = [f"long l{other}_{k}(long x);" for other in others for k in range(ENTRIES)]
@@ -57,7 +57,7 @@ def before(i: int) -> list[int]:
 
 
 def libraries(size: int, count: int = COUNT) -> pathlib.Path:
-    """A tree with so many libraries of so many bytes in all, and `load`, which loads them; made once."""
+    """A tree with this many libraries of this many bytes in all, and `load`, which loads them; made once."""
     path = MADE / f"libraries-{count}-{size}"
     stamp = path.with_suffix(".whole")
     if not stamp.exists():

@@ -16,11 +16,11 @@ from .ways import RECORD, Software, Way
 
 ONNODE = pathlib.Path(__file__).with_name("onnode")
 TICK = os.sysconf("SC_CLK_TCK")
-LOOK = 0.2  # seconds; nodes tell the time by themselves
+LOOK = 0.2  # seconds; nodes measure their own time
 
 
 class Gate:
-    """Closed while it is here and nobody has opened it."""
+    """Closed while it exists and no process has opened it."""
 
     def __init__(self, path: pathlib.Path):
         self.path, self.file = path, open(path, "w")
@@ -31,7 +31,7 @@ class Gate:
 
 
 class Node:
-    """What the script on one node has said."""
+    """The output of the script on one node."""
 
     def __init__(self, process: Process):
         self.process = process
@@ -49,7 +49,7 @@ class Node:
         return [float(x) for x in self.line(word)]
 
     def status(self) -> dict:
-        """What the mount said of itself."""
+        """The status that the mount reported."""
         told = [json.loads(line) for line in self.process.out().splitlines() if line.startswith("{")]
         return told[-1]["mounts"][0] if told else {}
 
@@ -97,7 +97,7 @@ def figures(stage: Stage, software: Software, started: list[Node], meter: Meter)
 
 
 def cpu(stage: Stage) -> dict[str, float]:
-    """CPU seconds of what runs on the nodes and at the origin, by the programs' names, ended children included."""
+    """CPU seconds of the processes on the nodes and at the origin, by the programs' names, with ended children."""
     sums: dict[str, float] = defaultdict(float)
     for pid in stage.pids(range(stage.count)):
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ def cpu(stage: Stage) -> dict[str, float]:
 
 
 def mounted(told: list[dict]) -> dict:
-    """What the mounts say, summed up; nothing of ways that have none of ours."""
+    """The sums of the mounts' statuses; empty for methods without Tidecast's mounts."""
     if not all(told):
         return {}
     assert len({one["pid"] for one in told}) == len(told), "each node has a server of its own"
@@ -117,7 +117,7 @@ def mounted(told: list[dict]) -> dict:
 
 
 def record(stage: Stage, software: Software) -> None:
-    """Has one node write down what the start-up reads, for the others' list; that is what it touches."""
+    """Records the reads of the start-up on one node, as the list for the others."""
     path = stage.folder / f"{software.at.name}.list"
     way = RECORD
     stage.clear()

@@ -14,7 +14,7 @@ from .starts import record, start
 from .ways import Mount, Software, Way
 
 REPEATS = 3
-LONG = 120  # seconds; what takes longer is not repeated
+LONG = 120  # seconds; slower cases are not repeated
 
 
 class Starts(Experiment):
@@ -33,7 +33,7 @@ class Starts(Experiment):
         return Software(at, environment.start(at), "bin/python")
 
     def way(self, case: str) -> tuple[Way, int | None]:
-        """And on how many nodes; on all if not said."""
+        """And on how many nodes; by default on all."""
         return next(way for way in self.ways if way.name == case), None
 
     def run(self, results: Results, a: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ class Starts(Experiment):
                 "spreads": [r["spread"] for r in runs], **runs[len(runs) // 2]}
 
     def table(self, rows: list[dict]) -> str:
-        """Of what was measured, as Markdown."""
+        """The results as Markdown."""
         return "\n".join(self.one_table(name, [r for r in rows if r["setting"] == name])
                          for name in dict.fromkeys(r["setting"] for r in rows))
 

@@ -1,4 +1,4 @@
-"""The ways in which a tree can be brought to nodes, by name: what runs at the origin, and what each node does."""
+"""The methods that bring a tree to nodes, by name: the commands at the origin and on each node."""
 from __future__ import annotations
 
 import pathlib
@@ -19,8 +19,8 @@ SSHFS = f"ro,directport={PORT},max_conns=4,kernel_cache,dir_cache=yes,dcache_tim
 
 @dataclass
 class Software:
-    """What is started: the tree, the words that start a program of it, what of the tree needs all that the program does
-    (as its ELF headers say), and how many bytes of it are touched."""
+    """The program to start: the tree, the command line, the files of the tree whose ELF headers name all libraries of the program,
+    and how many bytes of the tree are read."""
 
     at: pathlib.Path
     start: str

@@ -1,4 +1,4 @@
-"""Our helpers in C, compiled when they are needed and newer than what was compiled."""
+"""Our helpers in C, compiled at their first use and after a change."""
 from __future__ import annotations
 
 import pathlib

@@ -1,4 +1,4 @@
-"""What every program that is compared has to say about itself."""
+"""The interface of every program that is compared."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ class Times:
 
 @dataclass
 class Job:
-    """One broadcast: this file to all nodes of the stage, within so many seconds."""
+    """One broadcast: this file to all nodes of the stage, with a time limit in seconds."""
 
     stage: Stage
     source: pathlib.Path
@@ -51,7 +51,7 @@ class Done:
 
 
 class Tool:
-    """A way to broadcast. `ordered`: the order in which hosts are named matters to it."""
+    """A broadcast program. `ordered`: it depends on the order of the hosts."""
 
     name = ""
     about = ""
@@ -76,5 +76,5 @@ class Tool:
         return job.stage.wrong(job.source)
 
     def close(self, stage: Stage) -> None:
-        """Ends what `prepare` began."""
+        """Ends the programs that `prepare` started."""
         stage.clear()

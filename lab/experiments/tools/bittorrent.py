@@ -1,7 +1,7 @@
-"""Stock BitTorrent clients, each with what makes it fast in a cluster: ctorrent, aria2, libtorrent.
+"""Stock BitTorrent clients, each tuned for a cluster: ctorrent, aria2, libtorrent.
 
-The receivers are there and known to the tracker (or to each other) before the origin starts; the time is from its start
-until the last receiver says that it has all. The whole command is that and the making of the torrent.
+The receivers are there and known to the tracker (or to each other) before the origin starts; the time is from its start until the
+last receiver reports completion. The whole command is that and the making of the torrent.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BitTorrent(Tool):
         return Times(ready, made + ready)
 
     def leave(self, job: Job) -> None:
-        """Lets receivers write down what they still have in memory."""
+        """Lets receivers write the data that they still have in memory."""
 
 
 def make_torrent(job: Job) -> pathlib.Path:

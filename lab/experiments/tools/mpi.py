@@ -16,7 +16,7 @@ SUBNET = "10.77.0.0/16"
 
 
 class Mpi(Tool):
-    """What both have in common."""
+    """The common part of both."""
 
     ordered = True
     compiler = ""

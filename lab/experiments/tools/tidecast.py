@@ -1,4 +1,4 @@
-"""Tidecast: `tidecast bcast`, told the topology, left to find out, or as a swarm without a plan."""
+"""Tidecast: `tidecast bcast`, with the topology, without it, or as a swarm without a plan."""
 from __future__ import annotations
 
 import json
@@ -18,7 +18,7 @@ def events(process: Process) -> list[dict]:
 
 
 def command(stage: Stage, source: pathlib.Path, *words, told: bool = True) -> list:
-    """The broadcast of `source` to all receivers, in the setting's order; told where they are, or not."""
+    """The broadcast of `source` to all receivers, in the setting's order; with or without the topology."""
     hosts = ",".join(f"{stage.name(n)}={stage.address(n)}" for n in stage.order[1:])
     (stage.folder / "hosts").write_text(hosts.replace(",", "\n") + "\n")
     (stage.folder / "topology").write_text(stage.topology.to_text())
@@ -33,7 +33,7 @@ def transferring(process: Process) -> bool:
 
 
 class Tidecast(Tool):
-    ordered = True  # it should not matter to it; that is what is to be shown
+    ordered = True  # the order should not matter to it, which this run shows
 
     def __init__(self, name: str, about: str, *words: str, told: bool = False):
         self.name, self.about, self.words, self.told = name, about, words, told
