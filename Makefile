@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field docs bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-python bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build install uninstall wheel dist dist-wheel dist-test debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field docs bench-transfer bench-mount bench-depot bench-classad bench-daemon-impact bench-membership bench-field bench-mover bench-python bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -84,7 +84,7 @@ hosts-soak: setup build ## 40 fresh random host lists, beside getaddrinfo (as ro
 
 race: build ## swap directories of a store for links while all is done to it (SECONDS_LONG=60)
 	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) cargo test --release -p tidecast-depot --test race -- --nocapture
-	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_swapped.py $(ARGS)
+	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_swapped_links.py $(ARGS)
 
 daemon-marathon: ## kill -9 of cache daemons, and power cuts, in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
 	@scripts/daemon-marathon
@@ -109,9 +109,9 @@ bench-depot: build ## 10,000 caches of 100 files in one store: `cache ls`, start
 bench-classad: ## matches of two ClassAds a second, on one core
 	cargo run --release --quiet -p tidecast-classad --example matches
 
-bench-neighbour: build ## 100 daemons of one host that share 1 GiB; BLAST beside a daemon that fetches (needs ncbi-blast+)
-	$(PYTHON) -m bench.neighbour children
-	$(PYTHON) -m bench.neighbour blast
+bench-daemon-impact: build ## 100 daemons of one host that share 1 GiB; BLAST beside a daemon that fetches (needs ncbi-blast+)
+	$(PYTHON) -m bench.daemon_impact children
+	$(PYTHON) -m bench.daemon_impact blast
 
 bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 (as root)
 	@scripts/bench-mount
@@ -131,11 +131,11 @@ bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsi
 bench-sim-lab: ## the simulator beside the real program on the emulated cluster (as root)
 	@scripts/bench-sim lab
 
-bench-circle: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
-	$(PYTHON) -m bench.circle target/release/tidecast 8 16 50
-	$(PYTHON) -m bench.circle target/release/tidecast seeds
-	$(PYTHON) -m bench.circle target/release/tidecast losses
-	$(PYTHON) -m bench.circle target/release/tidecast gets
+bench-membership: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
+	$(PYTHON) -m bench.membership target/release/tidecast 8 16 50
+	$(PYTHON) -m bench.membership target/release/tidecast seeds
+	$(PYTHON) -m bench.membership target/release/tidecast losses
+	$(PYTHON) -m bench.membership target/release/tidecast gets
 
 bench-sim: ## both
 	@scripts/bench-sim

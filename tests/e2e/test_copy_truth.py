@@ -11,7 +11,7 @@ import pytest
 from support import filters
 from support.users import BECOME
 from test_copy import done, ssh  # noqa: F401
-from test_copy_guest import place  # noqa: F401
+from test_copy_restricted import place  # noqa: F401
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: other owners and users need root")
 TREES = 8

@@ -1,7 +1,7 @@
 """The effect of the cache daemon on other processes of its host.
 
-    python -m bench.neighbour children [N]     N daemons of one host take 1 GiB from their parent: seconds, and bytes written to disk
-    python -m bench.neighbour blast [ROUNDS]   a timed blastn beside a daemon that fetches without end: with the usual caps, and without
+    python -m bench.daemon_impact children [N]     N daemons of one host take 1 GiB from their parent: seconds, and bytes written to disk
+    python -m bench.daemon_impact blast [ROUNDS]   a timed blastn beside a daemon that fetches without end: with the usual caps, and without
 
 `blast` needs blastn and makeblastdb. The job and its host's daemon share one CPU; the other host has another one.
 """

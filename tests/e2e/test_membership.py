@@ -18,19 +18,19 @@ def holders(host: Host, name: str) -> set[str]:
     return {holder["host"] for holder in found.get("holders", [])}
 
 
-def circle(site: Site, count: int) -> list[Host]:
+def joined(site: Site, count: int) -> list[Host]:
     """Hosts that know each other, though each was told of the first alone."""
     hosts = []
     for number in range(count):
         host = site.host(f"node{number}")
         site.hosts = site.hosts[:1]
         hosts.append(host)
-    wait_for("a circle", lambda: all(members(host) == count for host in hosts), timeout=60)
+    wait_for("all members joined", lambda: all(members(host) == count for host in hosts), timeout=60)
     return hosts
 
 
-def test_a_circle_forms_outlives_its_seed_and_resolves_names_of_the_dead(site, data, tmp_path):
-    head, one, two, three = circle(site, 4)
+def test_a_group_forms_outlives_its_seed_and_resolves_names_of_the_dead(site, data, tmp_path):
+    head, one, two, three = joined(site, 4)
     head.create("nt", data)
     one.cache("get", "node0/nt", "--wait", "1m")
     wait_for("the copy to be known", lambda: holders(three, "node0/nt") == {"node0", "node1"})
@@ -44,13 +44,13 @@ def test_a_circle_forms_outlives_its_seed_and_resolves_names_of_the_dead(site, d
     three.daemon.signal(signal.SIGKILL)
     three.daemon.wait()
     three.serve()
-    wait_for("the circle again", lambda: members(three) == 3, timeout=60)
+    wait_for("all members joined again", lambda: members(three) == 3, timeout=60)
     got = three.cache("get", "node0/nt", "--wait", "1m")
     same(data, pathlib.Path(got["path"]))
 
 
 def test_as_many_copies_as_were_asked_for_are_kept_and_no_more(site, data):
-    hosts = circle(site, 4)
+    hosts = joined(site, 4)
     hosts[0].create("nt", data, "--replicas", "3")
     by_name = {host.name: host for host in hosts}
     wait_for("three copies", lambda: len(holders(hosts[0], "node0/nt")) == 3, timeout=60)
@@ -68,7 +68,7 @@ def test_as_many_copies_as_were_asked_for_are_kept_and_no_more(site, data):
 
 @pytest.mark.alone
 def test_an_administrator_rules_all_hosts_that_obey_his(site, data):
-    head, one, two = circle(site, 3)
+    head, one, two = joined(site, 3)
 
     def states(words) -> dict:
         done = head.run("admin", *words, "--json")

@@ -1,13 +1,13 @@
 """Daemons on wires of their own, each in a network namespace: the time until they know each other and their caches, a replication
 during which half of them fail, and a network that was partitioned. Needs root, `ip` and a built program.
 
-    python -m bench.circle PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
-    python -m bench.circle PROGRAM seeds             three without a known peer, by multicast and by a DHT of their own
-    python -m bench.circle PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
-    python -m bench.circle PROGRAM deaths [HOSTS [ROUNDS]]
+    python -m bench.membership PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
+    python -m bench.membership PROGRAM seeds             three without a known peer, by multicast and by a DHT of their own
+    python -m bench.membership PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
+    python -m bench.membership PROGRAM deaths [HOSTS [ROUNDS]]
                                                      the time until all know the failed ones: half of 40, 10 times; other shares;
                                                      links cut; daemons that are stopped or cut off for 8 s only
-    python -m bench.circle PROGRAM gets [HOSTS [MBIT [MIB [SECONDS]]]]
+    python -m bench.membership PROGRAM gets [HOSTS [MBIT [MIB [SECONDS]]]]
                                                      all of 40 hosts at 8 Mbit/s get one cache of 16 MiB from one of them, at once or
                                                      one every SECONDS: copies that the origin sent, the slowest relative to the time
                                                      of one copy over the origin's wire
@@ -32,7 +32,7 @@ from support.tidecast import wait_for  # noqa: E402
 
 CACHE = 64 << 20
 RATE = 200  # Mbit/s
-#: All namespaces share one table of neighbours: once it is full, hosts cannot find each other, whatever they do.
+#: All namespaces share one neighbour table: once it is full, hosts cannot find each other, whatever they do.
 NEIGHBOURS = {pathlib.Path(f"/proc/sys/net/ipv4/neigh/default/gc_thresh{i}"): limit for i, limit in ((3, 65536), (2, 32768), (1, 16384))}
 
 
@@ -120,12 +120,12 @@ def took(what: str, test, timeout: float = 180) -> float:
     return round(time.monotonic() - began, 2)
 
 
-def circle(wires: Wires, count: int) -> float:
+def all_known(wires: Wires, count: int) -> float:
     for _ in range(count):
         wires.host()
     for host in wires.hosts:
         host.serve(*host.words)
-    return took("a circle", lambda: all(members(host) == count for host in wires.hosts))
+    return took("all know each other", lambda: all(members(host) == count for host in wires.hosts))
 
 
 def cpu(host: Host) -> float:
@@ -145,7 +145,7 @@ def content(base: pathlib.Path, size: int = CACHE) -> pathlib.Path:
 
 
 def figures(wires: Wires, count: int) -> dict:
-    known = circle(wires, count)
+    known = all_known(wires, count)
     first, *rest = wires.hosts
     first.create("nt", content(wires.base, 1 << 20), "--replicas", "3")
     learnt = took("news of a cache", lambda: all(holders(host, "node0/nt") for host in rest[-3:]))
@@ -166,7 +166,7 @@ def figures(wires: Wires, count: int) -> dict:
 
 
 def half_lost(wires: Wires, how: str) -> dict:
-    circle(wires, 8)
+    all_known(wires, 8)
     origin, keeper, *others = wires.hosts
     origin.create("nt", content(wires.base))
     keeper.cache("get", "node0/nt", "--wait", "2m")
@@ -192,7 +192,7 @@ def half_lost(wires: Wires, how: str) -> dict:
 
 def parted(wires: Wires) -> dict:
     """Two parts of four; the name gets a new version in one of them, and both keep three copies."""
-    circle(wires, 8)
+    all_known(wires, 8)
     origin, data = wires.hosts[0], content(wires.base, 1 << 20)
     origin.create("nt", data, "--replicas", "3")
     took("three copies", lambda: len(holders(origin, "node0/nt@1")) == 3)
@@ -212,7 +212,7 @@ def parted(wires: Wires) -> dict:
     assert keeper.cache("get", "node0/nt", "--wait", "1m")["name"] == "node0/nt@1"
     for host in there:
         wires.wire(host, "one")
-    healed = took("one circle again", lambda: all(members(host) == 8 for host in wires.hosts))
+    healed = took("all know each other again", lambda: all(members(host) == 8 for host in wires.hosts))
     known = took("the newest version", lambda: all(holders(host, "node0/nt@2") for host in there))
     late = next(host for host in there if not host.names())
     assert late.cache("get", "node0/nt", "--wait", "1m")["name"] == "node0/nt@2", "an older record has won"
@@ -240,7 +240,7 @@ def die(wires: Wires, lost: list[Wired], how: str) -> float:
         else:
             host.daemon.wait()
             host.serve(*host.words)
-    took("a circle again", lambda: all(knows(host, len(wires.hosts)) for host in wires.hosts))
+    took("all know each other again", lambda: all(knows(host, len(wires.hosts)) for host in wires.hosts))
     return known
 
 
@@ -267,7 +267,7 @@ def spared(wires: Wires, count: int, how: str) -> dict:
 
 
 def deaths(wires: Wires, count: int, rounds: int) -> dict:
-    circle(wires, count)
+    all_known(wires, count)
     time.sleep(20)
     tell = lambda what: print(json.dumps(what), flush=True)  # noqa: E731
     for how in ("stopped", "cut"):
@@ -294,7 +294,7 @@ def found(wires: Wires, how: str) -> dict:
         (host.home / "config.toml").write_text(f"[daemon]\n{settings}")
     for host in wires.hosts:
         host.serve(*host.words)
-    return {"found_by": how, "all_known_s": took("a circle", lambda: all(members(host) == 3 for host in wires.hosts))}
+    return {"found_by": how, "all_known_s": took("all know each other", lambda: all(members(host) == 3 for host in wires.hosts))}
 
 
 def sent(host: Wired) -> int:
@@ -304,7 +304,7 @@ def sent(host: Wired) -> int:
 
 
 def gets(wires: Wires, count: int, mib: int, pause: float) -> dict:
-    circle(wires, count)
+    all_known(wires, count)
     origin, *others = wires.hosts
     origin.create("nt", content(wires.base, mib << 20))
     took("news of a cache", lambda: all(holders(host, "node0/nt") for host in others))
@@ -325,7 +325,7 @@ def gets(wires: Wires, count: int, mib: int, pause: float) -> dict:
 
 
 def run(program: pathlib.Path, what, *words, rate: int = RATE) -> None:
-    base = pathlib.Path(tempfile.mkdtemp(prefix="circle"))
+    base = pathlib.Path(tempfile.mkdtemp(prefix="membership"))
     wires = Wires(base, program, rate)
     try:
         print(json.dumps(what(wires, *words)), flush=True)
