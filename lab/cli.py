@@ -58,7 +58,7 @@ def print_each(results: list[dict], as_json: bool) -> None:
         print(json.dumps(results))
         return
     for r in results:
-        print(f"n{r['n']:03d} rc={r['rc']} wall={r['wall']:.3f} cpu={r['cpu']:.3f} rss={r['rss_kib'] >> 10}M")
+        print(f"n{r['n']:03d} rc={r['rc']} wall={r['wall']:.3f} cpu={r['cpu']:.3f} rss={r['rss_kib'] >> 10}MiB")
     walls = sorted(r["wall"] for r in results)
     good = sum(r["rc"] == 0 for r in results)
     print(f"max {walls[-1]:.3f} median {walls[len(walls) // 2]:.3f} min {walls[0]:.3f}, {good} of {len(results)} rc=0")

@@ -141,7 +141,7 @@ def test_a_live_volume_and_what_the_page_can_do_with_it(recv, send, view):
         shown, before, then = tab.evaluate("tidecast.stats.shown"), drawn(tab), step(tab)
         until(tab, "it lives", lambda: step(tab) > then and (drawn(tab) != before).mean() > 0.01)
         assert tab.evaluate("tidecast.stats.shown") > shown
-        assert label(tab, "shape").startswith("32 × 32 × 32") and "Gb/s" in label(tab, "rate")
+        assert label(tab, "shape").startswith("32 × 32 × 32") and "Gbit/s" in label(tab, "rate")
         browser.shot(tab, "live")
 
         # Standing still it is drawn in full detail, and stays. The pattern comes and goes; what follows needs one.

@@ -193,7 +193,7 @@ function describe(): void {
     if (!state.steps) {
       facts.push(['fill', `${(100 * Math.min(1, filled)).toFixed(1)}%`]);
       const sent = state.rate ? ` of ${(state.rate / 1e9).toFixed(2)}` : '';
-      facts.push(['rate', `${courses[n].rateNow.toFixed(3)}${sent} Gb/s`]);
+      facts.push(['rate', `${courses[n].rateNow.toFixed(3)}${sent} Gbit/s`]);
       facts.push(['drawn', `${volumes[n].pace.toFixed(1)} steps/s`]);
       const ago = latency < 1000 ? `${latency.toFixed(0)} ms` : `${(latency / 1000).toFixed(0)} s`;
       facts.push(['last packet', state.receiving ? `${ago} ago` : 'receiver has ended', latency > 3000]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidecast_identity::NodeId;
+use tidecast_text::Size;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
@@ -173,10 +174,10 @@ impl Node {
                 };
                 (now - since > limit).then(|| {
                     format!(
-                        "no data moved for {} s; it has {} of {} bytes",
+                        "no data moved for {} s; it has {} of {}",
                         limit.as_secs(),
-                        p.verified,
-                        p.wanted
+                        Size(p.verified),
+                        Size(p.wanted)
                     )
                 })
             }

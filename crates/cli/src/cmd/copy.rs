@@ -139,7 +139,7 @@ pub(crate) struct WayArgs {
     /// Use this TCP congestion control [default: bbr over long distances, if the system has it]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Give up after so long without a message from the other end
+    /// Give up after this time without a message from the other end
     #[arg(long, value_name = "TIME", default_value = "1m")]
     timeout: Span,
     /// Limit the transfer rate (e.g. 10gbit, 100MB/s) [default: no limit]

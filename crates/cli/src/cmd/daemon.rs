@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Share files with other daemons of the same NAME on this machine [default: an id of the machine]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
-    /// Exit when the daemon had no request for so long and no job uses a cache
+    /// Exit after this time without a request if no job uses a cache
     #[arg(long, value_name = "DURATION")]
     idle: Option<Span>,
     /// Also serve this directory to `tidecast copy`, as `tidecast copy-server` does: as the user who runs the daemon; root

@@ -67,10 +67,10 @@ pub(crate) struct Args {
     /// files that a magnet link selects by so=]
     #[arg(long, value_name = "GLOB")]
     file: Vec<String>,
-    /// Continue serving other peers for so long after the download [default: 0s]
+    /// Continue serving other peers for this time after the download [default: 0s]
     #[arg(long, value_name = "DURATION")]
     seed_for: Option<Span>,
-    /// Give up if the download is not complete after so long (exit code 3) [default: no limit]
+    /// Give up if the download is not complete after this time (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
     /// Sync to disk in batches, so that a power failure loses a second of work (batched), or not at all, for RAM and

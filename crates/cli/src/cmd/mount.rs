@@ -91,7 +91,7 @@ pub(crate) struct TreeArgs {
     /// Fetch files as soon as any node of the job opens them, by one plan for all mounts with this flag
     #[arg(long)]
     pub(crate) group: bool,
-    /// Fail a read if no peer supplies its data for so long [default: 10m]
+    /// Fail a read if no peer supplies its data for this time [default: 10m]
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Span>,
     /// Read from this copy of the tree on a shared file system, with verification, while peers do not supply the data

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Test the program instead: simulate a random cluster with random faults for each seed (A..B, A.., or random)
     #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with_all = ["topology", "size", "plot", "fault"], help_heading = "Testing")]
     seeds: Option<Seeds>,
-    /// With --seeds: start no new run after so long (2h)
+    /// With --seeds: start no new run after this time (2h)
     #[arg(
         long = "for",
         value_name = "T",

@@ -103,7 +103,8 @@ impl Admin {
             store.on_disk(|depot| Ok::<_, ApiError>(depot.least_capacity(crate::clock::now()))).await?;
         if capacity < least {
             let why = format!(
-                "leased caches that were created on this host need a capacity of {least} bytes: remove some, or wait until leases expire"
+                "leased caches that were created on this host need a capacity of {}: remove some, or wait until leases expire",
+                tidecast_text::Size(least)
             );
             return Err(ApiError::new(StatusCode::CONFLICT, ErrorKind::Leased, why));
         }

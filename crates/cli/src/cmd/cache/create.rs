@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// [default: the daemon's, 7d]
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
-    /// Wait at most so long for space that running jobs or transfers occupy (then exit code 3) [default: fail at once]
+    /// Wait at most this long for space that running jobs or transfers occupy (then exit code 3) [default: fail at once]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
     /// Allow these transfer methods, preferred first: swarm, direct [default: swarm,direct]

@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Replace an existing entry of the same name in DIR, atomically
     #[arg(long, requires = "to")]
     force: bool,
-    /// Give up if the cache is not complete after so long (exit code 3) [default: no limit]
+    /// Give up if the cache is not complete after this time (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
     /// Use the newest version on this host, without asking the origin for a newer one [default: ask the origin, for at

@@ -15,8 +15,8 @@ use crate::report::{Reporter, fields_of};
 ///
 /// Without --join: make a certificate authority, and a certificate for this host. With --join: get a certificate from
 /// the authority that the ticket names, whose daemon must be running. Both end with a daemon that other daemons of
-/// the site trust; it renews its certificate and the list of revoked ones by itself. Run by root on a host with systemd,
-/// install and start the service. Files are in the daemon's directory, below `ca` and `site`.
+/// the site trust; it renews its certificate and the list of revoked ones automatically. Run by root on a host with
+/// systemd, install and start the service. Files are in the daemon's directory, below `ca` and `site`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
