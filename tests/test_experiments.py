@@ -149,7 +149,7 @@ def test_the_table_of_a_start_up():
     row = {"experiment": "mount", "setting": "mount16", "nodes": 16, "touched": 2_000_000, "slowest": 30.0, "median": 25.0, "spreads": [1.2, 1.1, 1.3],
            "program": 29.0, "warm": 9.0, "bound": 25.0, "x": 1.2, "origin": 1.05, "idle": 0.01}
     text = MORE["mount"].table([{**row, "case": "hybrid"}, {**row, "case": "tar", "failed": "no"}, {**row, "case": "sshfs", "ended": "not within 9 s"}])
-    assert "2.0 MB are touched" in text
+    assert "2.0 MB are read" in text
     assert "| Tidecast, hybrid, no list, --group | 16 | 30.0 | 25.0 | 1.20 | 29.0 | 9.0 | 25.0 | 1.20 | 1.05 | 1% |" in text
     assert "| tar over TCP, unpacked in memory | failed |" in text and "not within 9 s" in text
 

@@ -48,7 +48,7 @@ class Starts(Experiment):
         if stage.setting.name not in self.recorded:
             software = self.software(a)
             record(stage, software)
-            say(f"  {software.touched / 1e6:.1f} MB are touched")
+            say(f"  {software.touched / 1e6:.1f} MB are read")
             self.recorded[stage.setting.name] = software
         software = self.recorded[stage.setting.name]
         nodes = list(stage.receivers)[:count]
@@ -71,7 +71,7 @@ class Starts(Experiment):
         done = [r for r in rows if "slowest" in r]
         head = f"## {self.name()} on {setting}\n\n{self.about}."
         if done:
-            head += f" {done[0]['touched'] / 1e6:.1f} MB are touched."
+            head += f" {done[0]['touched'] / 1e6:.1f} MB are read."
         lines = [head + "\n", "| way | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
         for row in rows:
             about = self.about_of(row["case"])
