@@ -19,15 +19,66 @@ pub enum Purpose {
     Daemon,
 }
 
+impl Purpose {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Copy, Self::Bcast, Self::Field, Self::Mount, Self::Daemon];
+
+    /// The command that it is about.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Bcast => "bcast",
+            Self::Field => "field",
+            Self::Mount => "mount",
+            Self::Daemon => "daemon",
+        }
+    }
+
+    /// The round-trip time that is assumed if none is given: copies and fields travel far, all else stays at one site.
+    #[must_use]
+    pub fn usual_rtt(self) -> Duration {
+        match self {
+            Self::Copy | Self::Field => Duration::from_millis(50),
+            Self::Bcast | Self::Mount | Self::Daemon => Duration::from_millis(1),
+        }
+    }
+}
+
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The link and the purpose that settings are judged against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
-    /// The purposes to check for.
+    /// The purposes to check for; empty: all.
     pub purposes: Vec<Purpose>,
     /// Rate of the link, bits per second.
     pub link: u64,
-    /// Round-trip time of the path.
-    pub rtt: Duration,
+    /// Round-trip time of the path. `None`: that of [`Purpose::usual_rtt`].
+    pub rtt: Option<Duration>,
+}
+
+impl Goal {
+    /// The purposes, in order.
+    pub fn purposes(&self) -> impl Iterator<Item = Purpose> + '_ {
+        Purpose::ALL.into_iter().filter(|purpose| self.is_for(*purpose))
+    }
+
+    /// Whether the host is checked for this.
+    #[must_use]
+    pub fn is_for(&self, purpose: Purpose) -> bool {
+        self.purposes.is_empty() || self.purposes.contains(&purpose)
+    }
+
+    /// The round-trip time that settings are judged against for one purpose.
+    #[must_use]
+    pub fn rtt_for(&self, purpose: Purpose) -> Duration {
+        self.rtt.unwrap_or_else(|| purpose.usual_rtt())
+    }
 }
 
 /// The outcome of a check.
@@ -68,4 +119,79 @@ pub struct Finding {
     pub measured: Option<(f64, f64)>,
     /// How to mend it, in order.
     pub changes: Vec<Change>,
+}
+
+impl Finding {
+    /// A cost above this share fails the check of the host.
+    pub const SERIOUS: f64 = 0.05;
+
+    /// A setting that fits, as it was read and as it is wanted.
+    pub(crate) fn new(
+        check: &'static str,
+        object: impl Into<String>,
+        read: impl Into<String>,
+        wanted: impl Into<String>,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            check,
+            object: object.into(),
+            verdict: Verdict::Fit,
+            read: read.into(),
+            wanted: wanted.into(),
+            why: String::new(),
+            source,
+            cost: None,
+            model: String::new(),
+            measured: None,
+            changes: Vec::new(),
+        }
+    }
+
+    /// It costs this share of the rate by this model. A share of nothing leaves the setting fit.
+    pub(crate) fn costs(mut self, share: f64, model: impl Into<String>) -> Self {
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        self.cost = Some(share);
+        self.model = model.into();
+        self.verdict = if share > 0.0 { Verdict::Costs } else { Verdict::Fit };
+        self
+    }
+
+    /// It fails the goal in a way that no model gives a share for.
+    pub(crate) fn breaks(mut self) -> Self {
+        self.verdict = Verdict::Costs;
+        self
+    }
+
+    /// It is worth knowing.
+    pub(crate) fn note(mut self) -> Self {
+        self.verdict = Verdict::Note;
+        self
+    }
+
+    /// It cannot be read.
+    pub(crate) fn unknown(mut self) -> Self {
+        self.verdict = Verdict::Unknown;
+        self
+    }
+
+    /// Why it matters here.
+    pub(crate) fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = why.into();
+        self
+    }
+
+    /// How to mend it, which a fit setting needs not.
+    pub(crate) fn mend(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+        if self.verdict != Verdict::Fit {
+            self.changes.extend(changes);
+        }
+        self
+    }
+
+    /// Whether it costs so much that the host is not fit.
+    #[must_use]
+    pub fn is_serious(&self) -> bool {
+        self.verdict == Verdict::Costs && self.cost.is_none_or(|cost| cost > Self::SERIOUS)
+    }
 }

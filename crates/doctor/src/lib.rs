@@ -4,9 +4,27 @@
 //! Facts are read once from /proc, /sys and netlink; checks are pure functions of the facts and of the [`Goal`]; each gives a
 //! [`Finding`] that predicts what the setting costs. A [`Change`] is the remedy of a finding: it is shown before it is
 //! applied, recorded before it takes effect, and can be undone exactly.
+//!
+//! ```
+//! use tidecast_doctor::{Facts, Goal, System, check};
+//!
+//! let facts = Facts::read(&System::host()?, &[]);
+//! let goal = Goal { purposes: Vec::new(), link: facts.fastest_link().unwrap_or(10_000_000_000), rtt: None };
+//! for finding in check::all(&facts, &goal) {
+//!     println!("{}: {} of the link's rate", finding.check, finding.cost.unwrap_or(0.0));
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod change;
+pub mod check;
+pub mod facts;
 mod finding;
+pub mod model;
+mod netlink;
+mod system;
 
 pub use change::Change;
+pub use facts::Facts;
 pub use finding::{Finding, Goal, Purpose, Verdict};
+pub use system::System;
