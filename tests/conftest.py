@@ -97,8 +97,8 @@ def launcher(tmp_path):
 
 @pytest.fixture
 def port():
-    """port() -> a TCP and UDP port that is free now, on every loopback address; one that the system gives to nobody who
-    asks for any, nor another worker to its tests."""
+    """port() -> a TCP and UDP port that is free now, on every loopback address; outside of the system's range of ephemeral ports, and
+    of other workers' ports."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     free = range(20_000 + 1000 * (worker % 12), 21_000 + 1000 * (worker % 12))
     taken: set[int] = set()
@@ -210,5 +210,5 @@ def here(node):
 
 @pytest.fixture
 def site(built, tmp_path, start, port):
-    """Hosts with daemons that believe one CA."""
+    """Hosts with daemons that trust one CA."""
     return Site(built / "tidecast", tmp_path, start, port)

@@ -1,4 +1,4 @@
-"""The experiments' pure parts: what is measured, what is done already, medians, tables, plots, comparisons."""
+"""The experiments' pure parts: the cases to measure, the finished cases, medians, tables, plots, comparisons."""
 import json
 import subprocess
 import xml.dom.minidom

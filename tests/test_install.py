@@ -1,4 +1,4 @@
-"""`make install` and `make uninstall`: what they put where, that nothing is left, and that administrators' changes stay."""
+"""`make install` and `make uninstall`: the installed files, their complete removal, and administrators' changes, which stay."""
 from __future__ import annotations
 
 import os

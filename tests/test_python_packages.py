@@ -16,7 +16,7 @@ import pytest
 from conftest import PROFILE, ROOT
 
 BACKEND = "python/backend/tidecast_build.py"
-# Packs what the build of the tests has made: no compiler runs.
+# Packs the results of the tests' build: no compiler runs.
 ENVIRONMENT = {**os.environ, "TIDECAST_PROFILE": PROFILE, "TIDECAST_NO_BUILD": "1",
                "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
 

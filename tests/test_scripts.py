@@ -1,4 +1,4 @@
-"""The scripts around the project: the purity, layer and containment checks find what they are for; each says what it is for."""
+"""The scripts around the project: the purity, layer and containment checks find the faults that they are made for."""
 import importlib.machinery
 import importlib.util
 import pathlib

@@ -28,7 +28,7 @@ REFUSED = [
 
 
 def printed(*command: str) -> str | None:
-    """What a program prints; None where it refuses and says why."""
+    """The output of a program; None if it refuses with a reason."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 or (done.stderr and "panicked" not in done.stderr), done
     return done.stdout if done.returncode == 0 else None

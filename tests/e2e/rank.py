@@ -1,7 +1,7 @@
-"""One rank of a memory-to-memory broadcast: runs the steps it is given, and prints what came of each as a line of JSON.
+"""One rank of a memory-to-memory broadcast: runs the given steps, and prints the result of each as a line of JSON.
 
     rank.py MEETING STEP...      MEETING: mpi:DIR, or HOST:PORT/RANK/SIZE
-    STEP: SIZE@ROOT     a broadcast of so many bytes; ok if they are the root's, with the ranks that missed it
+    STEP: SIZE@ROOT a broadcast of SIZE bytes; ok if they are the root's, with the ranks that missed it
           wait          stays in the group and does nothing
 
 With mpi the lines go to a file of each rank in DIR, since mpirun mixes what several ranks print, within a line too.

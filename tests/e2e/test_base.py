@@ -1,4 +1,4 @@
-"""`--base`: an older version that lies elsewhere gives what it has, wherever in its files that is."""
+"""`--base`: the data of an older version elsewhere is reused, at any offset in its files."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ SIZE = 8 << 20
 
 
 def tree(path: pathlib.Path, changed: int = 0) -> pathlib.Path:
-    """A large file, of which so many places are changed, and what is the same in every version."""
+    """A large file with this many changed places, and the part that is the same in every version."""
     content = bytearray(random.Random(1).randbytes(SIZE))
     for place in range(changed):
         content[place * SIZE // changed] ^= 1
@@ -90,7 +90,7 @@ def moved(path: pathlib.Path, how: str) -> pathlib.Path:
     return path
 
 
-#: Leaves that come for it: those around each change, and 16 bytes for each of the file.
+#: Leaves that are transferred for it: those around each change, and 16 bytes for each leaf of the file.
 MOST = {"put in": 4, "taken out": 3, "small writes": 2 * WRITES, "large writes": 5 * WRITES}
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_may_not_be_replaced_is_refused_as_ever(shared, here, tmp_pa
 
 
 def test_a_stock_client_gives_what_is_not_at_the_same_offset(start, port, here, tmp_path):
-    """It knows of no fingerprints: nothing is lost but the saving."""
+    """It has no fingerprints: only the saving is lost."""
     new = moved(tmp_path / "new/data", "put in")
     torrent = clients.make_torrent(start, tmp_path / "t.torrent", new, "v2")
     at = f"127.0.0.1:{port()}"
@@ -140,7 +140,7 @@ def test_bcast_finds_what_moved(tide, tmp_path):
 
 
 def test_what_stands_there_is_compared_with_peers_that_are_found(tide, port, tmp_path):
-    """A manifest names no peer: those whom a tracker knows say what the older version has."""
+    """A manifest names no peer: peers from a tracker send the fingerprints."""
     number, listen = port(), f"127.0.0.1:{port()}"
     words = ["--plain", "--no-lsd", "--json", "--delete"]
     for turn, version in enumerate([tree(tmp_path / "v1/data"), moved(tmp_path / "v2/data", "put in")]):

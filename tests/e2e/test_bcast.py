@@ -150,7 +150,7 @@ def test_a_long_manifest_is_broadcast_before_the_data(tide, launcher, tmp_path):
 
 
 def test_many_hosts_are_started_as_a_tree(tide, launcher, tmp_path):
-    """h1 comes first and is asked to start others. Its own part fails, the first launch of h60 too: that costs nobody else."""
+    """h1 comes first and is asked to start others. Its own part fails, the first launch of h60 too: no other host is affected."""
     data = trees.blob(tmp_path / "data", 100_000)
     log = tmp_path / "log"
     log.mkdir()
@@ -314,7 +314,7 @@ def test_a_client_that_has_joined_gets_the_rest(lab, node, launcher, start, tmp_
 @pytest.mark.root
 @pytest.mark.parametrize("algorithm", ["plan", "swarm"])
 def test_hosts_that_refuse_calls_call_those_whom_they_feed(lab, node, tmp_path, algorithm):
-    """A quarter of them have a firewall that lets nobody in."""
+    """A quarter of them have a firewall that rejects all connections."""
     if not shutil.which("nft"):
         pytest.skip("SKIPPED: nft is not installed (make setup)")
     lab("up", "single:9@50mbit")
@@ -336,7 +336,7 @@ def test_hosts_that_refuse_calls_call_those_whom_they_feed(lab, node, tmp_path, 
 
 @pytest.mark.root
 def test_of_networks_that_look_alike_the_faster_is_used(lab, node, tmp_path):
-    """A second network beside that of the lab, with no limit; of both the drivers say the same."""
+    """A second network beside that of the lab, without a limit; the drivers report the same rate for both."""
     lab("up", "single:4@30mbit")
     switch, batch = f"{lab.name}.s0", "link add br1 type bridge stp_state 0\nlink set br1 up\n"
     for n in range(4):
@@ -377,7 +377,7 @@ def test_a_worker_that_is_killed_half_way(lab, node, tmp_path):
     assert error["hosts_done"] == 3 and not hosts[victim]["ok"], error
     for name in set(hosts) - {victim}:
         trees.assert_same(data, tmp_path / name / "data")
-    # What it had is used when the command is given again; the others have all of it.
+    # Its data is used when the command is repeated; the others have all of it.
     done = bcast(tide, data, tmp_path / "{host}/data", hosts=names, launch=launch).ok().last("done")
     trees.assert_same(data, tmp_path / victim / "data")
     assert 0 < done["received"] < data.stat().st_size, "a part was there"

@@ -1,4 +1,4 @@
-"""`tidecast bcast`: which names are one host, which are this one, and what is said of each; getaddrinfo is the judge."""
+"""`tidecast bcast`: which names are one host, which are this one, and the report of each; compared with getaddrinfo."""
 import os
 import pathlib
 import random
@@ -9,7 +9,7 @@ import pytest
 from support import resolver, trees
 from support.seeds import seeds
 
-# Always the same in a test of everything, so that it tells of changes of ours; `make hosts-soak` looks for what is not known.
+# Always the same in the whole test, so that it shows changes of this project; `make hosts-soak` looks for unknown faults.
 SEEDS = seeds(26, 27, 28, 29)
 REASON = resolver.works()
 SHORT = socket.gethostname().split(".")[0]
@@ -69,7 +69,7 @@ def test_hosts_are_what_their_addresses_say(tide, ssh, start, tmp_path, seed):
 
 
 def test_a_short_name_in_another_domain_is_another_host(tide, ssh, tmp_path):
-    """The host list says `.invalid`, which never resolves: it is reached by ssh, or not at all."""
+    """The host list has `.invalid`, which never resolves: it is reached by ssh, or not at all."""
     data = trees.blob(tmp_path / "data", 1000)
     (pathlib.Path(tide.env["PATH"].split(":")[0]) / "ssh").write_text("#!/bin/sh\nexit 255\n")
     error = tide.run("bcast", data, "--to", tmp_path / "copy", "--hosts", f"{SHORT}.invalid", "--json").exits(1).last("error")
@@ -84,7 +84,7 @@ def test_each_name_with_a_path_of_its_own_is_served(tide, tmp_path):
 
 
 def scheduled(tide, tmp_path, program, lines):
-    """A stand-in for a scheduler's launcher: it starts a task for each line of variables, and never says `--host`."""
+    """A stand-in for a scheduler's launcher: it starts a task for each line of variables, and never passes `--host`."""
     folder = tmp_path / "bin"
     folder.mkdir(exist_ok=True)
     (folder / program).write_text(f"""#!{sys.executable}
@@ -99,7 +99,7 @@ sys.exit(max(t.wait() for t in tasks))
 
 
 def test_a_scheduler_says_which_host_a_task_is_on(tide, tmp_path):
-    """Tasks of one machine have one host name; what Slurm calls their nodes tells them apart."""
+    """Tasks of one machine have one host name; Slurm's names of their nodes distinguish them."""
     data = trees.blob(tmp_path / "data", 1000)
     scheduled(tide, tmp_path, "srun", [{"SLURMD_NODENAME": "x2"}, {"SLURMD_NODENAME": "x1"}])
     tide.env |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x[1-2]"}
@@ -153,7 +153,7 @@ def test_a_source_that_changes_before_it_is_served_ends_it(tide, launcher, tmp_p
 
 
 def test_extras_never_cost_the_report(tide, tmp_path):
-    """The topology cannot be written: the broadcast is done all the same, and is told first."""
+    """The topology cannot be written: the broadcast completes nevertheless, with a warning at the start."""
     data = trees.blob(tmp_path / "data", 1000)
     words = ("bcast", data, "--to", tmp_path / "{host}/copy", "--hosts", "a,b", "--launch", "env {command}")
     proc = tide.run(*words, "--plain", "--torrent", tmp_path / "no/such/dir.torrent", "--json").ok()

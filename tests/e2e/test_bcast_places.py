@@ -1,4 +1,4 @@
-"""`tidecast bcast` finds out where hosts are when nobody tells it."""
+"""`tidecast bcast` finds the places of hosts without a given topology."""
 import json
 import random
 
@@ -9,7 +9,7 @@ LAUNCH = "ip netns exec {host} {command}"
 
 
 def bcast(tide, lab, data, to, count, *words):
-    """To all nodes but the first, in an order that says nothing; the last event."""
+    """To all nodes but the first, in an order independent of places; the last event."""
     names = [f"{lab.name}.n{n:03d}" for n in range(1, count)]
     random.Random(3).shuffle(names)
     proc = tide.run("bcast", data, "--to", to, "--hosts", ",".join(names), "--launch", LAUNCH, "--json", *words)
@@ -30,7 +30,7 @@ def test_a_slow_link_between_two_switches_is_crossed_about_once(lab, node, tmp_p
     assert sorted(map(len, found)) == [5, 6] and near in found, done["places"]
     crossed = json.loads(lab("counters"))["links"]["s0-s1"]["fwd"]
     assert crossed < 1.6 * data.stat().st_size, "without places it is about three times"
-    # What was found can be told the next time.
+    # The found topology can be given the next time.
     again, told = bcast(tide, lab, data, tmp_path / "{host}/again", 12, "--topology", kept)
     assert told["hosts_done"] == 11 and "places" not in told
     crossed = json.loads(lab("counters"))["links"]["s0-s1"]["fwd"] - crossed

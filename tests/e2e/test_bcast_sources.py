@@ -1,4 +1,4 @@
-"""`tidecast bcast`: what is special about a source."""
+"""`tidecast bcast`: special kinds of sources."""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ from test_bcast import bcast, workers
 
 
 def test_links_that_lead_out_are_carried_as_they_are(tide, tmp_path):
-    """A Python virtual environment has such; nothing is written by way of them."""
+    """A Python virtual environment has such links; nothing is written through them."""
     outside = tmp_path / "outside"
     outside.mkdir()
     data = trees.rich(tmp_path / "source/venv")
@@ -21,7 +21,7 @@ def test_links_that_lead_out_are_carried_as_they_are(tide, tmp_path):
     for copy in (tmp_path / host / version for host in "ab" for version in ("v0", "v1")):
         trees.assert_same(data, copy)
         assert {name: os.readlink(copy / name) for name in links} == links
-    # What was a link is a directory in the next version.
+    # A link becomes a directory in the next version.
     (data / "dir").unlink()
     trees.blob(data / "dir/file", 100_000)
     bcast(tide, data, tmp_path / "{host}/v0", hosts="a,b")
@@ -51,7 +51,7 @@ def test_several_sources_share_what_is_sent(tide, tmp_path):
 
 @pytest.mark.root
 def test_who_sees_another_file_is_no_source(tide, launcher, tmp_path):
-    """The second host has an older version at that path; what it would send is hashed before."""
+    """The second host has an older version at that path; its data is hashed before it is sent."""
     data = trees.blob(tmp_path / "data", 3_000_000)
     stale = tmp_path / "stale"
     trees.blob(stale, 3_000_000, seed=5)
@@ -70,7 +70,7 @@ def test_sources_make_up_for_a_slow_origin_and_for_each_other(lab, node, tmp_pat
     lab("slow", "0", "8mbit")
     tide = node("origin", lab, 0)
     data = trees.blob(tmp_path / "data", 12_000_000)
-    # Told where hosts are: whom a trial finds slow, be it by chance, is no source.
+    # With a given topology: a host that a trial measures as slow, even by chance, is not a source.
     places = tmp_path / "places"
     places.write_text(f"here {lab.name}.n[000-006]\n")
     flags = ["--sources", "4", "--topology", places, "--origin", f"{lab.name}.n000"]

@@ -1,5 +1,5 @@
-"""Before proof, little: 2,300 connections of one address that never prove anything keep nobody else out of any listener, and
-cost little memory. The bound on time: twice what it took without them, or a second more where that is nothing."""
+"""Limits before authentication: 2,300 unproven connections of one address block no other client of any listener, and cost little
+memory. The bound on time: twice the time without them, or a second more if that is very short."""
 import json
 import os
 import pathlib
@@ -115,7 +115,7 @@ def test_a_daemon_is_open_to_daemons(site, start, data, tmp_path, prefix):
     numbers = iter(range(1000))
 
     def bring():
-        # A channel that is up already is no test of the listener.
+        # An existing channel does not test the listener.
         name = f"data{next(numbers)}"
         origin.create(name, data)
         node.daemon.kill()
@@ -227,7 +227,7 @@ def test_one_user_keeps_no_other_from_the_daemon(built, tmp_path, start, prefix)
 
 @pytest.mark.alone
 def test_a_ticket_holder_far_away_gets_in_during_floods_of_its_own_site(lab, node, start, data, tmp_path):
-    """A round trip of 300 ms, 1 % of packets lost, and floods from its neighbour and from its own address."""
+    """A round trip of 300 ms, 1 % of packets lost, and floods from an adjacent node and from its own address."""
     lab("up", "bordeaux:1,2@20mbit,delay=150ms,loss=1%")
     home, far = node("home", lab, 0), node("far", lab, 1)
     address = lab.address(0)
@@ -274,7 +274,7 @@ def test_a_handshake_has_one_deadline_and_little_of_it_is_read(tide, port, data)
 
 
 class Datagrams:
-    """Sends 4,000 a second from another address, in a thread: the test is of what is kept of them, not of the link's rate."""
+    """Sends 4,000 a second from another address, in a thread: the test measures the memory for them, not the link's rate."""
 
     def __init__(self, port: int, make):
         self.stopped, self.sent = threading.Event(), 0

@@ -9,7 +9,7 @@ from support import classads, oracle
 from support.seeds import seeds
 
 HTCONDOR = "htcondor==25.14.1"
-# Always the same in a test of everything, so that it tells of changes of ours; `make classad-soak` looks for what is not known.
+# Always the same in the whole test, so that it shows changes of this project; `make classad-soak` looks for unknown faults.
 SEEDS = seeds(25, 26)
 
 
@@ -27,7 +27,7 @@ def library():
 
 
 def plain(value: str) -> str:
-    """Without what is written differently on purpose: the 17th digit of reals, fractions of spans, blanks."""
+    """Without the intended differences in writing: the 17th digit of reals, fractions of spans, blanks."""
     value = re.sub(r"-?\d+(?:\.\d+)?E[+-]\d+", lambda real: f"{float(real[0]):.15E}", value)
     value = re.sub(r'(relTime\(\\?"[-+0-9:]*)\.\d+', r"\1", value)
     return re.sub(r'relTime\((\\?")-00', r"relTime(\g<1>00", value).replace(" ", "")
@@ -42,9 +42,9 @@ def ours(tide, exprs, *words) -> list[str]:
 
 
 def differences(exprs, theirs, mine):
-    """Where the two differ; of what one refuses as a whole, the other may at most say ERROR."""
+    """Where the two differ; an expression that one refuses may at most be ERROR in the other."""
     for expr, there, here in zip(exprs, theirs, mine, strict=True):
-        # Spans beyond 31 bits and years beyond 32 are what happened to be in memory.
+        # HTCondor returns undefined memory for spans beyond 31 bits and years beyond 32.
         if there == oracle.CRASHED or "24855" in there or (re.search("(split|format)time", expr, re.I) and re.search(r"\d{8}", there)):
             continue
         # A span that HTCondor has put into a list is a real when it takes it out again.

@@ -1,4 +1,4 @@
-"""Tidecast on lab nodes: everyone uploads, a silent node holds nobody up, NAT and a lossy line are no obstacle."""
+"""Tidecast on lab nodes: all nodes upload, a silent node delays no other, NAT and a lossy line do not prevent transfers."""
 import json
 
 import pytest

@@ -1,4 +1,4 @@
-"""`tidecast copy`: any mix of files from host to host, by a server, by ssh's start-up, through ssh. rsync is the judge of what has arrived."""
+"""`tidecast copy`: any mix of files from host to host, by a server, by ssh's start-up, through ssh. rsync verifies the result."""
 import os
 import pathlib
 import signal
@@ -60,7 +60,7 @@ def tree(tmp_path):
 @pytest.fixture
 def server(node, port, tmp_path):
     """server(*flags) -> the URL of a copy-server of `tmp_path/served`; servers of one name have one key. As root, and with all
-    attributes, unless `trust` says otherwise."""
+    attributes unless `trust` is false."""
     def begin(*flags, root="served", name="server", listen=None, trust=("--as-root", "--trust-metadata")) -> str:
         (tmp_path / root).mkdir(exist_ok=True)
         listen = listen or f"127.0.0.1:{port()}"
@@ -134,7 +134,7 @@ def test_a_second_copy_moves_only_what_differs(here, tree, server, tmp_path):
     os.utime(dest / "deep/0900", ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert done(here, f"{tree}/", url)["files_copied"] == 0
     assert done(here, "--checksum", f"{tree}/", url)["files_copied"] == 1
-    # What is newer there stays, if that is wished; only another mode is no reason to send bytes.
+    # Newer files there stay, with --update; a different mode alone sends no bytes.
     (dest / "deep/0901").write_text("newer")
     assert done(here, "--update", f"{tree}/", url)["files_copied"] == 0
     assert done(here, f"{tree}/", url)["files_copied"] == 1
@@ -224,7 +224,7 @@ def test_a_new_destination_has_all_of_it_or_nothing(killed, empty, here, node, s
         ends = subprocess.run(["pgrep", "-s", str(proc.process.pid), "-f", "copy-end"], capture_output=True, text=True).stdout.split()
         [os.kill(int(pid), signal.SIGKILL) for pid in (ends if killed == "receiver" else [proc.process.pid])]
         proc.wait()
-        # A receiver writes what it has before it ends.
+        # A receiver writes its received data before it ends.
         wait_for("the end of the other end", lambda: all(ended(int(pid)) for pid in ends))
         assert dest.exists() == empty and not [name for name in dest.glob("*") if not name.name.startswith(".tidecast-copy-")]
         left = [path for path in (tmp_path / "new").rglob(".tidecast-copy-*/root/**/*") if path.is_file() and path.stat().st_size == 10_000]

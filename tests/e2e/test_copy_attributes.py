@@ -1,4 +1,4 @@
-"""`tidecast copy`: access control lists, devices, what is mounted below the destination, and when files are on disk."""
+"""`tidecast copy`: access control lists, devices, mounts below the destination, and durability of files."""
 import os
 import stat
 import subprocess
@@ -34,7 +34,7 @@ def test_access_control_lists_arrive(node, tmp_path):
     os.setxattr(dest / "sub/two", "user.extra", b"of somebody")
     assert done(here, f"{source}/", dest)["files_copied"] == 0
     same(source, dest)
-    # A directory whose default would be handed down keeps that from what is copied into it.
+    # The default list of a directory does not apply to files that are copied into it.
     other = tmp_path / "other"
     other.mkdir()
     subprocess.run(["setfacl", "-m", "d:u:4321:rwx", other], check=True)
@@ -85,7 +85,7 @@ def test_what_is_mounted_below_the_destination_is_written_through(where, how, no
     subprocess.run(["mount", *words], check=True)
     try:
         here = node("here")
-        # Where a link cannot be one it is a copy, and that is said.
+        # If a hard link is not possible, the file is copied, with a warning.
         across = where == "deep/er"
         end = done(here, tree, tmp_path / "dest", "--streams", "2", code=int(across))
         told = [problem["what"] for problem in end["problems"]]
@@ -121,8 +121,8 @@ def test_files_are_on_disk_when_that_was_asked(when, node, built, start, tmp_pat
             assert syncs >= 1 and fsyncs < 21
         case "each":
             assert fsyncs >= 21
-            # No file has its name before it is on disk: a new destination gets its own after all syncs of files, else each thread syncs
-            # what it renames.
+            # No file has its name before it is on disk: a new destination gets its own after all syncs of files, else each thread
+            # syncs the files that it renames.
             root = calls.index('"root"')
             assert calls[:root].count("fsync(") >= 21 and calls[:root].count("syncfs(") >= 1
             for thread in {line.split()[0] for line in calls.splitlines()}:

@@ -1,4 +1,4 @@
-"""`tidecast copy` of files that change: while they are copied, and between two copies. What gets a name is one state of the source."""
+"""`tidecast copy` of files that change: while they are copied, and between two copies. Each delivered file has one state of the source."""
 import os
 import pathlib
 import signal

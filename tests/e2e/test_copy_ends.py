@@ -1,4 +1,5 @@
-"""`tidecast copy` whose other end freezes, whose shell prints, whose disk is full or limited: each is an error in time that says so."""
+"""`tidecast copy` whose other end freezes, whose shell prints, whose disk is full or limited: each is an error within the time limit,
+with the reason."""
 import os
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""`copy --explain` names what holds a copy up, from the kernel's own counts: between two network namespaces, on a long way."""
+"""`copy --explain` names the bottleneck of a copy, from the kernel's own counts: between two network namespaces, on a long link."""
 import os
 import subprocess
 
@@ -58,7 +58,7 @@ def test_a_window_that_is_small_for_the_way_is_the_verdict(tide, start, ends, tm
 @pytest.mark.alone
 @pytest.mark.parametrize("ends", [8_000_000], indirect=True)
 def test_progress_moves_with_the_bytes_of_a_slow_link(tide, start, ends, tmp_path):
-    """A link of 8 Mbit/s needs 4 s for a block of 4 MiB: what is shown moves between."""
+    """A link of 8 Mbit/s needs 4 s for a block of 4 MiB: the display advances in between."""
     here, there = ends
     url = serve(tide, start, there, tmp_path / "served")
     data = blob(tmp_path / "data", 5 << 20)

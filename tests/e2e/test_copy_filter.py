@@ -1,4 +1,4 @@
-"""What `tidecast copy` leaves out and deletes: rsync judges, with the same rules on the same random trees."""
+"""Files that `tidecast copy` leaves out and deletes, compared with rsync by the same rules on the same random trees."""
 import os
 import random
 import shutil
@@ -26,12 +26,12 @@ class Trial:
     def __init__(self, rng: random.Random, at):
         at.mkdir()
         self.sources, self.rules = filters.sources(rng, at), filters.rules(rng, at / "list")
-        # Where both kinds meet, a name that a pattern may be meant for is kept, and told.
+        # Where both kinds of rules apply, a name that a pattern may mean is kept, with a warning.
         mixed = len({source.endswith(b"/") for source in self.sources if os.path.isdir(source)}) > 1
         self.delete = [b"--delete"] if rng.random() < 0.85 and not mixed else []
         self.ours, self.theirs = at / "ours", at / "theirs"
         filters.tree(rng, bytes(self.ours), b"it was here before\n", rng.randrange(60))
-        # Much of what is at the sources is there already, perhaps as another kind of thing.
+        # Many of the sources' names exist already, some of them as another kind of entry.
         for source in self.sources:
             there = os.path.join(bytes(self.ours), b"" if source.endswith(b"/") else os.path.basename(source))
             if os.path.isdir(source) and (os.path.isdir(there) or not os.path.lexists(there)) and rng.random() < 0.8:
@@ -39,7 +39,7 @@ class Trial:
         filters.double(bytes(self.ours), bytes(self.theirs))
 
     def judge(self) -> tuple[int, dict]:
-        """What rsync does."""
+        """The result of rsync."""
         words = [b"rsync", b"-a", *self.delete, *self.rules, *self.sources, bytes(self.theirs) + b"/"]
         code = subprocess.run(words, capture_output=True, timeout=60).returncode
         assert code in (0, 23), (code, words)
@@ -89,7 +89,7 @@ def test_rules_hold_at_both_ends_of_a_connection(way, here, ssh, server, tmp_pat
 
 
 def test_what_a_pattern_of_another_source_may_mean_is_kept_and_told(here, tmp_path):
-    """Of two sources one is given with a slash: /cache is a/cache, as with rsync, and who means b/cache must not lose it."""
+    """Of two sources one is given with a slash: /cache is a/cache, as with rsync, and a user who means b/cache must not lose it."""
     for name in ("a", "b/cache", "dest/b/cache", "dest/b/other", "dest/cache"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "file").write_text(name)

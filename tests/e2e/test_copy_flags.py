@@ -1,4 +1,4 @@
-"""rsync's flags that `tidecast copy` has: rsync judges what comes of them on random trees."""
+"""rsync's flags in `tidecast copy`, compared with rsync on random trees."""
 import os
 import random
 import shutil
@@ -36,15 +36,15 @@ class Trial:
         self.flags = changes.flags(rng)
         self.at = at
         names = {flag.partition("=")[0] for flag in self.flags}
-        # What links lead to is not removed here, nor what was never compared.
-        # rsync keeps links and pipes that it has linked from elsewhere.
+        # Targets of links are not removed here, nor files that were never compared. rsync keeps links and pipes that it has
+        # linked from elsewhere.
         if names & {"--remove-source-files"} and names & {"-L", "-k", "--append", "--link-dest"}:
             self.flags.remove("--remove-source-files")
-        # rsync links what belongs to whomever.
+        # rsync links files of any owner.
         if "--link-dest" in names and not self.keeps("o"):
             self.flags = [flag for flag in self.flags if not flag.startswith("--link-dest")]
         self.updates = bool(names & {"--inplace", "--append", "--append-verify"})
-        # Without its owner a file is no program of its owner's here, though rsync makes it root's.
+        # Without its owner a file loses its set-id bits here, though rsync makes it root's.
         special = self.keeps("o") and self.keeps("g") or not self.keeps("p")
         # Which of several names stands for a file that is copied in part only is not told.
         again = not listed and not any(flag.startswith(("--existing", "--ignore-existing", "--max-size", "--min-size", "-u", "--inplace", "--append", "--link-dest")) for flag in self.flags)
@@ -60,7 +60,7 @@ class Trial:
             changes.change(rng, str(self.ours), special=special)
             changes.tree(rng, str(self.ours), rng.randrange(15), root=root, special=special, again=again)
             if again or listed:
-                # rsync does not outlive a directory in the way of a file with several names.
+                # rsync fails if a directory is in the place of a file with several names.
                 self.make_way()
             subprocess.run(["rsync", "-aHAX", f"{self.ours}/", self.theirs], check=True)
         if any(flag.startswith("--link-dest") for flag in self.flags):
@@ -85,7 +85,7 @@ class Trial:
                     shutil.rmtree(there)
 
     def keeps(self, letter: str) -> bool:
-        """Whether the flags keep what a letter stands for."""
+        """Whether the flags keep the attribute of a letter."""
         words = {"o": "owner", "g": "group", "t": "times", "p": "perms"}
         last = -1, False
         for at, flag in enumerate(self.flags):
@@ -96,26 +96,26 @@ class Trial:
         return last[1]
 
     def judge(self) -> int:
-        """What rsync says of it. Further names of a file stay such here unless they are declined."""
+        """rsync's output. Hard links are kept here by default."""
         said = subprocess.run(["rsync", *self.judges(), f"{self.judged}/", f"{self.theirs}/"], capture_output=True, text=True, timeout=60)
         self.said = said.stdout.splitlines()
         return said.returncode
 
     def judges(self) -> list[str]:
-        """rsync's flags. Further names of a file stay such here unless they are declined."""
+        """rsync's flags. Hard links are kept here by default."""
         words = self.words("theirs")
         kept = [flag for flag in words if flag in ("-a", "-rlptgoD")]
         return [*kept, *("-HAX" if flag in kept else flag for flag in words)]
 
     def items(self) -> list[str]:
-        """What rsync would do, line by line."""
+        """rsync's dry run, line by line."""
         said = subprocess.run(["rsync", "-ni", *self.judges(), f"{self.source}/", f"{self.theirs}/"], capture_output=True, text=True, timeout=60).stdout
         return said.splitlines()
 
     def check(self, code: int, told: str) -> None:
         judged, now = self.judge(), time.time()
         ours, theirs = (changes.state(str(top), now=now) for top in (self.ours, self.theirs))
-        # What was kept, and what is left at the source; of directories, only that they are there.
+        # The kept files, and those left at the source; for directories, only their existence.
         for a, b in (("ours.bak", "theirs.bak"), ("src", "judged")):
             if (self.at / b).exists() or (self.at / a).exists() and b != "judged":
                 lean = lambda top: {path: state[:1] + (state[1:6] if not stat.S_ISDIR(state[0]) else ()) for path, state in changes.state(str(top), now=now).items()}  # noqa: E731
@@ -134,7 +134,7 @@ class Trial:
             (kind, *rest, when, same), (*_, other, _) = ours[path], theirs[path]
             loose = not self.keeps("t") or "-J" in self.flags and stat.S_ISLNK(kind) or "-O" in self.flags and stat.S_ISDIR(kind)
             near = "now" not in (when, other) and abs(when - other) <= window
-            # A pipe or link whose attributes change is made anew here, which changes its time, and that of its directory.
+            # A pipe or link whose attributes change is recreated here, which changes its time, and that of its directory.
             if not stat.S_ISREG(kind) and (loose or near):
                 ours[path] = (kind, *rest, other, same)
             # What becomes of a name that is not copied but is linked to one that is, and whose attributes a further name has that are
@@ -143,7 +143,7 @@ class Trial:
                 ours[path] = theirs[path]
         wrong = {path: (ours.get(path), theirs.get(path)) for path in ours.keys() | theirs if ours.get(path) != theirs.get(path)}
         if code and judged:
-            # What follows from what failed may differ.
+            # Consequences of failures may differ.
             wrong = {path: pair for path, pair in wrong.items() if None not in pair}
         assert not wrong and (code == 0) == (judged == 0), (self.flags, wrong, code, judged, told)
 
@@ -254,7 +254,7 @@ def test_some_letters_keep_what_they_name_and_nothing_else(here, little, tmp_pat
     said = here("copy", "-rt", f"{little}/", tmp_path / "dest").err
     assert sorted(os.listdir(tmp_path / "dest")) == ["d", "f"] and "skipped 2 links" in said
     assert (tmp_path / "dest/f").stat().st_mtime == changes.OLD and (tmp_path / "dest/f").stat().st_mode & 0o777 == 0o640 & ~0o022
-    # An order is an order: what comes last counts.
+    # The last flag wins.
     done(here, "-a", "--no-links", f"{little}/", tmp_path / "one")
     done(here, "--no-links", "-a", f"{little}/", tmp_path / "two")
     assert not (tmp_path / "one/link").is_symlink() and (tmp_path / "two/link").is_symlink()
@@ -276,7 +276,7 @@ def test_a_limit_of_deletions_is_kept_and_told(here, little, tmp_path):
 
 
 def test_a_directory_that_is_not_the_senders_is_not_emptied(here, little, tmp_path):
-    """What is left out by its kind or size is still the sender's name: a directory that has it here stays as it is."""
+    """A name that is left out by its kind or size still exists at the sender: a directory of that name here stays as it is."""
     for name in ("link", "f"):
         (tmp_path / "dest" / name).mkdir(parents=True)
         (tmp_path / "dest" / name / "kept").touch()
@@ -292,7 +292,7 @@ def test_what_is_mounted_below_a_source_is_left_out_and_stays(flags, made, here,
     (tmp_path / "dest/mnt/other").touch()
     script = f'mount -t tmpfs none {little}/mnt && mkdir {little}/mnt/inner && touch {little}/mnt/f && "$0" copy --delete {" ".join(flags)} {little}/ {tmp_path}/dest'
     subprocess.run(["unshare", "-m", "sh", "-c", script, here.program], env=here.env, check=True, capture_output=True)
-    # As with rsync, nothing is deleted where what is mounted is left out.
+    # As with rsync, mount points that are left out are not deleted.
     found = sorted(os.listdir(tmp_path / "dest/mnt")) if (tmp_path / "dest/mnt").exists() else None
     assert found == (["other"] if made == [] else made), found
 

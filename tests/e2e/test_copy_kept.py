@@ -1,4 +1,5 @@
-"""`tidecast copy` with --backup, --link-dest, --remove-source-files, --inplace and --append: what stays, what goes, and what is written to."""
+"""`tidecast copy` with --backup, --link-dest, --remove-source-files, --inplace and --append: files that stay, files that are removed,
+and files that are changed."""
 import os
 import pathlib
 import signal

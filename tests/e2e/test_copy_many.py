@@ -1,4 +1,4 @@
-"""`tidecast copy` by several pairs of hosts, all of which are this one, and over several addresses. rsync is the judge of what has arrived."""
+"""`tidecast copy` by several pairs of hosts, all of which are this one, and over several addresses. rsync verifies the result."""
 import os
 import signal
 import subprocess
@@ -85,7 +85,7 @@ def test_what_a_pair_that_breaks_had_taken_is_done_by_the_others(killed, here, s
     end = proc.events()[-1]
     assert [pair["broke"] is not None for pair in end["pairs"]] == [True, False], end
     assert end["failed"] == 0 and end["pairs"][0]["batches"] == 0
-    # Also what the one that broke had finished was copied, and not there before.
+    # Files that the broken pair had finished count as copied, and not as existing before.
     assert (end["files_copied"], end["files_kept"]) == (60, 0), end
     same(source, dest)
 

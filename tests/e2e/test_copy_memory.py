@@ -35,7 +35,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def copying(built, node):
-    """copying(words) -> a copy into memory whose lines the test reads, and gives back by itself."""
+    """copying(words) -> a copy into memory whose lines the test reads, and whose files it returns explicitly."""
     running, here = [], node("here")
 
     def begin(*words) -> subprocess.Popen:
@@ -160,7 +160,7 @@ def test_a_slow_program_slows_the_copy_and_memory_is_bounded(tmp_path, copying):
             most = max(most, taken(place))
             give_back(process, event["number"])
     assert seen == 61
-    # The large one is let in when nothing is held, beside what others have begun by then.
+    # The large one is admitted when no file is held, beside the files that others have begun by then.
     assert 8 * MIB <= most <= 20 * MIB + 8 * MIB, most
     ended(process)
 
@@ -204,7 +204,7 @@ def test_every_end_leaves_nothing(tree, copying):
     place = started(process)
     process.stdout.close()
     give_back(process, 1)
-    # It waits for room; whatever it says next, nobody hears.
+    # It waits for room; its later messages are not read.
     process.stdin.close()
     assert process.wait(60) == 3 and not place.exists()
 

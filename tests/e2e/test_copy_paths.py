@@ -1,4 +1,4 @@
-"""`tidecast copy -R` and `--files-from`: rsync judges which names come, with what above them, on random trees and lists."""
+"""`tidecast copy -R` and `--files-from`: the copied names and their parents, compared with rsync on random trees and lists."""
 import os
 import random
 import shutil
@@ -20,7 +20,7 @@ def here(node):
 
 
 def names(top) -> dict[str, tuple]:
-    """What is there, without times of directories that nobody has named."""
+    """The entries there, without times of directories that were not named."""
     found = changes.state(str(top), now=0)
     return {path: state[:2] + (state[2:5] + state[6:]) + ((state[5],) if not os.path.isdir(os.path.join(top, path)) else ()) for path, state in found.items()}
 
@@ -103,7 +103,7 @@ def test_paths_are_kept_from_the_mark_on(way, deep, here, ssh, tmp_path):  # noq
     assert (tmp_path / "two" / str(deep / "a/g").lstrip("/")).read_text() == "2"
     done(here, "-R", "--no-implied-dirs", *far, f"{source}{deep}/./a/g", f"{dest}{tmp_path}/three")
     assert (tmp_path / "three/a").stat().st_mode & 0o777 == 0o755
-    # What is above a name is a directory, whatever led there.
+    # The parent of a name is a directory, even if a link led there.
     done(here, "-R", *far, f"{source}{deep}/./link/f", f"{dest}{tmp_path}/four")
     assert names(tmp_path / "four").keys() == {".", "link", "link/f"} and not (tmp_path / "four/link").is_symlink()
 

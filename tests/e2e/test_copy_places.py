@@ -1,4 +1,4 @@
-"""`tidecast copy`: what paths mean and where they may lead, servers and hosts of ssh together, what is refused, and in which words."""
+"""`tidecast copy`: the meaning of paths and their limits, servers and hosts of ssh together, refusals and their messages."""
 import os
 import re
 import pathlib
@@ -24,7 +24,7 @@ def test_a_server_and_a_host_of_ssh_copy_to_each_other(plain, here, tree, server
     end = done(here, url + "in/", f"two:{tmp_path / 'out'}", *ssh, *plain)
     assert end["files_copied"] == end["files"]
     same(tree, tmp_path / "out")
-    # A single file under another name: who receives learns its name with its target.
+    # A single file under another name: the receiver learns its name with its target.
     done(here, url + "in/big", f"two:{tmp_path / 'renamed'}", *ssh, *plain)
     assert (tmp_path / "renamed").read_bytes() == (tree / "big").read_bytes()
     assert done(here, url + "in/", f"two:{tmp_path / 'out'}", *ssh, *plain)["files_copied"] == 0
@@ -259,7 +259,7 @@ def test_progress_counts_what_moves_and_names_the_limit_that_was_set(here, tmp_p
 
 
 def streamed(start, here, tmp_path, *words, code=0):
-    """What a copy writes to standard output, and how it ended."""
+    """The standard output of a copy, and its end."""
     command = " ".join(map(str, [here.program, "copy", *words]))
     run = start(["sh", "-c", f"{command} > {tmp_path}/read"], env=here.env)
     run.exits(code)

@@ -1,5 +1,5 @@
-"""`tidecast copy` and its servers beside other users: as whom a server serves, what guests may leave, whose directories and bits are
-trusted, what strangers cost, and names that would be options or escape sequences."""
+"""`tidecast copy` and its servers beside other users: the user of a server, files that guests may leave, trusted directories and mode
+bits, the cost of unknown clients, and names that look like options or escape sequences."""
 import json
 import os
 import pathlib
@@ -79,7 +79,7 @@ def test_a_server_is_another_user_before_it_listens(here, node, port, place):
     (place / "file").write_text("x")
     done(here, place / "file", proc.url)
     assert (root / "file").stat().st_uid == ALICE
-    # What that user may not write is not written.
+    # Files that this user may not write stay unchanged.
     owned(root / "closed", 0)
     assert "denied" in done(here, place / "file", proc.url + "closed/", code=1)["message"]
     # Nor served, if it may not be read.
@@ -133,7 +133,7 @@ def acl(*entries) -> bytes:
 
 @pytest.fixture
 def rights(place):
-    """A tree of what may not be left by a guest."""
+    """A tree of entries that a guest must not create."""
     top = place / "src"
     (top / "dir").mkdir(parents=True)
     for name, bits in (("uid", 0o4755), ("gid", 0o2755), ("both", 0o6755), ("plain", 0o640)):
@@ -186,7 +186,7 @@ def test_what_a_guest_leaves_gives_no_rights(way, here, server, rights, place, p
     assert mode(at / "listed") & 0o077 == 0 or mode(rights / "listed") & 0o070 == 0o040
     told = {pathlib.Path(problem["path"]).name for problem in end["problems"]}
     assert {"uid", "gid", "both", "big", "hole", "pipe", "null", "dir"} <= told, told
-    # What is there already is found there, and still has no such bits.
+    # Existing files are recognised, and still have no such bits.
     (at / "uid").chmod(0o4755)
     end = done(here, f"{rights}/", url + "in", *(["--plain"] if way == "plain" else []), code=1)
     assert end["files_copied"] == 0 and mode(at / "uid") == 0o755
@@ -384,7 +384,7 @@ def test_names_are_shown_without_escape_sequences(here, ssh, place):  # noqa: F8
     assert any(change["path"].endswith(evil) for change in end["planned"])
 
 
-# What strangers cost
+# The cost of unknown clients
 
 def certificate(place) -> ssl.SSLContext:
     needs("openssl")
@@ -409,7 +409,7 @@ def frame(table: bytes, length=None, kind=2) -> bytes:
 
 @pytest.mark.parametrize("plain", [False, True], ids=["tls", "plain"])
 def test_strangers_without_the_key_cost_little(plain, here, server, place):  # noqa: F811
-    """Six strangers who send as much as they can, at each step before the proof."""
+    """Six unknown clients that send as much as they can, at each step before authentication."""
     url = server(*(["--plain"] if plain else []), trust=("--as-root",))
     (place / "served/file").write_text("x")
     at = int(url.rpartition(":")[2].strip("/"))

@@ -1,5 +1,5 @@
-"""What `tidecast copy` says of itself: a dry run names what the copy then changes, a source is never deleted by its own copy, and
-what is missing at the destination is an exit code."""
+"""The reports of `tidecast copy`: a dry run lists the changes of the copy, a source is never deleted by its own copy, and missing
+files at the destination have an exit code."""
 import os
 import random
 import shutil
@@ -40,7 +40,7 @@ def dress(rng: random.Random, top: bytes) -> None:
 
 
 def state(top: bytes) -> dict[bytes, tuple]:
-    """Of the directory and all below it what a copy may change."""
+    """The attributes that a copy may change, of the directory and all below it."""
     known = {b"": "dir", **filters.state(top)}
     for path, what in known.items():
         full = os.path.join(top, path)
@@ -52,7 +52,7 @@ def state(top: bytes) -> dict[bytes, tuple]:
 
 
 def named(end: dict, top) -> dict[bytes, str]:
-    """The list of a dry run: path below the destination, and what would be done."""
+    """The list of a dry run: path below the destination, and its change."""
     import base64
     full = lambda change: base64.b64decode(change["path_base64"]) if "path_base64" in change else change["path"].encode()  # noqa: E731
     return {os.path.relpath(full(change), bytes(top)).replace(b".", b"", 1) if full(change).rstrip(b"/") == bytes(top) else
@@ -80,7 +80,7 @@ def test_a_dry_run_names_what_the_copy_changes_and_nothing_else(seed, here, tmp_
         assert state(bytes(dest)) == before, "a dry run changes nothing"
         end = done(here, *flags, f"{source}/", dest)
         after = state(bytes(dest))
-        # A directory that stays only for what is kept in it is emptied: that changes its time, as with rsync.
+        # A directory that stays only for its kept files loses the others: that changes its time, as with rsync.
         held = {path for path in after if path and not os.path.lexists(os.path.join(bytes(source), path)) and after[path][0] == "dir"}
         changed = {path for path in before.keys() | after if before.get(path) != after.get(path)} - held
         # A further name of a file is another name even if it looks the same.

@@ -224,7 +224,7 @@ def test_another_user_gets_nothing_of_a_private_cache(host, data, tmp_path):
     for words in (["show", "own"], ["get", "own"], ["get", "head/own@1"], ["rm", "own"], ["extend", "own", "1d"], ["where", "own"]):
         done = other("cache", *words)
         assert done.returncode == 1, (words, done.stdout)
-    # By its id, too, it is as if there were none.
+    # By its id, too, it appears not to exist.
     said = []
     for cache in (made["cache"], "00000000000000ff"):
         answer = as_nobody(lambda path=f"/v1/caches/{cache}": repr(host.http("GET", path)))
@@ -255,7 +255,7 @@ class Starter:
         return subprocess.Popen([self.plugin, *map(str, words)], env={**os.environ, **self.host.env}, cwd=self.dir)
 
     def given(self, text: str | None) -> tuple[subprocess.CompletedProcess, list[str]]:
-        """What comes of this input; None: there is no such file."""
+        """The result for this input; None: there is no such file."""
         name = self.dir / (".in" if text is not None else ".none")
         if text is not None:
             name.write_text(text)
@@ -314,7 +314,7 @@ def test_the_plugin_gives_up_at_once_on_a_host_that_does_not_exist(host, tmp_pat
 def test_the_plugin_makes_no_difference_for_a_slash_or_an_earlier_answer(host, data, tmp_path):
     host.create("nt", data)
     starter = Starter(host, tmp_path)
-    # HTCondor makes the name of what a URL ends with: of a slash, the job's directory.
+    # HTCondor takes the name from the end of the URL: for a slash, the job's directory.
     texts = [f'[ Url = "tidecast://head/nt{path}/"; LocalFileName = "{starter.dir}/" ]' for path in ("", "/sub")]
     done, ads = starter.given("\n".join(texts))
     assert done.returncode == 0 and len(ads) == 2, (done, ads)

@@ -154,7 +154,7 @@ def test_tricks_with_places_and_links_get_nowhere(host, data, place, tmp_path):
 
 
 class Users(Host):
-    """A daemon that a user without privilege runs for himself."""
+    """A daemon that a user without privilege runs."""
 
     def __init__(self, site: Site, name: str):
         super().__init__(site.program, site.base / name, site.start, name)
@@ -230,7 +230,7 @@ def test_a_full_disk_is_said_and_nothing_is_broken(site, tmp_path, what, options
         first = node.create("first", trees[0])
         node.cache("pin", "first")
         disk.fill(what)
-        # Before anything moves it is said why, to who makes and to who fetches; what is there can still be had.
+        # Before any transfer the reason is reported, for create and for get; present caches are still available.
         for name, said in (("made", node.create("made", trees[1], code=1)), ("fetched", origin.create("fetched", trees[1]) and node.cache("get", "head/fetched", "--wait", "20s", code=1))):
             assert any(word in said["message"] for word in ("no space", "disk is full")), (name, said)
         assert node.cache("get", "first")["path"] == first["path"]
@@ -246,7 +246,7 @@ def test_a_full_disk_is_said_and_nothing_is_broken(site, tmp_path, what, options
         status, said = node.http("PUT", f"/v1/caches/{begun['cache']}/content", content)
         assert (status, said["kind"]) == (507, "full"), (status, said)
         assert "late" not in json.dumps([c for c in node.http("GET", "/v1/caches")[1] if c["state"] == "committed"])
-        # Killed and started while the disk is full; room is made by removing, and then it goes on.
+        # Killed and started while the disk is full; removals make room, and then it continues.
         node.daemon.kill()
         node.serve()
         node.cache("unpin", "first")

@@ -1,4 +1,4 @@
-"""A host joins a site by a ticket; daemons renew their certificates by themselves."""
+"""A host joins a site by a ticket; daemons renew their certificates automatically."""
 import os
 import pathlib
 import subprocess
@@ -54,7 +54,7 @@ def test_two_hosts_share_a_cache_in_five_commands(member, tmp_path):
     head.create("nt", data)
     got = node.cache("get", "head/nt", "--wait", "1m")
     subprocess.run(["diff", "-r", data, pathlib.Path(got["path"]) / "data" if pathlib.Path(got["path"]).is_dir() else got["path"]], check=True)
-    # And the other way, over the same trust.
+    # And in the other direction, by the same trust.
     node.create("back", data)
     assert head.cache("get", "node1/back", "--wait", "1m")["path"]
 

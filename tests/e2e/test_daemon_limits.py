@@ -1,4 +1,4 @@
-"""A daemon that takes no more of its host than it was told, and that is started and ended when it is needed."""
+"""A daemon that stays within its limits on the host, and that is started and ended on demand."""
 import json
 import os
 import pathlib
@@ -70,7 +70,7 @@ def test_what_another_sends_is_limited_by_its_upload(site, data):
 
 
 def test_a_service_manager_hands_the_socket_over_and_hears_when_it_is_ready(built, tmp_path):
-    """What systemd does, in small: a listening socket as descriptor 3, and a socket for news."""
+    """A stand-in for systemd: a listening socket as descriptor 3, and a socket for notifications."""
     news = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     news.bind(str(tmp_path / "news"))
     news.settimeout(60)

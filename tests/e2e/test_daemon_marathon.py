@@ -1,5 +1,6 @@
 """`kill -9` of daemons, and power cuts of their machines, in the midst of create, fetch, replicate, evict, pin, remove and upgrade:
-nothing is lost, nothing lies about. A short form; `make daemon-marathon` runs a thousand rounds, also with an older program by turns."""
+no data is lost, no files are left over. A short form; `make daemon-marathon` runs a thousand rounds, also with an older program by
+turns."""
 import os
 import pathlib
 

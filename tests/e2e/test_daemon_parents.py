@@ -1,4 +1,4 @@
-"""Several daemons on one machine: they share what one of them has brought."""
+"""Several daemons on one machine: they share the caches that one of them has fetched."""
 import os
 import pathlib
 import signal

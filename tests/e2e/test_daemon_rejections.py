@@ -1,4 +1,4 @@
-"""What is refused is refused at once, with the reason, and written down: between daemons, of users, of administrators."""
+"""Requests are refused at once, with the reason, and logged: between daemons, of users, of administrators."""
 import json
 import os
 import pathlib
@@ -55,7 +55,7 @@ def test_a_daemon_that_is_not_believed_hears_why_and_both_sides_log_it(site, dat
         stranger.cache("get", "head/nt", "--wait", "5s", code=1)
     assert log(origin).count("rejected a daemon") <= 2
     assert len([event for event in audit(origin) if event["what"] == "connect"]) <= 2
-    # The other way round: who does not believe the origin says so himself.
+    # The reverse: a daemon that does not trust the origin reports that itself.
     doubter = site.host("node2", trust=site.believe(site.base / "other", "elsewhere"))
     failed = doubter.cache("get", "head/nt", "--wait", "20s", code=1)
     assert "was rejected" in failed["message"] and "head" in failed["message"], failed
@@ -163,7 +163,7 @@ def test_what_is_wrong_with_an_upload_is_said(host, data, tmp_path):
     status, why = upload(b"thirteen bytes")
     assert status == 413 and "received more than the expected 13 bytes" in why
     assert upload(b"thirteen byte")[0] == 200
-    # Once more, all of it is here: nothing is to come, and nothing false is said of how much was declared.
+    # Once more, all data is here: nothing is transferred, and the declared size is reported correctly.
     status, why = upload(b"THIRTEEN BYTE")
     assert status == 413 and "no data expected" in why, why
 

@@ -23,7 +23,7 @@ def as_user(uid: int, *words) -> list[str]:
 
 @pytest.fixture
 def system(built, tmp_path):
-    """system() -> a daemon that serves everyone, run by an ordinary user, and ask(uid, *words) to ask it as another."""
+    """system() -> a daemon that serves all users, run by an ordinary user, and ask(uid, *words) to ask it as another."""
     if os.geteuid() != 0:
         pytest.skip("SKIPPED: several users need root")
     for dir in [tmp_path, *tmp_path.parents]:
@@ -68,7 +68,7 @@ def test_an_ordinary_user_serves_all_users_of_the_host(system, tmp_path):
         os.chown(tree / "file", uid, uid)
         made = ask(uid, "cache", "create", f"c{uid}", tree, "--mode", mode)
         assert made["code"] == 0, made
-    # Each sees what he may read, and the kernel says who he is.
+    # Each user sees the caches that the user may read; the kernel identifies the user.
     assert len(ask(BOB, "cache", "ls")["caches"]) == 2
     assert [c["owner"] for c in ask(ALICE, "cache", "ls")["caches"]] == [f"uid{ALICE}"]
     assert ask(ALICE, "cache", "rm", f"c{BOB}")["code"] != 0
@@ -97,7 +97,7 @@ def test_the_service_needs_no_root_and_no_configuration(built, tmp_path):
     env = dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", unit, re.M))
     env = {key: value.replace("/etc", str(tmp_path / "etc")) for key, value in env.items()}
     argv = [built / "tidecast", "daemon", "--system", "--dir", tmp_path / "store", "--socket", tmp_path / "sock", "--machine", tmp_path]
-    # Without a configuration it starts; what is in one holds.
+    # Without a configuration it starts; the values of a configuration apply.
     for name in (None, "configured"):
         if name:
             (tmp_path / "etc" / "tidecast").mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_a_store_that_is_a_file_is_left_as_it_is(built, tmp_path):
 
 
 def test_the_kernel_holds_the_daemon_to_its_own_files(built, tmp_path):
-    """A catalogue's file is replaced by a link to a place that the settings do not name: what it leads to is not read."""
+    """A catalogue's file is replaced by a link to a place that the settings do not name: its target is not read."""
     outside, named = tmp_path / "outside", tmp_path / "named"
     outside.mkdir()
     named.mkdir()

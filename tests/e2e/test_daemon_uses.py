@@ -1,4 +1,4 @@
-"""Which process a cache is kept for, who is told of it, and what becomes of those who wait for room or for a daemon."""
+"""The process that a cache is kept for, the reports of it, and callers that wait for space or for a daemon."""
 import os
 import pathlib
 import pty
@@ -23,7 +23,7 @@ def host(built, tmp_path, start):
 
 @pytest.fixture
 def gate(tmp_path):
-    """A pipe on which a job waits: it goes on when something is written."""
+    """A pipe on which a job waits: it continues when something is written."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path

@@ -1,4 +1,4 @@
-"""A new version of a cache on a host that has an old one: what that has does not travel again."""
+"""A new version of a cache on a host that has an old one: the old data is not transferred again."""
 import pathlib
 import random
 
@@ -11,7 +11,7 @@ def leaves(seed: int, number: int) -> bytes:
 
 @pytest.mark.parametrize("how", ["changed", "inserted", "removed", "moved", "grown", "alone"])
 def test_a_new_version_moves_what_changed_inside_a_file(site, tmp_path, how):
-    """What is found of the old version, at the same offset or elsewhere, does not travel."""
+    """Data of the old version, at the same offset or elsewhere, is not transferred."""
     tree = tmp_path / "tree"
     (tree / "deep").mkdir(parents=True)
     file = tree / "deep/big"

@@ -261,7 +261,7 @@ def test_a_source_that_is_a_link_has_the_name_that_was_given(tide, tmp_path):
 
 @pytest.fixture
 def published(tide, tmp_path, port):
-    """Seeds a tree; what it returns gets it into `got`, with more words."""
+    """Seeds a tree; returns a function that gets it into `got`, with more words."""
     def get(source, *words, code=0):
         here = f"127.0.0.1:{port()}"
         torrent = tide.publish(source, tmp_path / f"{time.time_ns()}.torrent", "--plain")
@@ -321,7 +321,7 @@ def test_a_kill_at_any_instant_leaves_the_old_or_the_new(tide, tmp_path):
 
 @pytest.mark.root
 def test_a_user_s_read_only_directories_take_the_next_version(tide, tmp_path):
-    """As a user whom modes stop; root they do not."""
+    """As a user without privilege, since modes do not limit root."""
     def as_user(*words):
         for at in (tmp_path, *tmp_path.rglob("*")):
             os.chown(at, 65534, 65534, follow_symlinks=False)

@@ -29,7 +29,7 @@ def words(source, to, *more):
 
 @pytest.fixture
 def user(tmp_path):
-    """What is mounted: data of the user's on the same file system."""
+    """The mounted directory: data of the user on the same file system."""
     trees.blob(tmp_path / "user/deep/data", 5000)
     trees.blob(tmp_path / "user/x", 301)
     trees.blob(tmp_path / "user/same", 300)

@@ -1,4 +1,4 @@
-"""When the disk says no, or the source is not what it was: a clear error of each, and no wrong byte."""
+"""Disk errors and changed sources: a clear error for each, and no wrong byte."""
 import os
 import re
 import subprocess
@@ -26,7 +26,7 @@ def mounted(tmp_path):
 
 
 def failed(proc) -> str:
-    """The message of a process that ended with exit code 1 and a last JSON line that says why."""
+    """The message of a process that ended with exit code 1, from its last JSON line."""
     proc.exits(1, 60)
     error = proc.events()[-1]
     assert error["event"] == "error", proc.story()

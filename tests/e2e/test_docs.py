@@ -1,7 +1,7 @@
 """The documentation: every command of Start, How-to and the README is run from the text itself, on hosts of an emulated cluster.
 
-`support/docpages.py` has the conventions of the pages, `support/dochosts.py` the hosts. Blocks that cannot be run here say why in the
-page; the flags of all of them are checked against the program's help.
+`support/docpages.py` has the conventions of the pages, `support/dochosts.py` the hosts. Blocks that cannot be run here have the
+reason in the page; the flags of all of them are checked against the program's help.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.proc import ProcFailed
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/start").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
 #: Pages of which the flags are checked, and nothing is run.
 OTHERS = [*sorted((ROOT / "docs/guide").glob("*.md")), ROOT / "docs/daemon.md", ROOT / "docs/trust.md", ROOT / "docs/simulator.md"]
-#: What the README does not say itself: it is short.
+#: Setup that the README leaves out, since it is short.
 README = {
     "": """\
 <!-- hosts: head node1 node2 desk hpc; shared home -->
@@ -51,13 +51,13 @@ def name(path: pathlib.Path) -> str:
 
 @functools.cache
 def help_of(program: pathlib.Path, command: tuple[str, ...]) -> str | None:
-    """What a command says of itself, or None if there is no such command."""
+    """The help of a command, or None if there is no such command."""
     done = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=60)
     return done.stdout if done.returncode == 0 else None
 
 
 def wrong(program: pathlib.Path, call: list[str]) -> str | None:
-    """What the program does not know in a call."""
+    """The unknown part of a call."""
     command = tuple(call[:1])
     about = help_of(program, command)
     if about is None:
@@ -118,7 +118,7 @@ def runs(path: pathlib.Path) -> bool:
 
 @pytest.fixture(scope="session")
 def unpacked(wheel, tmp_path_factory) -> pathlib.Path:
-    """What the wheel installs, where every user of a host can read it."""
+    """The content of the wheel, where every user of a host can read it."""
     place = tmp_path_factory.mktemp("unpacked")
     zipfile.ZipFile(wheel).extractall(place)
     for path in [place, *place.rglob("*")]:
@@ -164,7 +164,7 @@ def do(hosts: dochosts.DocHosts, step: docpages.Step) -> None:
 
 
 def serve(host: dochosts.DocHost, step: docpages.Step) -> None:
-    """Starts what runs until the page ends, and goes on when it has said what the page shows, or has written its file."""
+    """Starts a command that runs until the page ends, and continues when it has printed the page's output, or has written its file."""
     command = host.run(step.user, re.sub(r"\s&\s*(#.*)?$", "", step.text))
     interrupted = "^C" in step.output
     if interrupted:

@@ -1,4 +1,4 @@
-"""`tidecast field send` on files as models write them: known by what is in them, whatever they are called; xarray is the judge of what arrives."""
+"""`tidecast field send` on files as models write them: recognised by their content, under any name; xarray verifies the result."""
 import importlib.util
 import os
 import pathlib

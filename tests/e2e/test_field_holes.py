@@ -1,4 +1,4 @@
-"""Which values of a volume are of its step: for programs, in recordings, and in what is drawn."""
+"""Which values of a volume are of its step: for programs, in recordings, and in drawings."""
 import json
 import pathlib
 import sys
@@ -25,7 +25,7 @@ def places_of(sender: Sender, packets) -> np.ndarray:
 
 
 def cells(tide, name: str) -> tuple[np.ndarray, dict]:
-    """What a viewer draws from."""
+    """The data of a viewer."""
     proc = tide.run("--json", "field", "view", name, "--listen", "127.0.0.1:0")
     proc.until("it serves", lambda: '"started"' in proc.out)
     url = proc.last("started")["url"].replace("/?", "/api/volumes/0/cells?as=f32&")
@@ -75,7 +75,7 @@ def test_what_always_changes_says_what_is_older_than_the_step_closed_last(recv, 
         np.testing.assert_array_equal(memory.array[places_of(sender, {(0, 4)})], field(SHAPE, 0)[places_of(sender, {(0, 4)})])
         drawn, said = cells(tide, here.name)
         np.testing.assert_array_equal(np.isnan(drawn), old)
-        # What comes at last is there.
+        # The last data is there.
         sender.send(field(SHAPE, 2), 2, lose=lambda stream, packet: packet == 1)
         here.steps(3)
         assert not memory.mask.any() and not np.isnan(cells(tide, here.name)[0]).any()

@@ -1,4 +1,4 @@
-"""Missing and packed values, and values that are no numbers: a field shows what xarray shows, of random files."""
+"""Missing and packed values, and values that are not numbers: a field equals xarray's values, for random files."""
 import json
 import pathlib
 import sys
@@ -17,7 +17,7 @@ from tidecast import _field_feed  # noqa: E402
 
 KEY = "a" * 52
 
-# Always the same in a test of everything; `make field-soak` looks for what is not known.
+# Always the same in the whole test; `make field-soak` looks for unknown faults.
 SEEDS = seeds(1)
 FILES = 60
 
@@ -69,7 +69,7 @@ def test_a_receiver_has_what_xarray_shows(form, tide, tmp_path):
 
 
 def received_of(tide, *words) -> np.ndarray:
-    """The two steps that arrive of what is sent."""
+    """The two steps that arrive."""
     here = Sink(1, KEY)
     try:
         tide("field", "send", *words, "--to", f"127.0.0.1:{here.port}", "--streams", 1, "--key", KEY)
@@ -130,7 +130,7 @@ def test_what_a_simulation_masks_is_missing(extension):
         for kind in ("c8", "M8[s]", "m8[s]", "S3", object, [("a", "f4")]):
             with pytest.raises(TypeError, match="only real numbers"):
                 sender.put(np.zeros((3, 4, 5)).astype(kind))
-        # What is sent before the receiver has taken the session is lost.
+        # Data sent before the receiver has accepted the session is lost.
         wait_for("the receiver takes it", lambda: sender.progress.get("accepted") == 1)
         for step in steps:
             assert sender.put(step, timeout=10)
@@ -141,7 +141,7 @@ def test_what_a_simulation_masks_is_missing(extension):
 
 
 def not_numbers(folder: pathlib.Path) -> list[str]:
-    """Sources of values that are no real numbers."""
+    """Sources of values that are not real numbers."""
     import h5netcdf
     import h5py
     import netCDF4

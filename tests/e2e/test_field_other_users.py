@@ -1,4 +1,5 @@
-"""Shared memory of fields lies where all users of a host may make files: nobody's field is taken for another's."""
+"""Shared memory of fields is in a directory where all users of a host may create files: a field of one user is never taken for
+another's."""
 import json
 import os
 import pathlib

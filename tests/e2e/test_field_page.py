@@ -94,7 +94,7 @@ def test_a_recording_has_one_range_of_all_steps_before_they_are_shown(view):
 
 def test_each_volume_has_its_range_of_a_step_of_all_or_a_fixed_one(view):
     warm, low = np.concatenate([ramp(280, 300), ramp(200, 310)]), np.concatenate([ramp(0, 1e-3), ramp(2, 3)])
-    # Older recordings do not say what their steps have: there what was shown counts.
+    # Older recordings do not list the ranges of their steps: there the range of the shown values counts.
     with browser.page(view(warm, low, ranges=False), width=1400) as tab:
         until(tab, "the first one's range", lambda: ends(tab)[0] == 280 and ends(tab)[1] < 302)
         half = drawn(tab).shape[1] // 2

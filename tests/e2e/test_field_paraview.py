@@ -1,4 +1,4 @@
-"""ParaView draws what `tidecast field recv --record` has recorded, its slabs by two processes at once."""
+"""ParaView draws a recording of `tidecast field recv --record`, its slabs by two processes at once."""
 import json
 import pathlib
 import subprocess

@@ -1,4 +1,5 @@
-"""What `tidecast field recv --record` has written, as others open it: xarray its group, pyvista its series. Both judge geometry, values and holes."""
+"""Recordings of `tidecast field recv --record` in other programs: xarray opens the group, pyvista the series. Both verify geometry,
+values and holes."""
 import json
 import warnings
 
@@ -14,7 +15,7 @@ LOST = {(0, 1), (1, 0)}
 
 @pytest.fixture
 def run(recv, tmp_path):  # noqa: F811
-    """A recording of steps 7, 8 and 9, and what it must have; of the second one parts are lost."""
+    """A recording of steps 7, 8 and 9, and its expected content; parts of the second one are lost."""
     directory = tmp_path / "run"
     here = recv("--streams", 2, "--record", directory)
     sender = Sender(here.ports, SHAPE, here.key, first_step=7, values=20).begin()
@@ -44,7 +45,7 @@ def test_xarray_opens_it_as_a_dataset(run):
     np.testing.assert_array_equal(array.values[:3], steps)
     assert np.array_equal(array.sel(step=8, z=2).values, steps[1][2], equal_nan=True)
     assert np.isnan(array.values[:3]).sum() == np.isnan(steps).sum() == 40
-    # And what is said of each step is true of what xarray shows.
+    # And the report of each step agrees with xarray's values.
     lines = [json.loads(line) for line in (directory / "steps.jsonl").read_text().splitlines()][:3]
     assert [line["missing"] for line in lines] == np.isnan(steps).sum(axis=(1, 2, 3)).tolist()
     assert [(line["min"], line["max"]) for line in lines] == [(float(step.min()), float(step.max())) for step in array[:3]]
@@ -65,6 +66,6 @@ def test_pyvista_opens_it_as_a_series_in_time(run):
             first = int(slab.bounds[4])
             found[first:first + slab.dimensions[2]] = slab.point_data[name].reshape(slab.dimensions[::-1])
         assert np.array_equal(found, expected, equal_nan=True)
-        # What is put together draws in its place: x is the fastest axis, and a place is its number.
+        # Joined slabs are drawn in their place: x is the fastest axis, and a place is its number.
         assert slabs[0].point_data[name][1] == expected[0, 0, 1] or np.isnan(expected[0, 0, 1])
     assert vista.MultiBlock(slabs).bounds == (0, SHAPE[0] - 1, 0, SHAPE[1] - 1, 0, SHAPE[2] - 1)

@@ -50,7 +50,7 @@ class Receiver:
 
 @pytest.fixture
 def recv(tide):
-    """recv(*flags) -> a receiver; its shared memory is gone after the test whatever happened."""
+    """recv(*flags) -> a receiver; its shared memory is removed after the test in any case."""
     all_ = []
 
     def begin(*flags) -> Receiver:
@@ -99,7 +99,7 @@ def test_the_papers_packets_from_a_sender_that_knows_nothing_else(recv):
     step = here.steps(1)[0]
     assert (step["step"], step["expected"], step["received"], step["missing"]) == (7, 16, 16, 0)
     np.testing.assert_array_equal(here.reader().volume(), values)
-    # A value is where its quad says, byte for byte; one outside of the stream's slab is refused.
+    # A value is at the place of its quad, byte for byte; one outside of the stream's slab is refused.
     quad = struct.pack("<IIIIIf", 8, 1, 55, 19, 3, 1.25)
     sender.raw(0, quad)
     sender.raw(1, quad)
@@ -168,7 +168,7 @@ def test_duplicates_reordering_and_what_is_too_late(recv):
     values = [field(SHAPE, seed) for seed in range(4)]
     turned = list(reversed(range(sender.packets(0))))
     sender.send(values[0], 0, order=lambda todo: [(p, s) for p in turned for s in range(2)] + [(p, 0) for p in turned[1:5]])
-    # The last packet sent completes a stream: what comes behind is too late or a duplicate, never taken.
+    # The last packet sent completes a stream: later packets are too late or duplicates, and never used.
     here.steps(1)
     reader = here.reader()
     np.testing.assert_array_equal(reader.volume(), values[0])
@@ -284,7 +284,7 @@ def test_streams_that_fall_silent(recv):
     here.steps(1)
     reader = here.reader()
     assert all(reader.slab(i)["open"] == 1 for i in range(3))
-    # One stream is cut off; those that are alive say hello, as senders do, and steps close without it.
+    # One stream is cut off; the live ones send hellos, as senders do, and steps close without it.
     deadline = time.monotonic() + 60
     while reader.slab(1)["open"] == 1:
         assert time.monotonic() < deadline
@@ -391,7 +391,7 @@ def recorded(directory: pathlib.Path, count: int) -> bool:
 def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
     directory = tmp_path / "run"
     volumes = [field(SHAPE, seed) for seed in range(5)]
-    # The second receiver goes on where the first one was ended.
+    # The second receiver continues where the first one ended.
     for part in (volumes[:3], volumes[3:]):
         here = recv("--streams", 2, "--record", directory)
         sender = Sender(here.ports, SHAPE, here.key, first_step=7).begin()

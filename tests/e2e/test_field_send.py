@@ -30,7 +30,7 @@ SHAPE = (20, 12, 9)
 
 @pytest.fixture
 def tide(node, monkeypatch):
-    """The program, with Tidecast's Python package at hand."""
+    """The program, with Tidecast's Python package available."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     monkeypatch.setenv("TIDECAST_PYTHON", sys.executable)
     return node("sender")
@@ -213,7 +213,7 @@ def test_steps_in_any_order_go_round(order, streams, tide, sink, tmp_path):
     proc.exits(0)
     hello = here.hello[0]
     assert (hello["first_step"], hello["steps"], hello["streams"], hello["name"].rstrip(b"\0")) == (1, 3, streams, b"a.raw")
-    # What was sent before this receiver had believed the session is not here.
+    # Data sent before this receiver had accepted the session is not here.
     for batch in range(2, 8):
         assert np.array_equal(here.volume(batch), steps[1 + batch % 3])
 
@@ -253,7 +253,7 @@ def test_the_rate_is_kept_to_within_two_percent(megabits, tide, sink, tmp_path):
     done = proc.exits(0).last("done")
     assert abs(rate / megabits / 1e6 - 1) < 0.02, rate
     assert abs(done["rate"] / megabits / 1e6 - 1) < 0.02, done
-    # The sender's own count is right too, but for what came before the session was believed.
+    # The sender's own count is right too, except for data before the session was accepted.
     assert 0 <= done["bytes"] - here.bytes < 0.1 * done["bytes"] and done["lost"] == 0
     assert done["received"] == sum(here.received)
 
@@ -284,7 +284,7 @@ def test_a_controller_sets_the_pace(tide, sink, tmp_path, port):
     assert not here.values, "nobody has said go"
     done = tide("--json", "field", "sync", "--to", at, "--every", "400ms", "--steps", "0:6", "--key", KEY).last("done")
     assert done["goes"] == 6
-    # A step takes a second, so only the last one comes to its end, and then there are no more.
+    # A step takes a second, so only the last one is complete, and no further ones follow.
     proc.exits(0)
     assert sorted(here.values) == list(range(6))
     begins = [min(when for _, when, _ in here.values[batch]) for batch in range(6)]
@@ -298,7 +298,7 @@ def test_a_controller_sets_the_pace(tide, sink, tmp_path, port):
 
 @pytest.mark.parametrize("steps,limit,late", [(8, 1472, 0), (1, 1472, 0), (8, 1300, 0), (24, 1472, 100)])
 def test_a_path_that_swallows_large_datagrams_is_found(steps, limit, late, tide, recv, tmp_path):
-    """Jumbo frames here, smaller ones on the path, and no ICMP message that says so."""
+    """Jumbo frames here, smaller ones on the path, and no ICMP message about it."""
     values = np.stack([field((32, 32, 32), seed) for seed in range(steps)])
     np.save(tmp_path / "a.npy", values)
     proc, first, name = recv("--volume", "steps", "--key", KEY)
@@ -405,7 +405,7 @@ def test_a_receiver_that_has_gone_is_missed_and_one_that_is_back_is_counted_anew
     back = tide.run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", 4, "--shm", name, "--key", KEY)
     sent.until("it is received again", lambda: last()["received"] > gone["received"] + 20)
     assert last()["accepted"] == 4
-    # What was sent to nobody is not lost on the way; what was under way when it was killed may be.
+    # Data sent to no receiver does not count as lost; data in flight when it was killed may.
     assert last()["lost"] < gone["packets"] / 2, (gone, last())
     for one in (sent, back):
         one.signal(signal.SIGINT)
@@ -487,7 +487,7 @@ def test_a_simulation_is_told_what_is_wrong(extension, port):
     shape = (8, 8, 8)
     with pytest.raises(tidecast.UsageError, match="invalid field key"):
         tidecast.field.Sender("127.0.0.1:9", shape, key="zz")
-    # That nobody looks is no reason to end a simulation.
+    # A simulation does not end for lack of viewers.
     with pytest.warns(RuntimeWarning, match="no receiver answered"):
         with tidecast.field.Sender(f"127.0.0.1:{port()}", shape, key=KEY, streams=2) as sender:
             assert sender.put(np.zeros(shape), timeout=30)
@@ -578,7 +578,7 @@ def test_a_package_that_is_missing_is_named(tide, monkeypatch, tmp_path):
 
 def test_nobody_listens(tide, tmp_path):
     np.zeros((40, 8, 8, 8), "f4").tofile(tmp_path / "a.raw")
-    # Long enough to be reported on the way.
+    # Long enough to be reported meanwhile.
     words = ["--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain", "--rate", "400kbit"]
     began = time.monotonic()
     proc = tide(*words, code=3)
@@ -586,7 +586,7 @@ def test_nobody_listens(tide, tmp_path):
     error = proc.last("error")
     assert error["accepted"] == 0 and error["steps"] == 40 and "no receiver answered at 127.0.0.1:9 (8 streams)" in error["message"]
     assert "none of 8 streams" in proc.last("warning")["message"]
-    # The paper's own receivers never say anything.
+    # The paper's own receivers send no reports.
     assert tide(*words, "--packing", "xyz").last("done")["steps"] == 40
 
 
@@ -630,7 +630,7 @@ def test_datagrams_fit_the_way(built, tmp_path, start):
     if os.geteuid() or subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode:
         pytest.skip("SKIPPED: network namespaces need root")
     np.zeros((1, 8, 64, 64), "f4").tofile(tmp_path / "a.raw")
-    # The last one becomes narrower under way.
+    # The last link becomes narrower during the transfer.
     for mtu, most in ((1500, 1472), (9000, 8972), (1280, 1252), ("9000; (sleep 0.7; ip link set lo mtu 1500) &", 1472)):
         send = f"{built}/tidecast --json field send {tmp_path}/a.raw --shape 64,64,8 --to 127.0.0.1:9 --plain --loop --rate 1mbit"
         proc = start(["unshare", "-n", "sh", "-c", f"ip link set lo up mtu {mtu}\nexec timeout --foreground -s INT 4 {send}"])

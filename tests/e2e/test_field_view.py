@@ -1,4 +1,4 @@
-"""`tidecast field view`: its page in a real browser (Debian's chromium, software rendering), and what its API refuses.
+"""`tidecast field view`: its page in a real browser (Debian's chromium, software rendering), and the refusals of its API.
 
 With TIDECAST_SHOTS=DIR pictures of the page are kept there."""
 import http.client
@@ -49,7 +49,7 @@ def recv(node):
 
 @pytest.fixture
 def send(node):
-    """send(source, port, *flags) -> a sender that is under way."""
+    """send(source, port, *flags) -> a running sender."""
     def begin(source, port, *flags):
         number = len(procs)
         proc = node(f"sender{number}").run("--json", "field", "send", source, "--to", f"127.0.0.1:{port}", "--streams", STREAMS, "--key", KEY,
@@ -94,7 +94,7 @@ def image(png: bytes) -> np.ndarray:
 
 
 def drawn(tab) -> np.ndarray:
-    """What the canvas shows, without the words that lie on it."""
+    """The content of the canvas, without the words over it."""
     tab.evaluate("document.getElementById('labels').style.visibility = 'hidden'")
     try:
         return image(tab.locator("#view").screenshot())
@@ -108,7 +108,7 @@ def coloured(pixels: np.ndarray) -> float:
 
 
 def label(tab, fact: str, number: int = 0) -> str:
-    """What a volume's label says of a fact; nothing while the page has not heard of the volume."""
+    """The value of a fact in a volume's label; empty while the page does not know the volume."""
     return tab.evaluate("""([fact, n]) => {
         const dts = document.querySelectorAll('.label')[n]?.querySelectorAll('dt') ?? [];
         const dt = [...dts].find((dt) => dt.textContent === fact);
@@ -122,7 +122,7 @@ def step(tab, number: int = 0) -> int:
 
 
 def until(tab, what: str, test) -> None:
-    """Like wait_for, but lets the browser tell what happens."""
+    """Like wait_for, but by events of the browser."""
     def look():
         tab.wait_for_timeout(50)
         return test()
@@ -144,7 +144,7 @@ def test_a_live_volume_and_what_the_page_can_do_with_it(recv, send, view):
         assert label(tab, "shape").startswith("32 × 32 × 32") and "Gbit/s" in label(tab, "rate")
         browser.shot(tab, "live")
 
-        # Standing still it is drawn in full detail, and stays. The pattern comes and goes; what follows needs one.
+        # Standing still it is drawn in full detail, and stays. The pattern comes and goes; the next step needs one.
         def pattern() -> bool:
             press(tab, "Pause")
             browser.settled(tab)
@@ -240,7 +240,7 @@ def test_two_streams_side_by_side_and_the_loss_of_one(recv, send, view):
 
 
 def test_a_receiver_that_has_gone_and_one_that_comes(recv, send, view, node):
-    """The page stays when a receiver ends, says so, and goes on when it is back."""
+    """The page stays when a receiver ends, reports it, and continues when it is back."""
     name, port = recv("--steps", 5)
     send("demo:gray-scott:16", port, "--rate", "1mbit")
     with browser.page(view(name)) as tab:
@@ -276,7 +276,7 @@ def test_the_api_refuses_what_it_should(recv, view):
         "/assets/%2e%2e/%2e%2e/etc/passwd": 404,
     }.items():
         status, said = ask(path)
-        # What has nothing to show yet may say that first.
+        # A volume without data yet may report that first.
         assert status == wanted or wanted == 400 and status == 404, (path, status, said[:200])
         assert b"root:" not in said
     assert ask("/api/state", method="POST")[0] == 405
@@ -372,7 +372,7 @@ def test_silent_connections_are_closed_and_keep_nobody_out(recv, view):
         silent[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
         assert request(address, "/api/state", Authorization=f"Bearer {token}")[0] == 200
         assert silent[0].recv(1) == b"", "the oldest gives way"
-        # What goes on and on before it has shown the token is cut off, and so is what says nothing.
+        # A request that continues without end before it has shown the token is cut off, and so is a silent one.
         try:
             for _ in range(64):
                 silent[-1].sendall(b"x" * 1024)

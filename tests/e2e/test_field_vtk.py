@@ -1,4 +1,4 @@
-"""`tidecast field send` on VTK's image data as VTK and ParaView write it; pyvista is the judge of what arrives."""
+"""`tidecast field send` on VTK's image data as VTK and ParaView write it; pyvista verifies the result."""
 import locale
 
 import numpy as np
@@ -80,7 +80,7 @@ def test_what_is_no_image_or_damaged_is_refused_in_words(vista, arrives, node, t
     for suffix in "vti", "vtk":
         image(vista, density=density()).save(tmp_path / f"run.{suffix}")
         whole = (tmp_path / f"run.{suffix}").read_bytes()
-        # Of the older format VTK itself gives what was in memory for values that are not there.
+        # For missing values of the older format VTK itself returns undefined memory.
         (tmp_path / f"cut.{suffix}").write_bytes(whole[:len(whole) - 500])
         assert "VTK cannot read it" in refused(node, f"{tmp_path}/cut.{suffix}:density")
     pieces = "".join(f'<Piece Extent="0 5 0 4 {z} {z + 1}" Source="piece{z}.vti"/>' for z in (0, 1, 2))

@@ -1,4 +1,4 @@
-"""What this host cannot do is said of this host, never of the data."""
+"""Failures of this host are reported as such, never as faults of the data."""
 import pytest
 from support import trees
 
@@ -43,5 +43,5 @@ def test_modes_that_are_not_kept_are_told_with_their_files(tide, port, tmp_path)
             assert f"{got}/data/{path}: mode {before} becomes {after}" in err
             assert f"{(got / 'data' / path).stat().st_mode & 0o7777:04o}" == after
         assert ".tidecast-" not in err
-        # It only keeps others from removing what is not theirs.
+        # It only prevents other users from removing files that are not theirs.
         assert (got / "data/a").stat().st_mode & 0o7777 == 0o1777

@@ -30,7 +30,7 @@ def listed(tide, start, tmp_path):
 
 @pytest.fixture
 def stand_in(tide, tmp_path):
-    """A program of this name that logs its arguments, one a line, and does what `then` says. Several may run at once: each logs all in one write."""
+    """A program of this name that logs its arguments, one a line, and runs `then`. Several may run at once: each logs all in one write."""
     folder = tmp_path / "bin"
     folder.mkdir()
     tide.env |= {"PATH": f"{folder}:{os.environ['PATH']}"}

@@ -31,7 +31,7 @@ def finish(proc) -> int:
 
 
 def fight(tide, start, port, data, tmp_path, kind, fmt, *words, during=None):
-    """Get `data` from an honest, slow libtorrent and a hostile peer; what the getter said, and the hostile peer.
+    """Get `data` from an honest, slow libtorrent and a hostile peer; returns the getter's output and the hostile peer.
 
     `during(getter, enemy)` is called while the getter runs."""
     torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, fmt)

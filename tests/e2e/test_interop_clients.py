@@ -1,6 +1,6 @@
 """aria2, transmission and ctorrent (with opentracker) against Tidecast on lab nodes, both directions, and all mixed.
 
-A lab, because transmission takes no loopback addresses, and each client believes it has a host of its own.
+A lab, because transmission takes no loopback addresses, and each client expects a host of its own.
 """
 import pytest
 from conftest import needs
@@ -40,7 +40,7 @@ def site(lab, start, node, tmp_path):
 
 
 def source(what: str, tmp_path):
-    """What clients without v2 can share: v1 of any tree, or a hybrid of one large file (no padding files)."""
+    """Manifests for clients without v2: v1 of any tree, or a hybrid of one large file (no padding files)."""
     if what == "tree":
         return trees.tree(tmp_path / "source/data"), "v1"
     return trees.blob(tmp_path / "source/data", 9 << 20), "hybrid"

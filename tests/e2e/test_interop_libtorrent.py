@@ -66,7 +66,7 @@ def test_tidecast_gets_a_hybrid_by_either_hash_from_libtorrent(tide, start, port
 
 @pytest.mark.parametrize("fmt", ("v1", "hybrid"))
 def test_tidecast_gets_a_hybrid_by_magnet_from_a_seed_without_v2_hashes(tide, start, port, data, tmp_path, fmt):
-    """It has no piece layers to give: the hashes of v1 verify the data, if that is what was asked for."""
+    """It has no piece layers to give: the hashes of v1 verify the data, if v1 was requested."""
     torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "hybrid")
     whole = torrent.read_bytes()
     at = whole.index(b"12:piece layers")

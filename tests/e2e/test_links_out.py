@@ -1,5 +1,5 @@
-"""Symbolic links that lead out of a tree, as virtual environments have them: every command carries them as they are, says how many
-there are, and goes nowhere by way of them."""
+"""Symbolic links that lead out of a tree, as virtual environments have them: every command keeps them as they are, reports their
+number, and never follows them."""
 import os
 import pathlib
 import shutil
@@ -17,7 +17,7 @@ PREFIX = "import sys; print(sys.prefix)"
 
 @pytest.fixture
 def venv(tmp_path) -> pathlib.Path:
-    """What `python3 -m venv` makes as it comes."""
+    """The output of `python3 -m venv`, unchanged."""
     at = tmp_path / "opt/venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", at], check=True)
     assert any(os.path.isabs(os.readlink(path)) for path in (at / "bin").iterdir() if path.is_symlink())
@@ -94,7 +94,7 @@ def test_caches_of_virtual_environments(built, start, venv, tmp_path):
 
 
 def versions(base: pathlib.Path, victim: pathlib.Path) -> list[pathlib.Path]:
-    """What is a link out in one version is a directory, a file, or another link in the next."""
+    """A link out of the tree in one version becomes a directory, a file, or another link in the next."""
     first, second = base / "1/tree", base / "2/tree"
     for tree in (first, second):
         trees.blob(tree / "kept/file", 50_000)

@@ -1,4 +1,4 @@
-"""Daemons that find each other, tell each other what they hold, and keep copies alive."""
+"""Daemons that find each other, exchange records of their caches, and keep copies alive."""
 import pathlib
 import signal
 import time
@@ -19,7 +19,7 @@ def holders(host: Host, name: str) -> set[str]:
 
 
 def joined(site: Site, count: int) -> list[Host]:
-    """Hosts that know each other, though each was told of the first alone."""
+    """Hosts that know each other, though each was given only the first."""
     hosts = []
     for number in range(count):
         host = site.host(f"node{number}")
@@ -40,7 +40,7 @@ def test_a_group_forms_outlives_its_seed_and_resolves_names_of_the_dead(site, da
     same(data, pathlib.Path(got["path"]))
     wait_for("the dead to be forgotten", lambda: members(three) == 3, timeout=60)
     assert holders(three, "node0/nt") == {"node1", "node2"}
-    # Started anew, a member finds the others though its only seed is dead.
+    # A restarted member finds the others though its only seed is dead.
     three.daemon.signal(signal.SIGKILL)
     three.daemon.wait()
     three.serve()
@@ -59,7 +59,7 @@ def test_as_many_copies_as_were_asked_for_are_kept_and_no_more(site, data):
     lost.daemon.wait()
     left = {host.name for host in hosts} - {lost.name}
     wait_for("a copy in place of the lost one", lambda: holders(hosts[0], "node0/nt") == left, timeout=60)
-    # With the lost one again there are four: one that nobody has used goes.
+    # With the returned copy there are four: one unused copy is removed.
     lost.serve()
     wait_for("the surplus to go", lambda: len(holders(hosts[0], "node0/nt")) == 3, timeout=120)
     time.sleep(3)
@@ -82,7 +82,7 @@ def test_an_administrator_rules_all_hosts_that_obey_his(site, data):
     assert states(["resume", "--host", "node1"]) == {"node1": "running"}
     assert states(["status", "--all"]) == {"node0": "draining", "node1": "running", "node2": "draining"}
     assert head.run("admin", "pause", "--host", "elsewhere").wait() == 1
-    # Also one that is started anew obeys.
+    # A restarted daemon obeys, too.
     two.daemon.signal(signal.SIGKILL)
     two.daemon.wait()
     two.serve()

@@ -44,7 +44,7 @@ def hosts(tmp_path_factory):
 
 
 def steps(proc) -> list[dict]:
-    """What the rank says of its steps."""
+    """The rank's report of its steps."""
     return [e for e in proc.events() if "step" in e]
 
 
@@ -140,14 +140,14 @@ def test_on_a_network_the_data_comes_once_a_host(env, start, lab, hosts):
     for proc in procs:
         assert [(s["ok"], s["missed"]) for s in steps(proc.ok())] == [(True, [])] * 2
     for node in ("n001", "n002", "n003"):
-        # Twice would be once a rank; a busy machine has some of it asked for and sent again.
+        # Twice means once a rank; on a busy machine some data is requested and sent again.
         assert size < received(lab, node) - before[node] < 1.6 * size, node
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_is_killed_on_the_way(env, start, lab, hosts, victim):
-    """The leader of a host takes its host along and nobody else; without the root (here rank 0 too) all end."""
+    """The failure of a host's leader affects its own host only; without the root (here rank 0 too) all end."""
     lab("up", "single:3@40mbit")
     ip = lab("exec", "n000", "--", "hostname", "-I").split()[0]
     word, nodes = f"{32 << 20}@0", ["n000", "n000", "n001", "n001", "n002"]
@@ -197,7 +197,7 @@ def test_a_rank_that_dies_before_it_calls_is_not_waited_for(env, start, port, ho
     first = steps(procs[0].ok())
     assert [s["missed"] for s in first] == [[1], [1]] and first[0]["seconds"] < 25, "at once, not after the timeout"
     assert all(s["ok"] for s in steps(procs[2].ok()))
-    # What the dead leave is swept away by the next group there; that takes a minute, so it is done here.
+    # The next group there removes the files of dead ones after a minute, so the test removes them here.
     subprocess.run(["sh", "-c", f"rm -rf {hosts('a')}/tidecast-*"], check=True)
 
 
@@ -244,7 +244,7 @@ def test_buffers_of_all_kinds_are_filled_in_place(tidecast, port):
 
 
 def test_every_kind_of_a_fixed_size_goes_as_its_bytes(tidecast, port):
-    """Also those for which NumPy gives no buffer: times, number formats of other packages, any names of fields."""
+    """Also arrays for which NumPy gives no buffer: times, number formats of other packages, any names of fields."""
     import ml_dtypes
     import numpy as np
     kinds = ["M8[s]", "m8[ns]", "M8", ">f8", "c16", "?", "g", "U7", "S3", "V5", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4,
@@ -459,7 +459,7 @@ def test_ranks_are_threads_of_a_program_in_c(built, start, hosts, tmp_path):
 
 
 def test_the_one_call_by_ranks_that_are_threads(tidecast, port, hosts, monkeypatch):
-    """The others call first, and rank 0 last: none stands in its way."""
+    """The others call first, and rank 0 last: no rank blocks it."""
     monkeypatch.setenv("TIDECAST_SHM_DIR", hosts("a"))
     at, size, results = f"127.0.0.1:{port()}", 3, {}
     here = threading.Barrier(size)
@@ -478,7 +478,7 @@ def test_the_one_call_by_ranks_that_are_threads(tidecast, port, hosts, monkeypat
 
 
 def test_the_header_and_the_library_agree(built):
-    """Every function of the header is there, and nothing of the name is there that the header does not say."""
+    """The library has every function of the header, and no other symbol with its prefix."""
     needs("nm")
     exported = subprocess.run(["nm", "-D", "--defined-only", built / "libtidecast.so"], capture_output=True, text=True, check=True)
     names = {line.split()[-1] for line in exported.stdout.splitlines() if " T tidecast_" in line}

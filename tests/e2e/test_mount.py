@@ -104,7 +104,7 @@ def test_a_part_of_a_large_file_does_not_wait_for_the_rest(mounts, shared, here,
         assert view[:4096] == data[:4096]
     fetched = mounts.status(here, at)["from_origin"]
     assert fetched < 12 * MIB, "1% was touched"
-    # Who reads on gets what comes next before it is asked for.
+    # A sequential reader gets the next data before it requests it.
     with open(at / "model", "rb", buffering=0) as f:
         assert f.read(24 * MIB) + f.read() == data
     assert mounts.status(here, at)["pieces_missing"] == 0
@@ -156,7 +156,7 @@ def test_a_server_that_goes_on_tells_the_kernel_that_all_is_here(mounts, shared,
     source = rich(tmp_path / "src")
     _, ticket = shared(source)
     at = mounts.mount(here, ticket, tmp_path / "at")
-    # Files that are open by way of the kernel's cache, and one that may be passed through, while the server is replaced.
+    # Files that are open through the kernel's cache, and one that may be passed through, while the server is replaced.
     with open(at / "one", "rb") as small, open(at / "big.bin", "rb") as cached:
         assert small.read(1) and cached.read(1)
         with open(at / "a/second.bin", "rb"), open(at / "a/second.bin", "rb") as passed:
@@ -174,7 +174,7 @@ def test_a_server_that_goes_on_tells_the_kernel_that_all_is_here(mounts, shared,
 
 
 def quiet(mounts, here, at) -> bool:
-    """Whether no request has come for a moment: the kernel tells of closed files when it has the time."""
+    """Whether no request has come for a moment: the kernel reports closed files with a delay."""
     before = mounts.requests(here, at)
     return mounts.requests(here, at) == before
 
@@ -256,7 +256,7 @@ def test_mounts_of_one_tree_share_a_server_and_its_cache(mounts, shared, here, t
     assert_same(source, two)
     here("umount", two)
     wait_for("the end of the server", lambda: not alive(server))
-    # The next job finds the data, and needs nobody for it.
+    # The next job finds the data, and needs no peer.
     mounts.mount(here, ticket, one)
     assert_same(source, one)
 
@@ -406,7 +406,7 @@ def test_a_group_takes_what_one_opens_from_the_origin_about_once(mounts, shared,
     touched = 20 * 400_000
     from_origin = sum(mounts.status(n, at)["from_origin"] for n, at in zip(nodes, ats))
     assert touched <= from_origin <= 1.3 * touched
-    # What one opens is on its way to all.
+    # A file that one node opens is sent to all.
     (ats[0] / "lib30.so").read_bytes()
     missing = mounts.status(nodes[0], ats[0])["pieces_missing"]
     for n, at in zip(nodes, ats):
@@ -421,7 +421,7 @@ def test_run_shows_the_tree_where_it_was_built(mounts, shared, here, tmp_path):
     _, ticket = shared(source)
     away = tmp_path / "no/such/place"
     words = ["run", ticket, "--cache", here.home / "cache", "--no-lsd"]
-    # The files that are there stay visible unless the caller says so.
+    # Existing files stay visible unless the caller names the place.
     assert "not empty" in here(*words, "--", script, code=2).err
     done = here(*words, "--at", source, "--", script, code=9)
     assert done.out.split("\n")[:2] == [str(script), "40000"]

@@ -1,4 +1,4 @@
-"""A mount in trouble says why, and is well again when the trouble has passed: a full cache, peers that are gone or refuse."""
+"""A failing mount reports the reason, and recovers when the cause is removed: a full cache, peers that have ended or refuse."""
 import errno
 import os
 import pathlib
@@ -64,7 +64,7 @@ def test_a_server_that_ends_while_its_cache_is_full_is_followed_by_another(mount
 
 
 def test_what_is_fetched_ahead_goes_on_when_there_is_room(mounts, shared, here, tmp_path):
-    """Nobody reads: it is seen now and then whether the cache takes something again."""
+    """Without readers: the mount checks at intervals whether the cache accepts data again."""
     source = tmp_path / "src"
     for i in range(10):
         blob(source / f"f{i}", 4 * MIB, i)

@@ -16,7 +16,7 @@ from support.trees import assert_same, blob, rich
 
 MIB = 1 << 20
 LIBRARIES = 300
-# Requests that opening what is here already may cost; Python asks each file whether it is a terminal.
+# Requests that opening a present file may cost; Python asks each file whether it is a terminal.
 OPENING = {"open", "release", "ioctl"}
 
 
@@ -57,7 +57,7 @@ def test_a_python_environment_runs_where_it_was_built(mounts, node, here, port, 
 
 
 def libraries(at: pathlib.Path) -> pathlib.Path:
-    """A program that opens hundreds of libraries, each by its name, and says what their functions give in all."""
+    """A program that opens hundreds of libraries, each by its name, and prints the sum of their functions."""
     (at / "lib").mkdir(parents=True)
     (at / "bin").mkdir()
     magic = 0x11223344
@@ -192,7 +192,7 @@ def test_a_corrupt_peer_costs_nothing_but_its_own_place(mounts, node, here, port
     subprocess.run(["cp", "-a", source, bad], check=True)
     addresses = [f"127.0.0.1:{port()}" for _ in range(2)]
     seed = node("bad").seed(manifest, bad, addresses[1], "--plain", "--no-lsd", "--json")
-    # What it finds damaged before it has hashed it, it does not give.
+    # It does not serve data that it finds damaged before it has hashed it.
     seed.until("it has hashed its files", lambda: any(event.get("stage") == "seed" for event in seed.events()))
     for name in ("more.bin", "big.bin"):
         times = os.stat(bad / name)

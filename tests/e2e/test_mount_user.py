@@ -46,7 +46,7 @@ def test_a_user_mounts_with_the_helper(mounts, user, shared):
     assert user.does("touch", at / "one", code=1).err.count("Read-only") == 1
     user("status", at, "--restart")
     assert user.does("cat", at / "leaf").out_path.read_bytes() == (source / "leaf").read_bytes()
-    # Nobody waits for what does not come: abort needs no privilege either.
+    # Processes do not wait for missing data: abort needs no privilege either.
     origin.kill()
     reader = user.start([*user.before, "cat", str(at / "big.bin")])
     wait_for("somebody who waits", lambda: mounts.status(user, at)["waiting"] > 0)
@@ -68,11 +68,11 @@ def test_a_dead_mount_of_a_user_is_taken_away_by_the_next(mounts, user, shared):
 def test_a_user_runs_a_program_where_it_was_built(mounts, user, shared):
     source, _, ticket = shared
     words = ["run", ticket, "--cache", user.home / "cache", "--no-lsd"]
-    # A place that is there, one below a directory of the user's, one below the root that nobody could make.
+    # A place that is there, one below a directory of the user's, one below the root that the user cannot create.
     for at in (mounts.tmp / "at", mounts.tmp / "home/x/y", pathlib.Path("/no-such-root/x")):
         done = user(*words, "--at", at, "--", "sh", "-c", f"id -u; cat {at}/leaf | wc -c; ls {at} | wc -l; exit 7", code=7)
         assert done.out.split() == ["65534", "16384", str(len(list(source.iterdir())))]
-    # Nobody else saw any of it.
+    # No other process saw the tree.
     seen = [line for line in user.mount_table().splitlines() if "fuse.tidecast" in line]
     assert not [line for line in seen if str(mounts.tmp) in line or str(user.home) in line or "/no-such-root" in line]
     running = user.run(*words, "--at", mounts.tmp / "at", "--", "sleep", "1000")

@@ -18,7 +18,7 @@ def hostile(parent: pathlib.Path, name: bytes) -> pathlib.Path:
 
 
 def printable(done, lines: int | None = None) -> None:
-    """Nothing in what a command has said acts on a terminal, and no name makes lines of its own."""
+    """A command's output has no effect on a terminal, and no name adds lines."""
     for text in (done.out_path.read_bytes(), done.err_path.read_bytes()):
         shown = text.decode()
         assert not FORBIDDEN & set(shown), (done.argv, shown)
@@ -62,7 +62,7 @@ def test_no_command_shows_a_name_raw(tide, tmp_path, name):
 
 
 def test_strangers_names_are_shown_as_text(tide, tmp_path):
-    """What is in a manifest: the name of the tree, its files, where it was built, who made it, its trackers."""
+    """The texts of a manifest: the name of the tree, its files, its place, its creator, its trackers."""
     tree = tmp_path / "name"
     (tree / "sub").mkdir(parents=True)
     (tree / "sub/file").write_text("x")

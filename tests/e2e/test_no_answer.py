@@ -40,7 +40,7 @@ def dropping(port):
 
 @contextlib.contextmanager
 def silent(port):
-    """A process that takes connections and never says anything."""
+    """A process that accepts connections and never sends anything."""
     address = ("127.0.0.1", port())
     with socket.create_server(address):
         yield "%s:%d" % address, "no answer to the handshake in 3 s"
@@ -175,7 +175,7 @@ def test_a_name_without_an_address_is_named(tide, tmp_path):
 
 
 def test_a_peer_of_another_owner_or_of_none_is_told_apart(tide, port, tmp_path):
-    """Shares that were made anew, by others, and an open one: none of them is the one that the ticket names."""
+    """Recreated shares, shares of others, and an open one: none of them is the one of the ticket."""
     data = blob(tmp_path / "data", 100_000)
     at = f"127.0.0.1:{port()}"
     share, ticket = tide.share(data, at, "--no-lsd")
@@ -212,7 +212,7 @@ def test_a_mount_that_waits_says_why_and_ends_with_its_server(tide, port, tmp_pa
 @pytest.mark.parametrize("kind", [refusing, dropping])
 @pytest.mark.parametrize("command", ["mount", "run"])
 def test_a_mount_says_so_too_where_its_manifest_is_at_hand(tide, port, tmp_path, command, kind):
-    """It mounts all the same: what is read waits, and the peer may come."""
+    """It mounts nevertheless: reads wait, and the peer may start later."""
     if why := why_not():
         pytest.skip(why)
     blob(tmp_path / "tree" / "file", 1000, 1)
@@ -274,7 +274,7 @@ def test_a_share_says_since_when_a_peer_takes_nothing(start, tide, port, tmp_pat
         hostile.exactly(peer, 68)
         hostile.send(peer, hostile.INTERESTED)
         length = int(re.search(rb"12:piece lengthi(\d+)e", torrent.read_bytes())[1])
-        # It serves what it has checked, and drops other requests without a word.
+        # It serves checked pieces, and drops other requests silently.
         had, unchoked = set(), False
         while not unchoked or len(had) * length < 32 << 20:
             kind, body = hostile.receive(peer)

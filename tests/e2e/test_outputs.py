@@ -1,4 +1,4 @@
-"""Where a command writes what it makes: files are replaced whole, links, pipes and devices are written to."""
+"""The outputs of commands: files are replaced whole, links, pipes and devices are written to."""
 import os
 import socket
 import stat

@@ -150,7 +150,7 @@ def test_ctrl_c_ends_a_call(script):
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    # It may come before the call, where Python's own traceback says so.
+    # It may come before the call; then Python's own traceback reports it.
     assert "interrupted" in out or "KeyboardInterrupt" in err
 
 

@@ -1,6 +1,6 @@
 """Every example of docs/python.md runs.
 
-The comment above an example, `<!-- runs with: NAME, NAME -->`, names what is there before it: sources of Python that run first in the
+The comment above an example, `<!-- runs with: NAME, NAME -->`, names its setup: sources of Python that run first in the
 same script. A new example that needs something else adds it here.
 """
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("python-libraries")
 BYTES = 3_000_000
-# What scripts have: a daemon with the cache here/nt, or something that is shared; and these check what tasks found.
+# The setup of scripts: a daemon with the cache here/nt, or a share; and these check the results of tasks.
 DAEMON = """
 import contextlib, subprocess
 os.environ["TIDECAST_SOCKET"] = os.path.abspath("s")

@@ -36,7 +36,7 @@ def script(package, tmp_path):
 
 
 def given(process: subprocess.Popen) -> dict:
-    """What it gave, at its end."""
+    """Its result, at its end."""
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     what: dict = {}

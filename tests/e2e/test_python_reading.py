@@ -1,4 +1,4 @@
-"""Reading through the Python package what is not here yet: `tidecast.open`, and fsspec under the libraries that use it."""
+"""Reading data that is not here yet through the Python package: `tidecast.open`, and fsspec under the libraries that use it."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ import signal
 import pytest
 
 pytestmark = pytest.mark.xdist_group("python-libraries")
-# A node that reads, beside one that shares; what it received is a few pieces at most beyond what was read.
+# A node that reads, beside one that shares; it receives at most a few pieces more than it reads.
 READS = """
 import errno, random, fsspec
 how = dict(swarm=alone, state_dir="other", cache="cache")

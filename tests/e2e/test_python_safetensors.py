@@ -142,7 +142,7 @@ with tidecast.share("data", tree=small, swarm=alone) as shared:
 
 
 def hostile() -> dict[str, bytes]:
-    """Files that are none."""
+    """Files that are not in the format."""
     def file(header: object, data: bytes = b"", length: int | None = None) -> bytes:
         text = header if isinstance(header, bytes) else json.dumps(header).encode()
         return struct.pack("<Q", len(text) if length is None else length) + text + data

@@ -1,4 +1,4 @@
-"""What editors and type checkers are told of the Python package."""
+"""The Python package for editors and type checkers."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""kill -9 of the getter at random instants: data correct in the end, and what was verified stays verified."""
+"""kill -9 of the getter at random instants: data correct in the end, and verified pieces stay verified."""
 import os
 import random
 import time
@@ -11,7 +11,7 @@ RATE = 10 << 20
 
 
 def pieces(proc) -> list[int]:
-    """The verified pieces that its events told of, in order."""
+    """The verified pieces of its events, in order."""
     return [e["pieces"] for e in proc.events() if e["event"] == "progress"]
 
 
@@ -42,7 +42,7 @@ def test_kill_9_at_20_random_instants(tide, start, port, tmp_path):
 
 
 def test_rotten_bytes_after_a_kill_are_not_believed(tide, start, port, tmp_path):
-    """What a crash left half-written is fetched again: a resumed file never holds what was not verified."""
+    """Data that a crash left half-written is fetched again: a resumed file never holds unverified data."""
     data = trees.blob(tmp_path / "source/data", SIZE)
     torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "v2")
     here = f"127.0.0.1:{port()}"

@@ -35,7 +35,7 @@ def user(base, built, start):
 
 @pytest.fixture
 def tree(node, port, base):
-    """tree(prefix) -> the words of `run` for a tree whose manifest says that it was built for there, true or not."""
+    """tree(prefix) -> the words of `run` for a tree whose manifest names that place, true or not."""
     source = base / "source"
     blob(source / "f", 100)
     origin = node("origin")
@@ -113,7 +113,7 @@ def test_what_the_command_writes_beside_the_tree_stays(tree, user, base):
     user(*tree(at), "--cache", user.home / "cache", "--", "sh", "-c", script)
     assert (user.home / "kept").read_text() == "new\n"
     assert (user.home / "deep/out").read_text() == "out\n" and (user.home / "deep/er/out").read_text() == "more\n"
-    # What was made for the tree goes as far as it is empty.
+    # Directories made for the tree are removed if they are empty.
     assert not at.exists()
 
 

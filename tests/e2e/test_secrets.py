@@ -1,4 +1,4 @@
-"""Tickets and keys: how they are given, that no other user sees them, and that what is kept of them is closed to others."""
+"""Tickets and keys: how they are passed, that no other user sees them, and that stored ones are not readable by others."""
 import json
 import os
 import pathlib
@@ -191,7 +191,7 @@ def test_the_key_of_a_server_is_given_in_every_way(way, node, port, tmp_path):
 
 
 def as_root(node) -> list[str]:
-    """A server that root runs must be told so, where it is."""
+    """A server run by root needs --as or --as-root, in every form."""
     told = "--as-root" in node("copy-server", "--help").out
     return ["--as-root"] if told and os.geteuid() == 0 else []
 
@@ -222,7 +222,8 @@ def test_the_key_of_a_field_is_given_in_every_way(node, port, tmp_path):
                                                     "--key", f"@{kept}", "--steps", 3), env=node("recv").env)
         started = recv.until("it listens", lambda: [e for e in recv.events() if e["event"] == "started"])[0]
         assert f"--key @{kept}" in started["send"] and KEY not in started["send"]
-        # A file: a live source sends to whoever is there, and does not wait until the receiver has accepted its session.
+        # A file: a live source sends to any receiver that is there, and does not wait until the receiver has accepted its
+        # session.
         words = ["field", "send", str(tmp_path / "three.raw"), "--shape", "8,8,8", "--to", f"127.0.0.1:{first}", "--streams", "1", "--rate", "2mbit",
                  "--steps"]
         for at, (how, stdin, env) in enumerate([(["--key", f"@{kept}"], "", {}), (["--key", "-"], KEY, {}), ([], "", {"TIDECAST_FIELD_KEY": KEY})]):
@@ -239,7 +240,7 @@ def test_no_process_of_a_broadcast_shows_its_ticket(node, launcher, tmp_path):
     assert all((tmp_path / f"n{n}/copy").exists() for n in (1, 2, 3))
 
 
-# What is kept.
+# The stored secrets.
 
 def test_what_is_kept_is_closed_to_others(node, port, data, tmp_path):
     origin = node("origin")

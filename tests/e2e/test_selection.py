@@ -1,4 +1,4 @@
-"""Parts of a tree: the same part again, more of it, all of it. In v1, files share pieces with their neighbours."""
+"""Parts of a tree: the same part again, more of it, all of it. In v1, files share pieces with adjacent files."""
 import os
 import random
 
@@ -46,7 +46,7 @@ def test_parts_can_be_gone_on_with_in_any_order(tide, seeded, few, tmp_path):
 
 
 def test_a_part_that_no_record_knows_is_gone_on_with(node, seeded, few, tmp_path):
-    """Of another user, or of a home that was lost: what is right stays, though its pieces cannot be checked in place."""
+    """Of another user, or of a lost home: correct data stays, though its pieces cannot be checked in place."""
     to, names = tmp_path / "got", ["f03", "f04", "f11"]
     for home, part in (("one", names), ("other", names), ("third", names[:1]), ("last", [])):
         node(home)(*seeded, to, *chosen(part))

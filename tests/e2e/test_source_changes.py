@@ -1,4 +1,4 @@
-"""Sources that change or cannot be read while they are served: it is said once, with the reason, on both sides."""
+"""Sources that change or cannot be read while they are served: it is reported once, with the reason, on both sides."""
 import os
 import resource
 import signal
@@ -52,7 +52,7 @@ def test_a_seed_that_has_nothing_left_ends_with_the_reason(node, start, port, tm
 
 
 def test_a_seed_without_descriptors_blames_nobody_and_goes_on(node, start, port, tmp_path):
-    """Out of descriptors for a while: nothing is damaged, nobody is banned, and all comes when there are some again."""
+    """Out of descriptors for a while: no data is damaged, no peer is banned, and all data arrives when descriptors are free again."""
     listen = f"127.0.0.1:{port()}"
     seed, manifest, source = seeded(node, start, tmp_path, listen, {f"f{n:03}" * (n % 3 + 1): 50_000 + n for n in range(300)})
     pid = seed.process.pid

@@ -1,4 +1,4 @@
-"""`tidecast status` shows what this user's processes do: peers, bytes, since when, and what went wrong last."""
+"""`tidecast status` shows this user's processes: peers, bytes, start time, and the last error."""
 import os
 import pathlib
 import signal
@@ -16,7 +16,7 @@ def processes(node, **of) -> list[dict]:
 
 
 def test_nothing_runs(tide, tmp_path):
-    # Where other tests' commands without a run-time directory tell of themselves.
+    # The place where other tests' commands without a run-time directory announce themselves.
     tide.env["TMPDIR"] = str(tmp_path)
     mounted = " - fuse.tidecast "
     before = mounted in MOUNTS.read_text()

@@ -18,7 +18,7 @@ MARK = b"what nobody outside may have"
 
 
 def picture(top: pathlib.Path) -> dict:
-    """All that can be told of a tree; times of access are set to be older than changes, so that any reading shows."""
+    """All attributes of a tree; times of access are set to be older than changes, so that any reading shows."""
     found = {}
     for dir, dirs, files in os.walk(top):
         for path in [pathlib.Path(dir), *(pathlib.Path(dir) / name for name in files)]:

@@ -1,4 +1,4 @@
-"""Trackers of others: answers that are compressed or give peers by name, and what a tracker hears of a download."""
+"""Trackers of other programs: answers that are compressed or name peers by host, and the announcements of a download."""
 import pytest
 from support import trees
 from support.tracker import ENCODINGS, Tracker, UdpTracker, answer, named, string

@@ -1,4 +1,5 @@
-"""Two users of one host and a daemon that serves both: what one makes the other can neither change nor, unless it is open, read."""
+"""Two users of one host and a daemon that serves both: one user can neither change the other's caches nor, unless they are open, read
+them."""
 import json
 import os
 import pathlib
@@ -172,7 +173,7 @@ def test_the_daemon_writes_into_no_directory_of_a_caller(users):
 
 @pytest.mark.parametrize("kind", ["hardlink", "reflink", "copy", "get"])
 def test_in_a_project_directory_what_is_made_is_the_projects(users, tmp_path, port, node, kind):
-    """Its group, and that of what comes into it later, as `cp` makes it."""
+    """Its group, and that of later files in it, as `cp` makes it."""
     daemon, alice, bob = users
     tree = alice.tree("data", f=0o644)
     (tree / "sub").mkdir()

@@ -122,7 +122,7 @@ def test_web_seeds_can_be_left_alone(tide, start, data, tmp_path):
 
 
 def once(what, path=None, times=1):
-    """A fault for the first so many requests that are not the first of all."""
+    """A fault for the first N requests after the very first."""
     count = iter(range(1 << 30))
 
     def fault(request):
@@ -144,7 +144,7 @@ def test_a_fault_that_passes_costs_a_moment(tide, start, data, tmp_path, what):
 
 
 def cut_when(tide, source, tmp_path, why):
-    """Fetches until a warning says why the web seed gives nothing; the last event."""
+    """Fetches until a warning has the reason why the web seed fails; returns the last event."""
     words = ("--to", tmp_path / "got", "--plain", "--no-lsd", "--listen", "127.0.0.1:0", "--json")
     getting = tide.run("get", source, *words)
     getting.until(f"a warning says {why}", lambda: any(why in text for text in warnings(getting)))
@@ -203,7 +203,7 @@ def test_a_web_seed_that_lies_is_dropped(tide, start, data, tmp_path, fmt):
 
 
 def test_only_the_web_seed_is_blamed_for_its_lies(tide, start, port, data, tmp_path):
-    """A peer at the same address is no liar."""
+    """A peer at the same address is not blamed."""
     here = f"127.0.0.1:{port()}"
     with WebServer(data.parent, fault=lambda request: "lies") as liar:
         manifest = tide.publish(data, tmp_path / "m.torrent", "--format", "v2", "--web-seed", liar.url)

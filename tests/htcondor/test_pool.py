@@ -117,7 +117,7 @@ def test_daemons_find_each_other_by_the_collector(pool):
     pool.until("the cache in its ad", lambda: "head/nt@1" in listed()["head"])
     ask = "TIDECAST_SOCKET=/srv/node1.sock tidecast"
     assert "/srv/node1/" in pool.run(f"{ask} cache get head/nt --wait 1m")
-    # Whoever is told to stop leaves the collector.
+    # A daemon that is stopped leaves the collector.
     pool.run("pkill -TERM -f '^tidecast daemon --name node1'")
     pool.until("one left", lambda: "node1" not in listed())
 
@@ -155,7 +155,8 @@ def test_an_output_that_should_become_a_cache_holds_its_job_with_our_words(pool)
 
 
 def test_a_job_in_a_container_takes_a_copy(pool):
-    """Where the slots have no containers, the job's ad is what HTCondor makes of such a job; what the plugin makes of it lies in the job's directory."""
+    """If the slots have no containers, the job's ad is the one that HTCondor writes for such a job; the plugin's result is in the
+    job's directory."""
     home = pool.root / "home" / "tester"
     (home / "box.sub").write_text("universe = container\ncontainer_image = box.sif\nexecutable = /bin/true\ntransfer_executable = false\n"
                                   "should_transfer_files = YES\ntransfer_input_files = tidecast://head/nt\nrequest_disk = 10M\nrequest_memory = 10\nqueue\n")

@@ -1,7 +1,7 @@
-"""What the lab tests run on a node: `python node.py serve PORT`, `call IP PORT`, `flood IP PORT BYTES`.
+"""The commands of the lab tests on a node: `python node.py serve PORT`, `call IP PORT`, `flood IP PORT BYTES`.
 
-serve echoes lines and swallows floods; call sends a line a tenth of a second, printing what happened to each
-for as long as it runs; flood sends bytes and prints the seconds until the receiver has confirmed them all.
+serve echoes lines and swallows floods; call sends a line a tenth of a second, printing the result of each for as long as it runs;
+flood sends bytes and prints the seconds until the receiver has confirmed them all.
 """
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""The lab itself: what it raises carries data at its rate, breaks silently, and goes without a trace."""
+"""The lab itself: its clusters carry data at their rate, fail silently, and are removed completely."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Topologies: the short forms, the file, what is refused, and what only the simulator can run."""
+"""Topologies: the short forms, the file, refusals, and topologies for the simulator only."""
 import pytest
 
 from lab.forms import parse

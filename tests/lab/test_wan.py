@@ -9,7 +9,7 @@ from lab.forms import parse
 pytestmark = pytest.mark.root
 
 # A server that answers each datagram; a client that prints round trips (ms), or how many of 4000 came back. 33 is
-# SO_RCVBUFFORCE: what the system allows to those who may not use it is not enough everywhere.
+# SO_RCVBUFFORCE: the system's limit for ordinary users is not enough everywhere.
 ECHO = """
 import socket, sys
 s = socket.socket(type=socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, 33, 1 << 22)
@@ -77,8 +77,8 @@ def test_between_sites_the_line_is_passed_twice(lab, sites):
     assert 40 <= trips[0] < 60
 
 
-#: Of 4000. One run in many had 16, and the cause is not proven: who sends and is moved to another core meanwhile may
-#: overtake itself, since each core has a queue of its own.
+#: Of 4000. One run in many had 16, and the cause is not proven: a sender that is moved to another core meanwhile may overtake
+#: itself, since each core has a queue of its own.
 MOVED = (0, 40)
 
 
