@@ -1,4 +1,4 @@
-//! A stream of which only so many bytes are read until its peer is proven.
+//! A stream of which only this many bytes are read until its peer is proven.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// So many bytes.
+    /// This many bytes.
     #[must_use]
     pub fn of(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
@@ -48,7 +48,7 @@ impl Allowance {
         }
     }
 
-    /// So many were read.
+    /// This many were read.
     pub fn took(&self, bytes: usize) {
         // A limit that was lifted meanwhile stays lifted.
         let _ =

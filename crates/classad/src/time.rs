@@ -35,7 +35,7 @@ pub(crate) struct Civil {
 }
 
 impl Civil {
-    /// The UTC time of so many seconds since 1970.
+    /// The UTC time of this many seconds since 1970.
     pub(crate) fn at(secs: i64) -> Self {
         let (days, rest) = (secs.div_euclid(DAY), secs.rem_euclid(DAY));
         // Years that begin in March have their odd day at the end, and 400 of them are 146,097 days.

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::layout::Layout;
 use crate::process::{Stat, boot};
 
-/// A shell at a terminal holds a cache so long after the last command in its foreground, seconds.
+/// A shell at a terminal holds a cache this long after the last command in its foreground, seconds.
 const IDLE: u64 = 60;
 /// ... and so long in all.
 const TERMINAL: u64 = 86_400;

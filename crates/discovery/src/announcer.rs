@@ -36,7 +36,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// First wait after a tracker has rejected an announce.
 const RETRY_REFUSED: Duration = Duration::from_secs(30);
-/// A tracker that has not answered for so long does not keep the next one waiting.
+/// A tracker that has not answered for this long does not keep the next one waiting.
 const LATE: Duration = Duration::from_secs(5);
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);

@@ -30,11 +30,11 @@ use crate::{Error, Scheme, TrackerUrl, socket};
 
 /// The addresses of one server that are tried.
 const ADDRESSES: usize = 3;
-/// One address has so long to accept, and TLS so long to be agreed.
+/// One address has this long to accept, and TLS this long to be agreed.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The time from a request to the end of the headers: the server may read from a tape or a remote cache.
 const HEADERS: Duration = Duration::from_secs(30);
-/// A body may pause for so long.
+/// A body may pause for this long.
 const STALL: Duration = Duration::from_secs(20);
 /// Bytes read ahead of a body, and the most that a header block may have.
 const BUFFER: usize = 256 << 10;

@@ -45,13 +45,13 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Values that fit in a datagram of so many bytes of UDP payload, with a tag or without.
+    /// Values that fit in a datagram of this many bytes of UDP payload, with a tag or without.
     pub fn capacity(self, datagram: usize, sealed: bool) -> u32 {
         let room = datagram.min(MAX_DATAGRAM).saturating_sub(HEAD + if sealed { TAG } else { 0 });
         (room / self.width()) as u32
     }
 
-    /// Bytes of a datagram with so many values.
+    /// Bytes of a datagram with this many values.
     pub fn datagram(self, values: u32, sealed: bool) -> usize {
         HEAD + values as usize * self.width() + if sealed { TAG } else { 0 }
     }

@@ -28,7 +28,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Whether there can be such blocks of shards of so many bytes.
+    /// Whether there can be such blocks of shards of this many bytes.
     pub fn is_possible(&self, bytes: usize) -> bool {
         let (data, parity) = (self.data as usize, self.parity as usize);
         let size = data.saturating_add(parity).saturating_mul(bytes);
@@ -168,7 +168,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For shards of so many bytes: those of a full packet's values.
+    /// For shards of this many bytes: those of a full packet's values.
     ///
     /// # Errors
     /// When the rate is not possible.
@@ -212,7 +212,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For shards of so many bytes: those of a full packet's values.
+    /// For shards of this many bytes: those of a full packet's values.
     ///
     /// # Errors
     /// When the rate is not possible.

@@ -327,7 +327,7 @@ impl Shared {
     #[inline]
     pub fn write(&self, volume: usize, place: usize, values: &[u8]) {
         let Some(to) = self.at(volume, place, values.len()) else { return };
-        // SAFETY: `at` has checked that so many bytes lie within the map, which outlives the call; `values` is memory of this process
+        // SAFETY: `at` has checked that this many bytes lie within the map, which outlives the call; `values` is memory of this process
         // and not of the map, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len()) }
     }
@@ -381,7 +381,7 @@ impl Shared {
         }
     }
 
-    /// Names the values, of so many from `place` on, that are not of the step that a volume has.
+    /// Names the values, of this many from `place` on, that are not of the step that a volume has.
     pub fn each_hole(&self, volume: usize, place: usize, values: usize, mut found: impl FnMut(usize)) {
         let (mut at, end) = (place, place.saturating_add(values));
         while at < end {
@@ -406,13 +406,13 @@ impl Shared {
         Some(unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) })
     }
 
-    /// Where the value at `place` of a volume is, if so many bytes from there are within the volume.
+    /// Where the value at `place` of a volume is, if this many bytes from there are within the volume.
     #[inline]
     fn at(&self, volume: usize, place: usize, bytes: usize) -> Option<*mut u8> {
         let offset = place.checked_mul(VALUE)?;
         let inside = volume < self.volumes && offset.checked_add(bytes)? <= self.volume_size;
         debug_assert!(inside, "{volume} {place} {bytes}");
-        // The volumes are within the map: `create` made it so long.
+        // The volumes are within the map: `create` made it this long.
         inside.then(|| {
             self.map.as_mut_ptr().wrapping_add(self.first_volume + volume * self.volume_size + offset)
         })

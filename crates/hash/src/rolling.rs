@@ -11,11 +11,11 @@ use crate::{Digest, LEAF, leaf_digests, sha256};
 
 /// The base of the polynomial: odd, and 5 modulo 8, so that its powers are as many as can be.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Sums are looked up by so many of their upper bits first.
+/// Sums are looked up by this many of their upper bits first.
 const FILTER_BITS: u32 = 20;
 /// Different leaves with one sum: more of them do not occur in real data.
 const MOST_ALIKE: usize = 4;
-/// Windows whose sum is right and whose content is not: beyond so many, and one a leaf, nothing more is looked for.
+/// Windows whose sum is right and whose content is not: beyond this many, and one a leaf, nothing more is looked for.
 const WRONG: u64 = 100;
 
 /// The fingerprint of a leaf: its sum, and the first bytes of its digest.

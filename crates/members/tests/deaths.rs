@@ -27,7 +27,7 @@ fn seeds() -> impl Iterator<Item = Seed> {
     (1..=count).map(Seed)
 }
 
-/// So many of them where each takes long.
+/// This many of them where each takes long.
 fn few() -> usize {
     seeds().count().div_ceil(3)
 }

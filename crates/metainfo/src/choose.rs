@@ -15,7 +15,7 @@ const MAX: u32 = 128 << 20;
 
 /// Pieces to aim at. A pipeline over N nodes costs about (depth + 1) piece times beyond the
 /// bound, so 16,384 pieces keep that under 0.1% for any shallow tree, while their hashes (512 KiB)
-/// are small beside any data that has so many.
+/// are small beside any data that has this many.
 const TARGET_PIECES: u64 = 16_384;
 
 /// v1 is added to a v2 manifest if the padding it needs is at most this fraction of the data.

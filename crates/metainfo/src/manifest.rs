@@ -83,7 +83,7 @@ pub enum Warning {
     /// Stock clients refuse so large an info dictionary.
     #[error("the info dictionary has {0} bytes; stock clients refuse more than {max} (30 MiB)", max = Manifest::STOCK_MAX_INFO)]
     ManyBytes(u64),
-    /// Stock clients refuse so many pieces.
+    /// Stock clients refuse this many pieces.
     #[error("the manifest has {0} pieces; stock clients refuse more than {max}", max = Manifest::STOCK_MAX_PIECES)]
     ManyPieces(u32),
     /// Tidecast's key is of a version not known here; modes, times and the like are not restored.

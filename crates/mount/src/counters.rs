@@ -78,7 +78,7 @@ impl Counters {
         }
     }
 
-    /// Data of a file was needed, and came after so long; at once if it was here.
+    /// Data of a file was needed, and came after this long; at once if it was here.
     pub(crate) fn needed(&self, file: u32, after: Duration) {
         if after.is_zero() {
             self.hits.fetch_add(1, Ordering::Relaxed);

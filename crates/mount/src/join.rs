@@ -19,7 +19,7 @@ use crate::service::{Arrivals, Options, Service};
 
 /// Longest wait of a read for its data, unless the user sets another.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// A group has so long to be given its plan before files are opened.
+/// A group has this long to be given its plan before files are opened.
 const GATHERING: Duration = Duration::from_secs(2);
 /// A cache that another server is leaving is free within this.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A peer that does not answer is known within this (the driver gives a dial 3 s).
 const SILENCE: Duration = Duration::from_secs(5);
-/// Of several peers that were named another may answer, so long after the first has failed.
+/// Of several peers that were named another may answer, this long after the first has failed.
 const GRACE: Duration = Duration::from_millis(700);
 const UNHEARD: &str = "cannot read from the server";
 

@@ -58,7 +58,7 @@ pub struct ServeOptions {
     /// Receive the files that any node of the group opens, when they are opened: one plan for all mounts with
     /// this option.
     pub group: bool,
-    /// A read fails when no peer has given its data for so long. Default: 10 minutes.
+    /// A read fails when no peer has given its data for this long. Default: 10 minutes.
     pub timeout: Option<Duration>,
     /// A directory with the same tree on a shared file system: its data is used, after verification, while no
     /// peer supplies awaited data.

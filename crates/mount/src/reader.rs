@@ -38,7 +38,7 @@ const MOST: u32 = 4096;
 pub struct ReadOptions {
     /// Where pieces are kept for the next process. Default: the directory for temporary files.
     pub cache: Option<std::path::PathBuf>,
-    /// A read fails when nothing has come for it for so long. Default: 2 minutes.
+    /// A read fails when nothing has come for it for this long. Default: 2 minutes.
     pub timeout: Option<Duration>,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,
@@ -214,7 +214,7 @@ pub struct Coming {
 }
 
 impl Coming {
-    /// Waits until all are here, at most so long. It ends at the latest when nothing has come for the timeout of the options.
+    /// Waits until all are here, at most this long. It ends at the latest when nothing has come for the timeout of the options.
     ///
     /// # Errors
     /// Why they do not come; of kind [`Cut`](tidecast_event::Kind::Cut) if no peer gave them in time.

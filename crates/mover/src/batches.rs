@@ -39,7 +39,7 @@ pub struct Claimed {
 }
 
 impl Batches {
-    /// So many senders begin.
+    /// This many senders begin.
     pub fn begin(&self, senders: u64) {
         self.0.lock().working = senders;
     }

@@ -93,7 +93,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Of a file of so many bytes.
+    /// Of a file of this many bytes.
     #[must_use]
     pub fn new(len: u64) -> Self {
         let parts = usize::try_from(len.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX);

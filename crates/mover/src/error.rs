@@ -73,10 +73,10 @@ pub enum Error {
     /// The program that takes files from memory has ended.
     #[error("{0}; the rest was not copied")]
     ConsumerGone(&'static str),
-    /// So many names failed, and all else was done.
+    /// This many names failed, and all else was done.
     #[error("{} could not be copied or deleted; the rest is done", count(*.0, "name"))]
     Missing(u64),
-    /// So many names lack attributes, and all else was done.
+    /// This many names lack attributes, and all else was done.
     #[error("{} did not keep all attributes; all data was copied", count(*.0, "name"))]
     AttributesLost(u64),
     /// The key file of a server.

@@ -96,9 +96,9 @@ pub struct Only {
     pub existing: bool,
     /// Names that are not there, and directories.
     pub missing: bool,
-    /// Files of at least so many bytes.
+    /// Files of at least this many bytes.
     pub least: Option<u64>,
-    /// Files of at most so many bytes.
+    /// Files of at most this many bytes.
     pub most: Option<u64>,
     /// A file of equal size counts as the same.
     pub size_only: bool,

@@ -18,7 +18,7 @@ pub trait Source: Sync {
     /// Only errors that end the copy. An unreadable name is a problem in [`Walked`], and the walk continues.
     fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Self::Job) -> bool) -> Result<(), Error>;
 
-    /// The walk waits while so many jobs are not done; one that asks counts for several, as its answer may be that all is wanted.
+    /// The walk waits while this many jobs are not done; one that asks counts for several, as its answer may be that all is wanted.
     fn most_open(&self) -> u64 {
         u64::MAX
     }

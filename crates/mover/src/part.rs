@@ -237,7 +237,7 @@ pub struct Parts<'t> {
 }
 
 impl<'t> Parts<'t> {
-    /// The table of a block with so many bytes of payload.
+    /// The table of a block with this many bytes of payload.
     #[must_use]
     pub fn new(table: &'t [u8], payload: usize) -> Self {
         Self { rest: table, payload, first: true }

@@ -17,7 +17,7 @@ pub enum Popped<T> {
     Closed,
 }
 
-/// A queue of at most so many.
+/// A queue of at most this many.
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,

@@ -39,7 +39,7 @@ pub struct SendSpec {
     pub in_order: bool,
     /// The destination, if it is on the same host: then it is not part of the tree.
     pub dest: Option<OsString>,
-    /// Instead of files: so many bytes of generated data, in files of so many bytes.
+    /// Instead of files: this many bytes of generated data, in files of this many bytes.
     pub null: Option<(u64, u64)>,
 }
 
@@ -120,7 +120,7 @@ pub struct ReceiveSpec {
     pub update: bool,
     /// Names that the source does not have are deleted, except those that `filter` leaves out.
     pub delete: bool,
-    /// But no more than so many names.
+    /// But no more than this many names.
     pub max_delete: Option<u64>,
     /// A directory is replaced by a non-directory, even if it is not empty.
     pub force: bool,

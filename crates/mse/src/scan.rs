@@ -41,7 +41,7 @@ impl Held {
     /// Skips a pad and the mark after it. True when that is done.
     ///
     /// # Errors
-    /// [`Error::NoSync`] as soon as so many bytes are here that the mark should have been among them.
+    /// [`Error::NoSync`] as soon as this many bytes are here that the mark should have been among them.
     pub(crate) fn pass(&mut self, mark: &[u8]) -> Result<bool, Error> {
         let most = MAX_PAD + mark.len();
         let within = self.rest().get(..most).unwrap_or(self.rest());

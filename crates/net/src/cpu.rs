@@ -27,7 +27,7 @@ pub struct Cpu {
     nanos: [AtomicU64; 5],
 }
 
-/// One call in so many is measured, and counts for all of them: to ask for a thread's CPU time costs more than most of
+/// One call in this many is measured, and counts for all of them: to ask for a thread's CPU time costs more than most of
 /// these calls do. A prime, so that calls which follow each other in a pattern all have their turn.
 const EVERY: u32 = 31;
 

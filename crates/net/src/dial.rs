@@ -21,7 +21,7 @@ use crate::tune::{tune, widen};
 use crate::turn::Turn;
 use crate::ways::Ways;
 
-/// One address gets so long to accept.
+/// One address gets this long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
 /// A waiting user is told after this time that a peer does not answer.
 const SILENT: Duration = Duration::from_secs(3);

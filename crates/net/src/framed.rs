@@ -13,7 +13,7 @@ use crate::error::ConnError;
 use crate::moved::Moved;
 use crate::transport::Reader;
 
-/// Between messages a peer may be silent for so long (BEP 3: a keep-alive every two minutes).
+/// Between messages a peer may be silent for this long (BEP 3: a keep-alive every two minutes).
 const IDLE: Duration = Duration::from_secs(150);
 /// Within a message or block, bytes must keep coming: silence lasts no longer than this.
 const STALL: Duration = Duration::from_secs(20);
@@ -36,7 +36,7 @@ const CHUNK_UNPROVEN: usize = 2 << 10;
 /// The meaning of the bytes so far.
 pub(crate) enum Ready {
     Frame(Frame),
-    /// Nothing yet: so many bytes must be there.
+    /// Nothing yet: this many bytes must be there.
     Need(usize),
 }
 

@@ -20,7 +20,7 @@ use crate::report::Notice;
 use crate::shared::Shared;
 use crate::turn::Turn;
 
-/// The next address is dialled when this one has taken so long (RFC 8305: Connection Attempt Delay); of many sooner, so that
+/// The next address is dialled when this one has taken this long (RFC 8305: Connection Attempt Delay); of many sooner, so that
 /// the last is begun within [`ALL`].
 const NEXT: Duration = Duration::from_millis(250);
 const ALL: Duration = Duration::from_millis(1500);

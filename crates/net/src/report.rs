@@ -126,7 +126,7 @@ pub enum Notice {
         /// It is this node that sends.
         sending: bool,
     },
-    /// Payload moves again after so long.
+    /// Payload moves again after this long.
     Resumed {
         /// How long nothing has moved.
         silent: Duration,

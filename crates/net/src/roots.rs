@@ -20,7 +20,7 @@ use tidecast_identity::{NodeId, NodeKey};
 use tidecast_metainfo::Manifest;
 use tidecast_wire::ext::{MAX_ROOTS, Message};
 
-/// A batch is signed when it covers so many bytes at least, and this part of all before it.
+/// A batch is signed when it covers this many bytes at least, and this part of all before it.
 const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_PART: u64 = 256;
 /// Signed data begins with one of these, then the draft's info-hash.

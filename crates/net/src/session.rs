@@ -52,7 +52,7 @@ const PLANNED_NEIGHBOURS: usize = 4;
 const WHOLE_NEIGHBOURS: usize = 8;
 /// Copies, in percent, that the maker of a plan for joining nodes sends before members help one another.
 const WHOLE_COPIES: u32 = 105;
-/// Data is synced this often, or when so much is dirty.
+/// Data is synced this often, or when this much is dirty.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SYNC_BYTES: u64 = 256 << 20;
 /// Interval of checks of the sync and of revocations.

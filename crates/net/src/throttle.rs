@@ -92,19 +92,19 @@ impl Throttle {
         *self.caps.read()
     }
 
-    /// Waits until so many bytes may go to the network.
+    /// Waits until this many bytes may go to the network.
     pub async fn send(&self, bytes: u64) {
         self.wait(&self.upload, |caps| caps.upload, bytes).await;
         self.cores().await;
     }
 
-    /// Waits until so many bytes may come from the network, to the disk.
+    /// Waits until this many bytes may come from the network, to the disk.
     pub async fn receive(&self, bytes: u64) {
         self.wait(&self.download, |caps| caps.download, bytes).await;
         self.store(bytes).await;
     }
 
-    /// Waits until so many bytes from elsewhere may go to the disk.
+    /// Waits until this many bytes from elsewhere may go to the disk.
     pub async fn store(&self, bytes: u64) {
         self.wait(&self.disk, |caps| caps.disk, bytes).await;
         self.cores().await;
@@ -229,7 +229,7 @@ mod tests {
         Arc::new(Throttle::new(Caps { upload: Some(upload), ..Caps::default() }, None))
     }
 
-    /// Seconds in which so many connections send so many blocks each.
+    /// Seconds in which this many connections send this many blocks each.
     async fn sending(throttle: &Arc<Throttle>, connections: usize, blocks: usize, bytes: u64) -> f64 {
         let (began, mut senders) = (Instant::now(), tokio::task::JoinSet::new());
         for _ in 0..connections {

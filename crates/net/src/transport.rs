@@ -22,7 +22,7 @@ use crate::error::ConnError;
 use crate::intake::{Intake, Missing};
 use crate::moved::Moved;
 
-/// The other end takes nothing for so long: it never will. That it takes something, however little, is
+/// The other end takes nothing for this long: it never will. That it takes something, however little, is
 /// enough: the kernel asks for more only when a good part of its buffer has gone.
 const STUCK: Duration = Duration::from_secs(60);
 

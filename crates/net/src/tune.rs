@@ -5,7 +5,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// A control channel ends when nothing was acknowledged for so long.
+/// A control channel ends when nothing was acknowledged for this long.
 const GONE: Duration = Duration::from_secs(5);
 /// Socket buffers are set only where the system allows this much; below it the kernel's own
 /// tuning goes further than we could.

@@ -12,7 +12,7 @@ use tidecast_metainfo::Manifest;
 use crate::error::WebError;
 use crate::report::WebReport;
 
-/// At the start peers are given so long to appear, so that nodes beside one web seed begin with different parts of it.
+/// At the start peers are given this long to appear, so that nodes beside one web seed begin with different parts of it.
 const START: Duration = Duration::from_millis(250);
 /// Failures without a byte in between, after which it is tried ever more rarely, up to once an hour.
 const TRIES: u32 = 8;

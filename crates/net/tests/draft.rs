@@ -73,7 +73,7 @@ async fn place(swarm: &Swarm) -> Result<tidecast_store::Summary, Error> {
     tokio::task::spawn_blocking(swarm.finisher()).await.unwrap()
 }
 
-/// A file of so many bytes at an origin, its draft, and a place for a copy.
+/// A file of this many bytes at an origin, its draft, and a place for a copy.
 struct Scene {
     /// Where the file is.
     _from: TempDir,

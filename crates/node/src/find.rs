@@ -20,7 +20,7 @@ use crate::tell::Teller;
 
 /// Found peers in the queue.
 const QUEUE: usize = 64;
-/// The first peer is waited for so long, and then others so long.
+/// The first peer is waited for this long, and then others this long.
 const FIRST: Duration = Duration::from_secs(3);
 const OTHERS: Duration = Duration::from_millis(200);
 /// How long a name that the user gave may take to resolve.

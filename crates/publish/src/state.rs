@@ -31,7 +31,7 @@ const SHORT: usize = 16;
 const BATCH_HEAD: usize = 4 + SHORT;
 /// Largest batch that is read back; larger ones are not written either.
 const MAX_BATCH: usize = 16 << 20;
-/// Records wait this long, or for so many bytes, before they are written.
+/// Records wait this long, or for this many bytes, before they are written.
 const WAIT: Duration = Duration::from_secs(1);
 const FULL: usize = 4 << 20;
 

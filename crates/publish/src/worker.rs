@@ -22,7 +22,7 @@ const CHUNK: usize = 512 << 10;
 /// Of these, bytes of each piece when pieces are read side by side.
 const SLICE: usize = CHUNK / Sha1Lanes::COUNT;
 
-/// Reads side by side, or not from the start, are announced to the system if they are at least so long.
+/// Reads side by side, or not from the start, are announced to the system if they are at least this long.
 const WORTH_ANNOUNCING: u64 = 1 << 20;
 
 /// Bytes that SHA-1 works on at a time.
@@ -129,7 +129,7 @@ impl<'a, T: Target> Worker<'a, T> {
         first..first + count
     }
 
-    /// Whether the SHA-1 of so many whole pieces are faster side by side than one after another.
+    /// Whether the SHA-1 of this many whole pieces are faster side by side than one after another.
     fn lanes_pay(&self, pieces: usize) -> bool {
         self.lanes_from.is_some_and(|least| pieces >= least)
     }

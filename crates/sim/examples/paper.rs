@@ -73,7 +73,7 @@ fn broadcast(name: &str, topology: &Topology, size: u64) -> Outcome {
         speech: policy.map_or(Speech::Tidecast, |_| Speech::Stock { fast: false }),
         leaves: policy.is_none(),
         host: Host { settle: 1_200_000_000, think: 50_000 },
-        acquaintances: 35, // the client of the paper keeps so many
+        acquaintances: 35, // the client of the paper keeps this many
         until: FOREVER,
         ..Job::plain(topology.clone(), lengths)
     };

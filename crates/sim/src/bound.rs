@@ -170,7 +170,7 @@ fn highest(own: u64, changes: &[(Time, u64)]) -> u64 {
     first.map_or(own, |(_, rate)| *rate).max(later)
 }
 
-/// When so many bits have passed a card, and its rate then.
+/// When this many bits have passed a card, and its rate then.
 fn passed(bits: u128, own: u64, changes: &[(Time, u64)]) -> (Time, u64) {
     const SECOND: u128 = 1_000_000_000;
     let (mut left, mut rate, mut now) = (bits.saturating_mul(SECOND), own, 0_u64);

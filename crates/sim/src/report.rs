@@ -35,7 +35,7 @@ pub fn awaited(outcome: &Outcome) -> usize {
 pub fn figures(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Figures {
     let times = completions(outcome);
     let awaited = awaited(outcome);
-    // Nearest rank: the first time by which at least so many in a hundred were complete.
+    // Nearest rank: the first time by which at least this many in a hundred were complete.
     let at = |percent: usize| {
         let rank = (awaited * percent).div_ceil(100);
         Some(seconds(*times.get(rank.checked_sub(1)?)?))

@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::scenario::Scenario;
 use crate::world::World;
 
-/// One seed in so many is run twice.
+/// One seed in this many is run twice.
 const REPLAYED: u64 = 16;
 
 /// The seeds to run, as text: `A..B`, `A..` (endless), `A`.
@@ -204,7 +204,7 @@ fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     struck.iter().copied().chain(ways.into_iter().filter(|way| way.1).map(|way| way.0)).collect()
 }
 
-/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` gets the
+/// Runs seeds on this many threads, in order of their numbers but not in step. After each, `tell` gets the
 /// total so far, and ends it by returning false.
 pub fn run(seeds: Range<u64>, threads: usize, tell: &(dyn Fn(&Summary) -> bool + Sync)) -> Summary {
     let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));

@@ -1,5 +1,5 @@
 //! The test of the tester: a bug of each kind is planted in every engine, and some rule is broken within
-//! so many seeds. The sound engine breaks none of them on the same seeds (`seeds.rs`).
+//! this many seeds. The sound engine breaks none of them on the same seeds (`seeds.rs`).
 //!
 //! A choice by hash order and a sum of floats in hash order break no rule but one: the same seed is not
 //! the same run, which is seen by running it twice.

@@ -24,7 +24,7 @@ use crate::store::{Download, Mode, Store};
 
 /// Most warnings kept; the rest are counted.
 const WARNINGS: usize = 50;
-/// Up to so many files are synced one by one.
+/// Up to this many files are synced one by one.
 pub(crate) const FEW: usize = 16;
 /// Only attributes of this kind are restored: others mean rights, which data must not bring along.
 const USER: &[u8] = b"user.";

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::journal::Journal;
 use crate::store::{Download, Mode, Store};
 
-/// Up to so many files are synced one by one.
+/// Up to this many files are synced one by one.
 const FEW: usize = 16;
 
 /// Data that was written and is not durable yet.

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use tidecast_hash::{Fingerprint, LEAF, Search, leaf_digests};
 
 const LEN: u64 = LEAF as u64;
-/// The old file is read by so much at once.
+/// The old file is read by this much at once.
 const READ: usize = 4 << 20;
 /// Leaves that are read and hashed at once.
 const AT_ONCE: usize = 64;

@@ -23,7 +23,7 @@ use crate::state::peer::Peer;
 const BATCH: Duration = Duration::from_millis(20);
 /// Pieces that make a batch without a pause.
 const BATCH_MOST: usize = 64;
-/// Pieces that so many neighbours have wait longer.
+/// Pieces that this many neighbours have wait longer.
 const COMMON: u16 = 4;
 const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.
@@ -32,7 +32,7 @@ const SHARE: (u64, u64) = (512, 64 << 10);
 /// fewer batches, but regular ones.
 const PLANNED_BATCH: Duration = Duration::from_millis(200);
 const PLANNED_SHARE: u64 = 256;
-/// A batch that is not paid for waits at most this long, and less when no payload has come for so long: our
+/// A batch that is not paid for waits at most this long, and less when no payload has come for this long: our
 /// pieces may be those that all others wait for.
 const UNPAID: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);

@@ -236,7 +236,7 @@ pub enum Event {
     /// We may ask for this piece though choked (BEP 6).
     AllowedFast { peer: PeerId, piece: u32 },
 
-    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it announces
+    /// The peer queues at most this many requests (`reqq` of its extension handshake); 250 until it announces
     /// it.
     QueueLimit { peer: PeerId, requests: u32 },
 

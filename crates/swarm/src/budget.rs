@@ -1,4 +1,4 @@
-//! The origin's budget: when the source of a plan has sent so many copies of the data, members help one another.
+//! The origin's budget: when the source of a plan has sent this many copies of the data, members help one another.
 //!
 //! Beyond it the source delays a request for pieces that others claim ([`WAIT`]), and does not push old
 //! pieces to newcomers. If the requester finds them elsewhere meanwhile it cancels its request; else it is
@@ -16,7 +16,7 @@ use crate::engine::Engine;
 const WAIT: Duration = Duration::from_millis(500);
 /// ... where all members go on serving: it pays to wait for them, on slow links too.
 const WAIT_STAYS: Duration = Duration::from_secs(2);
-/// A peer that found no help is served at once for so long.
+/// A peer that found no help is served at once for this long.
 const NEEDY: Duration = Duration::from_secs(8);
 
 impl Engine {

@@ -16,16 +16,16 @@ use crate::state::course::{Flow, SILENT, patience};
 use crate::state::peer::Peer;
 use crate::state::pieces::{CELL, State};
 
-/// If nothing at all has come for so long, the plan has failed.
+/// If nothing at all has come for this long, the plan has failed.
 const ADRIFT: Duration = Duration::from_secs(2);
-/// When nothing has come for so long, missing pieces are fetched: where some peers are complete, and where
+/// When nothing has come for this long, missing pieces are fetched: where some peers are complete, and where
 /// none is. The first is also the time after which, once a receiver at our own place is complete, we no
 /// longer wait for a stripe that still comes.
 const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// The least time taken for the usual pause of a parent that owes us nothing: it announces its pieces to its
 /// children this often (`announce`).
 const IDLE: Duration = Duration::from_millis(200);
-/// A live parent that sends nothing for so long, though it has pieces that we lack, is taken as unwilling.
+/// A live parent that sends nothing for this long, though it has pieces that we lack, is taken as unwilling.
 const OWED: Duration = Duration::from_secs(5);
 /// A stripe is slow that brings less than half as much as the median one, over this long at least, and so
 /// many bytes.

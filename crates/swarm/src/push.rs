@@ -255,7 +255,7 @@ mod tests {
         out
     }
 
-    /// A source of two stripes, whose first members take blocks at the instants that `taken` tells: so many bytes each
+    /// A source of two stripes, whose first members take blocks at the instants that `taken` tells: this many bytes each
     /// have been offered when `ends` milliseconds have passed.
     fn two_stripes(ends: u64, taken: impl Fn(u64, PeerId, usize) -> usize) -> [u64; 2] {
         let (lengths, limits) = (vec![1 << 16; 4000].into(), Limits::default());

@@ -171,7 +171,7 @@ impl Engine {
         pieces.dedup();
         for piece in pieces {
             while left > 0 && self.may_ask(thief, piece) && !self.spares_source(thief, piece) {
-                // The last cells of pieces are short: fewer bytes than so many cells may be as many requests.
+                // The last cells of pieces are short: fewer bytes than this many cells may be as many requests.
                 let spare = self.peers.get(&thief).map_or(0, |t| t.spare_requests());
                 if spare == 0 {
                     return;

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// A Tidecast peer that has had nothing for us for so long is told that we are not interested: a forwarding
+/// A Tidecast peer that has had nothing for us for this long is told that we are not interested: a forwarding
 /// peer has new pieces all the time.
 const BORED: Duration = Duration::from_secs(1);
 /// Two that need nothing of each other part after this long.

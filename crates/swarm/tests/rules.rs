@@ -568,7 +568,7 @@ fn time_that_runs_backwards_is_held() {
     assert!(one.engine.wakeup().unwrap() >= Time(1000 * MS));
 }
 
-/// Whom it dials of so many of whom it hears one after the other.
+/// Whom it dials of this many of whom it hears one after the other.
 fn dials_among(one: &mut One, count: u32) -> Vec<Candidate> {
     let mut actions = Vec::new();
     for c in 0..count {

@@ -36,7 +36,7 @@ pub struct GetCacheOptions {
     pub link: Link,
     /// Replace an existing file or directory of that name, in one step.
     pub force: bool,
-    /// Give up when it is not here after so long ([`Kind::Cut`](crate::Kind::Cut)).
+    /// Give up when it is not here after this long ([`Kind::Cut`](crate::Kind::Cut)).
     pub wait: Option<Duration>,
     /// Give the newest version that is here, without asking the origin for a newer one.
     pub offline: bool,

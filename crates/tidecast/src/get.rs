@@ -39,7 +39,7 @@ pub struct GetOptions {
     pub files: Vec<String>,
     /// Keep serving other nodes for this time when all data is there.
     pub seed_for: Option<Duration>,
-    /// Give up when not all is there after so long ([`Kind::Cut`](crate::Kind::Cut)).
+    /// Give up when not all is there after this long ([`Kind::Cut`](crate::Kind::Cut)).
     pub timeout: Option<Duration>,
     /// When received data is synced to disk.
     pub durability: Durability,

@@ -50,7 +50,7 @@ pub struct OpenOptions {
     /// A directory where pieces are kept for the next process that reads the same. Default: this user's own below the
     /// directory for temporary files.
     pub cache: Option<PathBuf>,
-    /// A read fails when nothing has come for it for so long ([`Kind::Cut`](crate::Kind::Cut)). Default: 2 minutes.
+    /// A read fails when nothing has come for it for this long ([`Kind::Cut`](crate::Kind::Cut)). Default: 2 minutes.
     pub timeout: Option<Duration>,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,

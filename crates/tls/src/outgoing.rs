@@ -14,7 +14,7 @@ impl Outgoing {
         &self.bytes[self.sent..self.end]
     }
 
-    /// So many bytes of it are sent.
+    /// This many bytes of it are sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent = (self.sent + bytes).min(self.end);
         if self.sent == self.end {
@@ -22,7 +22,7 @@ impl Outgoing {
         }
     }
 
-    /// At least so many bytes after the waiting ones.
+    /// At least this many bytes after the waiting ones.
     pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
         let needed = self.end + bytes;
         if self.bytes.len() < needed {
@@ -31,7 +31,7 @@ impl Outgoing {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes of the room are to be sent.
+    /// This many bytes of the room are to be sent.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }

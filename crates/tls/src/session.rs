@@ -26,7 +26,7 @@ const FLIGHT: usize = 2 << 10;
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes of plaintext.
+    /// This many bytes of plaintext.
     Plain(usize),
     /// Nothing until more is received.
     Wanting,
@@ -70,7 +70,7 @@ pub struct Session {
     incoming: Vec<u8>,
     from: usize,
     to: usize,
-    /// So much of it, from its front, has been looked at and is the beginning of something.
+    /// This much of it, from its front, has been looked at and is the beginning of something.
     seen: usize,
     /// The last that was received left no room.
     was_full: bool,
@@ -184,7 +184,7 @@ impl Session {
         Ok(&mut self.incoming[self.to..])
     }
 
-    /// So many bytes were received into the room.
+    /// This many bytes were received into the room.
     pub fn received(&mut self, bytes: usize) {
         self.to = (self.to + bytes).min(self.incoming.len());
         self.was_full = self.to == self.incoming.len();
@@ -196,7 +196,7 @@ impl Session {
         self.outgoing.waiting()
     }
 
-    /// So many of the waiting bytes are sent.
+    /// This many of the waiting bytes are sent.
     pub fn sent(&mut self, bytes: usize) {
         self.outgoing.sent(bytes);
     }

@@ -19,7 +19,7 @@ fn server() -> Session {
     Session::server(tls().server()).unwrap()
 }
 
-/// Moves what waits, in pieces of so many bytes by turns; how many bytes.
+/// Moves what waits, in pieces of this many bytes by turns; how many bytes.
 fn carry(from: &mut Session, to: &mut Session, pieces: &[usize]) -> Result<usize, Error> {
     let (mut moved, mut pieces) = (0, pieces.iter().cycle());
     while !from.waiting().is_empty() {
@@ -66,7 +66,7 @@ fn a_binding_is_of_one_session_and_its_two_ends() {
     assert_eq!(pair().0.binding(), None);
 }
 
-/// Reads all that there is, in bites of so many bytes by turns.
+/// Reads all that there is, in bites of this many bytes by turns.
 fn hear(session: &mut Session, bites: &[usize], out: &mut Vec<u8>) -> Result<Read, Error> {
     for bite in bites.iter().cycle() {
         let before = out.len();

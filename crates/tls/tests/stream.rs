@@ -19,7 +19,7 @@ async fn answer(io: DuplexStream) -> std::io::Result<Ours> {
     accepting.answer(tls().server()).await
 }
 
-/// Over a pipe of so many bytes.
+/// Over a pipe of this many bytes.
 async fn pair(pipe: usize) -> (Ours, Ours) {
     let (near, far) = duplex(pipe);
     let (near, far) = tokio::join!(Stream::connect(tls().client(), placeholder_name(), near), answer(far));

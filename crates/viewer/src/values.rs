@@ -25,7 +25,7 @@ pub(crate) fn fill(
     })
 }
 
-/// Lends so many bytes that are kept from one call to the next.
+/// Lends this many bytes that are kept from one call to the next.
 pub(crate) fn with_bytes(
     count: usize,
     work: impl FnOnce(&mut [u8]) -> Result<(), Error>,

@@ -36,7 +36,7 @@ pub struct Codec {
 /// The result of decoding the bytes so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
-    /// Nothing yet: call again when at least so many bytes are there, counted from the start of the buffer.
+    /// Nothing yet: call again when at least this many bytes are there, counted from the start of the buffer.
     Need(usize),
     /// A frame, in the first `consumed` bytes.
     Frame {

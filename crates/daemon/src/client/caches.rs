@@ -45,7 +45,7 @@ impl Client {
         self.get(&format!("/v1/caches/{id}")).await
     }
 
-    /// Keeps it longer: the lease ends no earlier than so many seconds from now.
+    /// Keeps it longer: the lease ends no earlier than this many seconds from now.
     ///
     /// # Errors
     /// As [`Client::find`].

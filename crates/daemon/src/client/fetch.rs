@@ -7,11 +7,11 @@ use tidecast_text::Span;
 use super::{Client, ClientError};
 use crate::model::types::{CacheInfo, Get, Got};
 
-/// The daemon is asked again after so long at most, seconds.
+/// The daemon is asked again after this long at most, seconds.
 const ASK: u64 = 4;
-/// A daemon that has gone is looked for again after so long.
+/// A daemon that has gone is looked for again after this long.
 const AGAIN: Duration = Duration::from_millis(300);
-/// A daemon that is being started again is waited for so long, if the caller sets no limit.
+/// A daemon that is being started again is waited for this long, if the caller sets no limit.
 const STARTS_AGAIN: Duration = Duration::from_secs(60);
 
 /// A request for a cache.
@@ -19,7 +19,7 @@ const STARTS_AGAIN: Duration = Duration::from_secs(60);
 pub struct Fetch {
     /// The cache, as [`crate::name::CacheName`] writes it.
     pub name: String,
-    /// It is given up after so long; None: never.
+    /// It is given up after this long; None: never.
     pub wait: Option<Duration>,
     /// It is kept while this process of the caller's user runs; None: as the daemon decides by the caller.
     pub pid: Option<i32>,
@@ -53,7 +53,7 @@ pub enum Waiting {
         why: String,
         /// Bytes that have come.
         bytes: u64,
-        /// Of so many.
+        /// Of this many.
         total: u64,
     },
 }

@@ -45,7 +45,7 @@ const ANSWER: Duration = Duration::from_secs(120);
 /// Of a content something comes within this time.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// A daemon that gives files to as many as it can is asked again after so long.
+/// A daemon that gives files to as many as it can is asked again after this long.
 const AGAIN: Duration = Duration::from_millis(200);
 
 const JSON: (&str, &str) = ("content-type", "application/json");

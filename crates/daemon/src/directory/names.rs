@@ -14,7 +14,7 @@ use crate::model::attributes::Attributes;
 use crate::model::name::is_of_user;
 use crate::model::signed_name::SignedName;
 
-/// A signed name is good for so long, milliseconds: as long as records are kept at most.
+/// A signed name is good for this long, milliseconds: as long as records are kept at most.
 pub(crate) const LIFE: u64 = 30 * 24 * 3600 * 1000;
 
 /// The origin's claim about a cache; None if it is not committed, or its version is out of bounds.

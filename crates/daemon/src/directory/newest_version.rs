@@ -20,7 +20,7 @@ use crate::storage::host_ad::HostAd;
 
 /// The origin must answer within this time; else the version on this host is used.
 const ANSWER: Duration = Duration::from_secs(2);
-/// An origin that has not answered is not asked again for so long.
+/// An origin that has not answered is not asked again for this long.
 const SILENT: Duration = Duration::from_secs(10);
 /// Silent origins remembered.
 const REMEMBERED: usize = 1000;

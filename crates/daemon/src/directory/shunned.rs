@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A source that failed is left alone for so long, then twice as long, up to an hour.
+/// A source that failed is left alone for this long, then twice as long, up to an hour.
 const SHUNNED: Duration = Duration::from_secs(30);
 /// One that is not even reached may just be starting.
 const UNREACHED: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ use crate::model::types::Status;
 
 /// An elder that does not answer within this time is skipped.
 const ANSWER: Duration = Duration::from_secs(2);
-/// ... and left alone for so long.
+/// ... and left alone for this long.
 const SHUNNED: Duration = Duration::from_secs(10);
 /// Elders asked in one election.
 const ASKED: usize = 8;

@@ -21,11 +21,11 @@ use super::frame::{self, FrameError};
 use super::refusals;
 use crate::model::message::{Answer, Ask, Enrolled, Enrolment, Head, Hello};
 
-/// An answer is waited for so long.
+/// An answer is waited for this long.
 const ANSWER: Duration = Duration::from_secs(20);
 /// Both ends send their hello within this time.
 const HELLO: Duration = DEADLINE;
-/// A channel on which nothing came for so long is closed; there are pings before.
+/// A channel on which nothing came for this long is closed; there are pings before.
 const SILENT: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
 /// A rejected peer must read the reason within this time.

@@ -15,7 +15,7 @@ use crate::model::name::is_of_user;
 /// The trust files are checked for changes this often: a revocation takes effect within this time.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Clocks that differ by so much, seconds, are named.
+/// Clocks that differ by this much, seconds, are named.
 const APART: u64 = 60;
 
 /// Why another daemon is not trusted.

@@ -21,7 +21,7 @@ use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::types::{CacheInfo, Created};
 use crate::storage::upload::{CHUNKS, Upload, forget, write};
 
-/// Of an upload that is refused, so much is read on, so long at most.
+/// Of an upload that is refused, this much is read on, this long at most.
 const MOST_DRAINED: usize = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
 /// The content comes within this time after the declaration.

@@ -138,7 +138,7 @@ pub(crate) enum Answer {
     Ok,
     /// Granted: the cache, and its other holders.
     Cache(Box<Granted>),
-    /// Ask again after so many seconds.
+    /// Ask again after this many seconds.
     Wait { seconds: u64, why: String },
     /// No such cache, or the reader may not know of it: the two cases are not distinguished.
     Absent,

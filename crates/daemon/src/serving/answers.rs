@@ -37,7 +37,7 @@ use crate::transfer::swarms::Swarms;
 
 /// Bytes of a manifest in one answer.
 const PART: usize = 1 << 20;
-/// Whoever has to wait asks again after so many seconds.
+/// Whoever has to wait asks again after this many seconds.
 const AGAIN: u64 = 2;
 
 /// Answers other daemons.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::model::types::Event;
 
-/// A file is full at so many bytes.
+/// A file is full at this many bytes.
 const FULL: u64 = 64 << 20;
 /// Events returned at most.
 const TOLD: usize = 10_000;

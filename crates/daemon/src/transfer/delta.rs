@@ -37,7 +37,7 @@ pub(crate) const GIVEN: u64 = 1 << 20;
 const LEAST: u64 = 4 * LEAF as u64;
 /// Longer files are compared at the same offsets only: an index of their leaves would take too much memory.
 const MOST: u64 = 16 << 30;
-/// A file of which less than one leaf in so many is found comes whole.
+/// A file of which less than one leaf in this many is found comes whole.
 const WORTH: usize = 8;
 /// Missing bytes that are asked of one holder; the swarm brings more.
 const ASKED: u64 = 256 << 20;

@@ -21,7 +21,7 @@ use crate::model::message::{Answer, Ask, Granted, Want};
 use crate::model::name::CacheName;
 use crate::transfer::stand::{Failed, PATIENCE, Stand};
 
-/// The next source is asked besides when the last has not answered for so long.
+/// The next source is asked besides when the last has not answered for this long.
 const HEDGE: Duration = Duration::from_millis(400);
 
 /// A granted cache.

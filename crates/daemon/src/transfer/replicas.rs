@@ -30,11 +30,11 @@ use crate::storage::store::Store;
 /// A cache is checked this often while the members stay the same, and soon after they changed.
 const LOOK: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
-/// Copies are missing for so long before others are offered any.
+/// Copies are missing for this long before others are offered any.
 const MISSING: Duration = Duration::from_secs(5);
-/// There are too many for so long before one goes.
+/// There are too many for this long before one goes.
 const SURPLUS: Duration = Duration::from_secs(30);
-/// Whoever was offered a copy, and has not begun to take it, is not offered it again for so long.
+/// Whoever was offered a copy, and has not begun to take it, is not offered it again for this long.
 const OFFERED: Duration = Duration::from_secs(60);
 /// Caches checked in one pass.
 const AT_ONCE: usize = 64;

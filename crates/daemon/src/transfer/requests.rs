@@ -19,7 +19,7 @@ use crate::model::types::Underway;
 use crate::storage::audit::Audit;
 use crate::storage::store::Store;
 
-/// A rejection is not asked about again for so long.
+/// A rejection is not asked about again for this long.
 const REJECTED: Duration = Duration::from_secs(15 * 60);
 /// Later callers get the result of a fetch for this long.
 const TOLD: Duration = Duration::from_secs(30);

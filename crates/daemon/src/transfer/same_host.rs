@@ -32,7 +32,7 @@ use crate::transfer::arrivals::Arrivals;
 use crate::transfer::grant;
 use crate::transfer::stand::{Failed, Stand};
 
-/// The parent is asked again after so long, seconds; it answers within so long beyond.
+/// The parent is asked again after this long, seconds; it answers within this long beyond.
 const ASK: u64 = 2;
 const ANSWER: Duration = Duration::from_secs(5);
 /// The daemon of another user must report progress within this time, and finish within the next.

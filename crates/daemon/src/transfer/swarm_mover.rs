@@ -24,11 +24,11 @@ use crate::model::signed_name::held;
 use crate::model::types::{Came, Method};
 use crate::storage::store::Store;
 
-/// Nothing has come for so long: the source has failed.
+/// Nothing has come for this long: the source has failed.
 const STALLED: Duration = Duration::from_secs(60);
 /// Other holders that are connected to, besides the one that granted.
 const NEIGHBOURS: usize = 8;
-/// Nothing has come for so long, and the source is not there any more.
+/// Nothing has come for this long, and the source is not there any more.
 const LOST: Duration = Duration::from_secs(10);
 /// Holders are looked for again this often while a cache comes.
 const LOOK: Duration = Duration::from_secs(5);

@@ -17,9 +17,9 @@ use tidecast_store::{DownloadOptions, Opened, SeedOptions, Select, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A swarm without peers lives so long.
+/// A swarm without peers lives this long.
 const IDLE: Duration = Duration::from_secs(60);
-/// A peer that was let in may come (again) for so long.
+/// A peer that was let in may come (again) for this long.
 const ADMITTED: Duration = Duration::from_secs(6 * 3600);
 
 /// A peer that was admitted announces its pieces within this time.

@@ -22,7 +22,7 @@ use crate::shm::{Name, Shared, now};
 
 /// Sessions that were replaced, and may not come back.
 const REMEMBERED: usize = 256;
-/// If no sender has sent anything for so long, another may take over a plain stream.
+/// If no sender has sent anything for this long, another may take over a plain stream.
 const QUIET: u64 = 2_000_000_000;
 
 /// Refusals that are reported within [`WHILE`] (ns), and remembered so as not to be reported again: a flood

@@ -38,7 +38,7 @@ const WAITING: usize = 256 << 20;
 /// chunk as long as announced.
 const NUMBERS: usize = 4096;
 
-/// Each step is a collection of so many slabs, which several processes of ParaView share among them.
+/// Each step is a collection of this many slabs, which several processes of ParaView share among them.
 const SLABS: u32 = 8;
 
 /// A step that has just closed.

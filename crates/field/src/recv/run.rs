@@ -19,7 +19,7 @@ use crate::shm::now;
 
 /// How long late packets are accepted after a later step has begun, and after a sender's farewell.
 pub(super) const GRACE: u64 = 50_000_000;
-/// After so much silence a stream is not waited for.
+/// After this much silence a stream is not waited for.
 const SILENCE: u64 = 2_000_000_000;
 /// Steps under way at the same time.
 const OPEN: usize = 2;

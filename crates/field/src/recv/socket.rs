@@ -53,7 +53,7 @@ impl Inlet {
         self.socket.local_addr()
     }
 
-    /// Waits for datagrams, at most so long. The earlier ones are dropped.
+    /// Waits for datagrams, at most this long. The earlier ones are dropped.
     pub(super) fn fill(&mut self, patience: Duration) -> io::Result<()> {
         self.filled = 0;
         match self.take() {

@@ -57,7 +57,7 @@ impl Auto {
 mod tests {
     use super::*;
 
-    /// A way that lets so much through.
+    /// A way that lets this much through.
     fn through(auto: &mut Auto, limit: f64, can: f64, looks: usize) {
         for _ in 0..looks {
             let rate = (auto.rate() as f64).min(can);

@@ -11,7 +11,7 @@ use crate::key::{ControlKey, Secret};
 
 /// A go is repeated so often, because UDP may lose it.
 const TIMES: usize = 3;
-/// And so long apart.
+/// And this long apart.
 const APART: Duration = Duration::from_millis(5);
 
 /// The sender's ear.
@@ -94,7 +94,7 @@ impl Controller {
         error.filter(|_| said == 0).map_or(Ok(()), Err)
     }
 
-    /// Sends a go for `batches`, one `every` so long by the clock, while `stay` returns true; `tell` is
+    /// Sends a go for `batches`, one `every` this long by the clock, while `stay` returns true; `tell` is
     /// called for each.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ impl Heard {
         Self { lengths: (full as u64, last as u64), ..Self::default() }
     }
 
-    /// A hello goes, behind so many packets.
+    /// A hello goes, behind this many packets.
     pub(super) fn ask(&mut self, sent: u64) {
         self.asked = sent;
         self.unanswered += 1;

@@ -47,7 +47,7 @@ impl Pacer {
         self.next.max(self.earliest).checked_sub(now).filter(|wait| !wait.is_zero())
     }
 
-    /// So many bytes were sent now.
+    /// This many bytes were sent now.
     pub fn sent(&mut self, bytes: usize, now: Duration) {
         let work = bytes as u128 * 8_000_000_000 + self.rest;
         let cost = Duration::from_nanos(u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX));
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends for so long, each burst late by the microseconds that `late` returns; returns bytes, and the
+    /// Sends for this long, each burst late by the microseconds that `late` returns; returns bytes, and the
     /// most within a millisecond or a burst.
     fn run(rate: u64, least: usize, length: Duration, late: &[u64]) -> (u64, u64) {
         let (mut pacer, mut now, mut sum, mut peak) =

@@ -33,16 +33,16 @@ const HELLO: Duration = Duration::from_millis(250);
 const NOTHING: Duration = Duration::from_millis(20);
 /// How long the last reports are waited for.
 const LAST: Duration = Duration::from_secs(2);
-/// Data packets of a block of parity, if a step has so many.
+/// Data packets of a block of parity, if a step has this many.
 const BLOCK: u64 = 1000;
-/// Steps are staged ahead by at most so much, unless told.
+/// Steps are staged ahead by at most this much, unless told.
 const AHEAD: u64 = 1 << 30;
 
 /// How a session has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// From this batch on, datagrams must be smaller than so many bytes, as the system reported.
+    /// From this batch on, datagrams must be smaller than this many bytes, as the system reported.
     TooLarge(u32, usize),
     /// From this batch on, they must be smaller: nothing arrives.
     Swallowed(u32, BlackHole),
@@ -287,7 +287,7 @@ impl<'a> Session<'a> {
         Some(go..=go)
     }
 
-    /// Sends so much of a stream; answers the bytes.
+    /// Sends this much of a stream; answers the bytes.
     fn burst(&self, lane: &mut Lane, most: usize, buffer: &mut Vec<u8>) -> usize {
         let (made, done) = lane.fill(most, self.size, buffer);
         let line = &self.lines[lane.stream()];
@@ -573,7 +573,7 @@ fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
     Ok(lines)
 }
 
-/// Blocks of a step of so many packets: of at least [`BLOCK`] if it has so many, all of about the same size.
+/// Blocks of a step of this many packets: of at least [`BLOCK`] if it has this many, all of about the same size.
 fn block(packets: u64, share: f64) -> Option<Rate> {
     let blocks = (packets / BLOCK).max(1);
     let data = u32::try_from(packets.div_ceil(blocks)).ok()?;

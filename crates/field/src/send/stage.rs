@@ -305,7 +305,7 @@ impl Stage {
         self.state.lock().wanted
     }
 
-    /// Waits until something has changed, for so long at most.
+    /// Waits until something has changed, for this long at most.
     pub fn wait(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         self.changed.wait_until(&mut self.state.lock(), until);

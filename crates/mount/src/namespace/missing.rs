@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Links that are followed, as many as the kernel follows.
 const MAX_LINKS: usize = 40;
-/// The kernel reads so much of a script for its interpreter.
+/// The kernel reads this much of a script for its interpreter.
 const MAX_LINE: u64 = 256;
 
 /// The missing file when the kernel reports ENOENT for `program`, although `program` exists.

@@ -73,7 +73,7 @@ impl Channel {
         })
     }
 
-    /// The same as [`Channel::receive`], of at most so many bytes.
+    /// The same as [`Channel::receive`], of at most this many bytes.
     ///
     /// # Errors
     /// As [`Channel::receive`].

@@ -117,7 +117,7 @@ pub(super) enum Answer {
     Refused(String),
     /// How far it is.
     Progress(Box<Progress>),
-    /// Of one of several senders: a request for this batch; it knows so many taken batches.
+    /// Of one of several senders: a request for this batch; it knows this many taken batches.
     Claim(u64, usize),
     /// It is done.
     Done(Box<Outcome>),

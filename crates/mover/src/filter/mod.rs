@@ -122,7 +122,7 @@ enum Start {
     Root,
     /// At its beginning, before which there is a slash.
     Slash,
-    /// At the last so many components.
+    /// At the last this many components.
     Last(usize),
     /// At any component.
     Any,
@@ -174,7 +174,7 @@ impl Pattern {
     }
 }
 
-/// The last so many components of a path that has as many.
+/// The last this many components of a path that has as many.
 fn last(path: &[u8], count: usize) -> Option<&[u8]> {
     let slashes = || path.iter().enumerate().rev().filter(|(_, b)| **b == b'/');
     match slashes().nth(count - 1) {

@@ -20,7 +20,7 @@ pub struct Flags {
     pub send: SendSpec,
     /// Of the receiver, likewise.
     pub receive: ReceiveSpec,
-    /// At most so many bytes a second.
+    /// At most this many bytes a second.
     pub limit: Option<u64>,
     /// Report the changes in rsync's format.
     pub itemize: bool,
@@ -40,7 +40,7 @@ pub struct Flags {
 pub enum GivenFlag<'a> {
     /// Something is kept of entries, or not.
     Keep(&'static Kept, bool),
-    /// A flag without a value, so many times.
+    /// A flag without a value, this many times.
     Switch(&'static Switch, u8),
     /// One with a value.
     Value(&'static Valued, &'a str),

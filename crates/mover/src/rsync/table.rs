@@ -56,7 +56,7 @@ pub(super) const ARCHIVE: [&str; 7] =
 /// Flags that do not select other attributes, and have no help of their own.
 pub(super) const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
-/// A flag without a value: its name, its letter, its help, and its effect when it is given so many times.
+/// A flag without a value: its name, its letter, its help, and its effect when it is given this many times.
 pub type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
 /// All of them.
 pub const SWITCHES: [Switch; 25] = [

@@ -14,7 +14,7 @@ use crate::transfer::{Monitor, Outcome, Wire};
 pub(super) enum Attempt {
     /// It is done.
     Complete(Box<Outcome>),
-    /// It was ended by its time limit: bytes that the receiver wrote after the first, in so many seconds, and
+    /// It was ended by its time limit: bytes that the receiver wrote after the first, in this many seconds, and
     /// the files seen.
     TimeLimit { bytes: u64, seconds: f64, met: SourceStats },
 }
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// Copies, for at most so long.
+    /// Copies, for at most this long.
     pub(super) fn copy(
         &self,
         most: Option<Duration>,

@@ -68,7 +68,7 @@ pub struct Explanation {
     pub wire: Wire,
 }
 
-/// Bytes received, of so many (0: unknown), including those of incomplete blocks: a slow link takes seconds
+/// Bytes received, of this many (0: unknown), including those of incomplete blocks: a slow link takes seconds
 /// for each.
 #[must_use]
 pub fn moved(progress: &Progress, total: u64) -> u64 {

@@ -27,7 +27,7 @@ pub struct KeepPaths {
 }
 
 impl KeepPaths {
-    /// The request to the sender of so many sources.
+    /// The request to the sender of this many sources.
     ///
     /// # Errors
     /// It does not go together, or the list cannot be read.

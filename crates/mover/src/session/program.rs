@@ -11,7 +11,7 @@ use super::connect_options::ConnectOptions;
 use crate::error::Error;
 use crate::transfer::Pipes;
 
-/// A program that ssh has started has so long to end when all is done.
+/// A program that ssh has started has this long to end when all is done.
 const ENDS: Duration = Duration::from_secs(5);
 /// How often it is looked at then.
 const LOOK: Duration = Duration::from_millis(10);

@@ -74,7 +74,7 @@ impl Copy {
         Self::between(sources, Location::all(to)?, How::Plain)
     }
 
-    /// Sends generated data instead of files: so many bytes, in files of so many (0: one). Sources name only
+    /// Sends generated data instead of files: this many bytes, in files of this many (0: one). Sources name only
     /// the host.
     ///
     /// # Errors

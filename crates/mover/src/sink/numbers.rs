@@ -18,7 +18,7 @@ impl Numbers {
         *word != before
     }
 
-    /// All of them in stretches: the first, and how many; at most so many stretches.
+    /// All of them in stretches: the first, and how many; at most this many stretches.
     pub(super) fn stretches(&self, most: usize) -> Vec<(u64, u64)> {
         let mut pages: Vec<_> = self.0.iter().collect();
         pages.sort_unstable_by_key(|(page, _)| **page);

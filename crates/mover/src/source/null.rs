@@ -14,7 +14,7 @@ use crate::part::{BLOCK, Data, TableWriter};
 
 use super::ENTRIES;
 
-/// So many bytes, in files of so many bytes. Each block holds the same random data: generating it anew would
+/// This many bytes, in files of this many bytes. Each block holds the same random data: generating it anew would
 /// cost more than sending it.
 #[derive(Debug)]
 pub struct Null {

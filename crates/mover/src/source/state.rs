@@ -15,7 +15,7 @@ use super::read::NotSent;
 use super::{Is, Item};
 use crate::entry::Time;
 
-/// The kernel's clock for files stands still for so long at most (100 Hz, and one tick more).
+/// The kernel's clock for files stands still for this long at most (100 Hz, and one tick more).
 const TICK: Duration = Duration::from_millis(20);
 /// The same where times are whole seconds.
 const SECOND: Duration = Duration::from_secs(1);

@@ -300,7 +300,7 @@ impl<'w> Walk<'w> {
         is_new
     }
 
-    /// A directory of whose contents so many levels are sent; whether it is to be gone through.
+    /// A directory of whose contents this many levels are sent; whether it is to be gone through.
     pub(super) fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat, depth: usize) -> bool {
         if self.dest == Some((stat.st_dev, stat.st_ino)) {
             self.tree.trouble(dir, b"", "skipped: this is the destination", false);

@@ -23,7 +23,7 @@ const PROTOCOLS: [&[u8]; 2] = [PROVES_FIRST, b"tidecast-copy/1"];
 const PROVES_FIRST: &[u8] = b"tidecast-copy/2";
 /// Most time for a connection to be opened, of each side.
 pub(crate) const OPENING: Duration = Duration::from_secs(10);
-/// A side from which something must come every second is taken for lost after so long a silence.
+/// A side from which something must come every second is taken for lost after this long a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// A longer round trip is not that of a local network.
 pub(crate) const FAR: Duration = Duration::from_millis(5);
@@ -187,7 +187,7 @@ impl Connection {
         tcp.set_write_timeout(None)
     }
 
-    /// Reads and writes wait for so long at most; None: nothing but its breaking ends it.
+    /// Reads and writes wait for this long at most; None: nothing but its breaking ends it.
     pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         let Some(tcp) = self.tcp() else { return Ok(()) };
         tcp.set_read_timeout(patience)?;
@@ -204,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Sends at most so many bytes a second, evenly.
+    /// Sends at most this many bytes a second, evenly.
     pub(crate) fn pace(&self, rate: u64) {
         if let Some(tcp) = self.tcp()
             && let Err(e) = tidecast_pace::pace(tcp, Some(rate))

@@ -97,7 +97,7 @@ const GAIN: f64 = 1.05;
 const COST: f64 = 1.03;
 /// Rates that differ by no more than that are equal: a trial proves nothing while the rate changes anyway.
 const STEADY: f64 = 1.1;
-/// A way whose rate has changed so much is another way.
+/// A way whose rate has changed this much is another way.
 const OTHER: f64 = 1.5;
 /// Ticks of rest after an unsuccessful trial.
 const REST: u32 = 20;

@@ -191,7 +191,7 @@ pub(crate) fn expect_message<T: DeserializeOwned>(from: &mut impl Read) -> Resul
     expect_message_within(from, MAX_MESSAGE)
 }
 
-/// The same, of at most so many bytes.
+/// The same, of at most this many bytes.
 ///
 /// # Errors
 /// As [`read_message`].
@@ -236,7 +236,7 @@ pub(crate) enum Forward {
     Bye(Walked),
     /// It gives up.
     Failed(String),
-    /// It would like so many streams.
+    /// It would like this many streams.
     Streams(usize),
     /// Of a later version.
     #[serde(other)]

@@ -106,7 +106,7 @@ pub(crate) struct Arriving<'m, R> {
 }
 
 impl<R> Arriving<'_, R> {
-    /// The block is complete with so many bytes of payload. Its table, which was counted too, is not part of
+    /// The block is complete with this many bytes of payload. Its table, which was counted too, is not part of
     /// them.
     pub(crate) fn whole(mut self, payload: usize) {
         self.meter.came.fetch_add(payload as u64, Relaxed);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::send::TICK;
 use crate::part::BLOCK;
 
-/// Holds the streams together to so many bytes a second.
+/// Holds the streams together to this many bytes a second.
 pub(super) struct Rate {
     pub(super) bytes: Option<u64>,
     /// The time at which the data allowed so far is through.
@@ -20,7 +20,7 @@ impl Rate {
         Self { bytes, next: Mutex::new(Instant::now()) }
     }
 
-    /// Waits until so many bytes may be sent, as one of so many senders.
+    /// Waits until this many bytes may be sent, as one of this many senders.
     pub(super) fn wait(&self, len: usize, sharers: u64, stop: impl Fn() -> bool) {
         let Some(rate) = self.bytes.map(|rate| (rate / sharers).max(1)) else { return };
         let until = {
@@ -52,7 +52,7 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    /// One tick of so many seconds later, with `bytes` sent in all: whether `rate`, in bytes a second, is
+    /// One tick of this many seconds later, with `bytes` sent in all: whether `rate`, in bytes a second, is
     /// used up. A block is sent at once, whatever the rate.
     pub(super) fn is_used(&mut self, bytes: u64, rate: u64, tick: f64) -> bool {
         self.bytes.push_back(bytes.saturating_sub(self.before));

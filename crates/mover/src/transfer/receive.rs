@@ -99,7 +99,7 @@ type Results = (Vec<u64>, Vec<(u64, Want)>, Option<Written>);
 enum Last {
     #[default]
     Unsaid,
-    /// This was found, in so many blocks.
+    /// This was found, in this many blocks.
     Said(Walked, u64),
     /// The results are revoked, even if they arrive later.
     Void,

@@ -26,7 +26,7 @@ pub struct Options {
     pub pool: Option<usize>,
     /// Bytes a second; of several senders of the same, together.
     pub rate: Option<u64>,
-    /// After so long without data from the other end it is given up.
+    /// After this long without data from the other end it is given up.
     pub timeout: Duration,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct LastReceived {
     timeout: Duration,
 }
 
-/// After so long a silence a fresh connection is tried, and if it succeeds, all are reopened: TCP itself may
+/// After this long a silence a fresh connection is tried, and if it succeeds, all are reopened: TCP itself may
 /// wait twice as long as an outage has lasted before it tries again.
 const STALL: Duration = Duration::from_secs(4);
 

@@ -182,7 +182,7 @@ pub struct Early {
 }
 
 impl Early {
-    /// At that address, for a session that is to have so many streams.
+    /// At that address, for a session that is to have this many streams.
     fn open(to: SocketAddr, guard: &Guard, node: Option<NodeId>, streams: usize) -> Self {
         let open = |purpose| {
             let guard = guard.clone();
@@ -204,7 +204,7 @@ impl Early {
         self.to
     }
 
-    /// The one for that purpose, unless the server will not have waited for so long.
+    /// The one for that purpose, unless the server will not have waited for this long.
     fn take(&self, purpose: Purpose) -> Option<Connection> {
         let next = {
             let mut opening = self.opening.lock();
@@ -221,7 +221,7 @@ impl Early {
 pub enum EarlyStreams {
     /// Nothing: others connect, or elsewhere.
     Nothing,
-    /// The first connections of its session, which is to have so many streams, or the default for the path.
+    /// The first connections of its session, which is to have this many streams, or the default for the path.
     Streams(Option<usize>),
 }
 

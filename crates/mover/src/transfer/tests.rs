@@ -13,7 +13,7 @@ use crate::Error;
 use crate::block::Block;
 use crate::job::{Sink, Source, Walked, Want, Wanted, Written};
 
-/// Sends so many blocks; the first ask for two more each.
+/// Sends this many blocks; the first ask for two more each.
 struct Numbers {
     blocks: u64,
     asks: u64,

@@ -138,7 +138,7 @@ impl Writing {
         self.write_with(0).await
     }
 
-    /// The same, and behind it so much of the payload.
+    /// The same, and behind it this much of the payload.
     async fn write_with(&mut self, payload: usize) -> Result<(), ConnError> {
         if !self.out.is_empty() {
             self.writer.write_both(&self.out, &self.payload[..payload]).await?;

@@ -36,7 +36,7 @@ const LEN: u64 = LEAF as u64;
 const LEAST: u64 = 4 * LEN;
 /// Longer files are compared at the same offsets only: an index of their leaves would take too much memory.
 const MOST: u64 = 16 << 30;
-/// A file of which less than one leaf in so many is found comes whole.
+/// A file of which less than one leaf in this many is found comes whole.
 const WORTH: usize = 8;
 /// Files that are compared, the largest that differ.
 const FILES: usize = 256;

@@ -22,7 +22,7 @@ use crate::web_seed::Seed;
 /// sources are asked long before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 
-/// An answer from the start of a file is kept open for so long, though nothing is asked for.
+/// An answer from the start of a file is kept open for this long, though nothing is asked for.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// See the head of the file.

@@ -84,7 +84,7 @@ impl Rota {
         Due { numbers: self.events.is_multiple_of(NUMBERS), everything }
     }
 
-    /// A look at everything has cost so much.
+    /// A look at everything has cost this much.
     pub(super) fn spent(&mut self, cost: u64) {
         self.everything_at = self.events + 64 + cost / EVERYTHING;
     }

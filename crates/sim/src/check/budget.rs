@@ -15,13 +15,13 @@ use crate::outcome::Outcome;
 /// (`Limits::origin_copies`).
 const COPIES: u64 = 35;
 const COPIES_PLANNED: u64 = 15;
-/// A plan that brings a member nothing for so long, seconds, has failed as far as it can know (`swarm::follow`), and it
+/// A plan that brings a member nothing for this long, seconds, has failed as far as it can know (`swarm::follow`), and it
 /// fetches as in a swarm.
 const ADRIFT: u64 = 2;
 /// ... and for each receiver so much more, bytes: requests to the origin at the start, before any node knows
 /// of another one with pieces.
 const FIRST: u64 = 4 << 20;
-/// ... and all that it can send in so many of the longest delays, in which no message arrives.
+/// ... and all that it can send in this many of the longest delays, in which no message arrives.
 const DEAF: u64 = 8;
 /// Control messages: parts of the payload, and bytes for each connection that a node may have.
 const CONTROL: (u64, u64) = (200, 512);
@@ -30,8 +30,8 @@ const CONTROL_PIECE: u32 = 64 << 10;
 /// Bytes received twice: a share of the received bytes, and so much for each node (the engine holds itself to
 /// a 128th and 2 MiB, beyond which only silent peers lose requests).
 const TWICE: (u64, u64) = (64, 4 << 20);
-/// ... and, where a cut delays messages, once the requests of a node to a seed beyond its window: so many
-/// pieces of at most so many bytes (`swarm::requests`), no more than are received in a second. Other peers
+/// ... and, where a cut delays messages, once the requests of a node to a seed beyond its window: this many
+/// pieces of at most this many bytes (`swarm::requests`), no more than are received in a second. Other peers
 /// send them meanwhile; but when the cut heals, each direction of a connection wakes up by its own
 /// retransmission timer, and the pieces may be sent before the cancels arrive.
 const AHEAD: (u64, u32) = (16, 4 << 20);

@@ -266,7 +266,7 @@ fn pushed(job: &Job, longest: u64) -> u64 {
     })
 }
 
-/// Whether one block for all receivers takes so long over the slowest link that it would be mistaken for
+/// Whether one block for all receivers takes this long over the slowest link that it would be mistaken for
 /// silence: the engine tolerates a minute of it. And textbook mechanisms make honest nodes silent for longer:
 /// a distributing seeder holds pieces back that it gave to others, and in the endgame every peer asks every
 /// other for everything.

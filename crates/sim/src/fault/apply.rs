@@ -139,7 +139,7 @@ fn nodes(who: &Who, topology: &Topology, dice: &mut Dice) -> Result<Vec<NodeId>,
     Ok(found.into_iter().collect())
 }
 
-/// So many receivers in a million, rounded up.
+/// This many receivers in a million, rounded up.
 fn share(ppm: u32, count: u32, dice: &mut Dice) -> Vec<NodeId> {
     let mut receivers: Vec<NodeId> = (1..count).map(NodeId).collect();
     let wanted = (receivers.len() as u64 * u64::from(ppm)).div_ceil(1_000_000) as usize;

@@ -12,7 +12,7 @@ pub struct Spec {
     pub what: What,
     /// When, nanoseconds since the start.
     pub at: u64,
-    /// It ends so much later; `None`: it does not.
+    /// It ends this much later; `None`: it does not.
     pub lasting: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ pub struct Spec {
 pub enum Who {
     /// The named nodes.
     Named(Vec<Item>),
-    /// So many receivers in a million, rounded up, drawn by the seed of the job.
+    /// This many receivers in a million, rounded up, drawn by the seed of the job.
     Share(u32),
 }
 

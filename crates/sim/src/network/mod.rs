@@ -123,7 +123,7 @@ impl<M: Clone> Network<M> {
         }
     }
 
-    /// Holds each message up by chance, by so many nanoseconds at most; the order within a stream stays.
+    /// Holds each message up by chance, by this many nanoseconds at most; the order within a stream stays.
     #[must_use]
     pub fn with_jitter(mut self, most: u64, seed: u64) -> Self {
         (self.jitter, self.dice) = (most, Dice::new(seed));

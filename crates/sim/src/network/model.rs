@@ -12,7 +12,7 @@ pub struct Model {
     /// Bytes of the queue at a port, where the topology does not set it; twice rate x delay where that is
     /// more (the lab's rule). 0: queues take no time.
     pub queue: u64,
-    /// Shares are recomputed when they could be better by one part in so many, 64 to 65,536. The work grows
+    /// Shares are recomputed when they could be better by one part in this many, 64 to 65,536. The work grows
     /// with it.
     pub fairness: u32,
     /// Streams start slowly and suffer from loss, as TCP does.

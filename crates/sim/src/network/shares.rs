@@ -96,7 +96,7 @@ pub(super) struct Shares {
     step: u64,
     ports: Vec<PortState>,
     flows: Vec<FlowState>,
-    /// The hops of all flows, so many places for each.
+    /// The hops of all flows, this many places for each.
     hops: Vec<Hop>,
     places: usize,
     free: Vec<Flow>,
@@ -211,7 +211,7 @@ impl Shares {
 
     /// Makes shares fair; returns the flows whose rate changed since the last time, each once.
     pub(super) fn settle(&mut self, changed: &mut Vec<Flow>) {
-        // Rates cannot oscillate for ever: after so many fills the steps get wider.
+        // Rates cannot oscillate for ever: after this many fills the steps get wider.
         let patience = 16 * self.ports.len() as u64 + 64;
         let start = self.fills;
         while let Some(port) = self.worklist.pop_front() {

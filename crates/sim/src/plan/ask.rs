@@ -7,7 +7,7 @@ use crate::fault::Spec;
 pub struct Ask {
     /// A short form, or a file.
     pub topology: String,
-    /// The same shape with so many nodes.
+    /// The same shape with this many nodes.
     pub nodes: Option<u32>,
     /// Rate of each node's network card, bits per second.
     pub rate: Option<u64>,

@@ -37,7 +37,7 @@ const MOST_PIECES: u64 = 1 << 24;
 const STOCK_BLOCK: u64 = 16 << 10;
 /// The largest block between Tidecast nodes.
 const BLOCK: u64 = 1 << 20;
-/// Messages are held up at random by this part of a block's time, and no more than so many nanoseconds:
+/// Messages are held up at random by this part of a block's time, and no more than this many nanoseconds:
 /// fluid flows of equal rate would else march in step, which nodes of a real cluster do not.
 const JITTER: (u64, u64) = (40, 5_000_000);
 /// Open MPI's best segment on Ethernet.
@@ -219,7 +219,7 @@ impl Plan {
         (speech == Speech::Tidecast && !self.whole && begun < self.size).then_some(begun)
     }
 
-    /// The job of so many bytes for an engine of this policy.
+    /// The job of this many bytes for an engine of this policy.
     ///
     /// # Errors
     /// A fault that the topology does not know.

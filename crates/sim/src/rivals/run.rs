@@ -1,6 +1,6 @@
 //! Runs a schedule over the modelled network.
 //!
-//! Messages go as MPI sends them over TCP: up to the eager limit at once; a longer one sends so much
+//! Messages go as MPI sends them over TCP: up to the eager limit at once; a longer one sends this much
 //! of itself, and the rest when the receiver has answered. A stop-and-wait sender (Open MPI's trees send
 //! one segment at a time) so loses a round trip with every segment, which is nothing in a rack and half
 //! the rate where the round trip is as long as a segment.
@@ -33,7 +33,7 @@ const MOST: u64 = 200_000_000;
 /// The cost of a message beside the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mpi {
-    /// Bytes that are sent unasked; a longer message waits for an answer after so many.
+    /// Bytes that are sent unasked; a longer message waits for an answer after this many.
     pub eager: u64,
     /// Nanoseconds from a message's arrival until its receiver acts on it.
     pub think: u64,

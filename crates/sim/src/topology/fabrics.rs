@@ -3,7 +3,7 @@
 use super::short::Form;
 use super::{Link, Topology, TopologyError, room, units};
 
-/// `leafspine:LEAVES,SPINES,NODES`: every leaf, with so many nodes, is linked to every spine. Uplinks
+/// `leafspine:LEAVES,SPINES,NODES`: every leaf, with this many nodes, is linked to every spine. Uplinks
 /// together have the rate of a leaf's nodes, divided by `oversubscribe`.
 pub(super) fn leafspine(form: &mut Form) -> Result<Topology, TopologyError> {
     let [leaves, spines, nodes] = form.counts[..] else {

@@ -140,7 +140,7 @@ impl Topology {
         short::parse(form)?.checked()
     }
 
-    /// A topology from one that names its hosts, which have cards of so many bits per second.
+    /// A topology from one that names its hosts, which have cards of this many bits per second.
     pub fn of_map(map: &tidecast_swarm::plan::topology::Map, rate: u64) -> Result<Topology, TopologyError> {
         map::build(map, rate)?.checked()
     }

@@ -10,9 +10,9 @@ use super::{Thing, World};
 use crate::topology::NodeId;
 
 const SECOND: u64 = 1_000_000_000;
-/// Between messages a peer may be silent for so long.
+/// Between messages a peer may be silent for this long.
 const IDLE: u64 = 150 * SECOND;
-/// Within a message it may be silent for so long; a block may take so long, and so much longer for each leaf.
+/// Within a message it may be silent for this long; a block may take this long, and so much longer for each leaf.
 const STALL: u64 = 20 * SECOND;
 const BLOCK_MOST: u64 = 600 * SECOND;
 const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
@@ -21,7 +21,7 @@ const LEAF: u32 = 16 << 10;
 const COMING: u64 = SECOND;
 /// An idle peer sends a keep-alive this often.
 const KEEP_ALIVE: u64 = 90 * SECOND;
-/// A peer that was late is avoided for so long.
+/// A peer that was late is avoided for this long.
 const SHUN: u64 = 60 * SECOND;
 
 impl World {

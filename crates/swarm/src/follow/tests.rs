@@ -14,7 +14,7 @@ fn relay() -> Engine {
     relay_of(8)
 }
 
-/// Member 2 of a plan over so many pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
+/// Member 2 of a plan over this many pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
 fn relay_of(pieces: u32) -> Engine {
     let (policy, limits) = (Policy::TIDECAST, Limits::default());
     let (lengths, want) = (vec![LEN; pieces as usize].into(), vec![0..pieces]);
@@ -87,7 +87,7 @@ fn what_a_child_has_asked_for_is_not_offered_to_it() {
 }
 
 /// Pieces asked for in the 600 ms after a receiver so far away is found to have everything, and after how many of them the
-/// first was, while the only stripe still comes and has offered so many of eight pieces.
+/// first was, while the only stripe still comes and has offered this many of eight pieces.
 fn asked_at_the_end(distance: u8, offered: u32) -> (Vec<u32>, u64) {
     const DONE: PeerId = PeerId(5);
     let mut relay = relay();
@@ -157,7 +157,7 @@ fn a_plan_that_works_after_all_is_followed_again() {
 
 const OTHER: PeerId = PeerId(4);
 
-/// Member 2 of a plan in two stripes: from member 1, which lives and tells of what `has` says it has after so many pieces,
+/// Member 2 of a plan in two stripes: from member 1, which lives and tells of what `has` says it has after this many pieces,
 /// and from member 4, which brings a piece every 200 ms, each `step`-th. What is said of member 1.
 fn beside_one_that_flows(step: usize, has: fn(u32) -> u32) -> Vec<Complaint> {
     let (policy, limits) = (Policy::TIDECAST, Limits::default());

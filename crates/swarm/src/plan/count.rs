@@ -10,7 +10,7 @@ const BLOCK: u64 = 16 << 10;
 const HOP: u64 = 128 << 10;
 /// Bytes that a link carries in the time to open one more connection: 0.5 ms of a core at 1 Gbit/s.
 const OPEN: u64 = 64 << 10;
-/// Beyond so many, nothing is won.
+/// Beyond this many, nothing is won.
 const MOST: u16 = 18;
 /// Bytes per second of the thinnest flow of a stripe, where there are more than two. Linux cuts a flow into
 /// units of the data sent in 1/1024 s at 6/5 of its rate, two full segments (1448 bytes each) at least; this
@@ -48,7 +48,7 @@ pub fn stripes_for(members: &[Member], bytes: u64, piece: u32, rate: u64) -> u16
     count(&places.into_values().collect::<Vec<u32>>(), bytes, piece, rate)
 }
 
-/// The same for so many receivers at each place.
+/// The same for this many receivers at each place.
 fn count(places: &[u32], bytes: u64, piece: u32, rate: u64) -> u16 {
     let piece = u64::from(piece).min(bytes).max(1);
     let pieces = bytes.div_ceil(piece).max(1);
@@ -79,7 +79,7 @@ fn is_even(n: u64, k: u64) -> bool {
     [n, n.saturating_sub(1)].iter().any(|&m| m.is_multiple_of(k) || k.is_multiple_of(m))
 }
 
-/// Hops from the source to the last of so many receivers, with k stripes on a flat network.
+/// Hops from the source to the last of this many receivers, with k stripes on a flat network.
 fn depth(receivers: u32, k: u64) -> u32 {
     let relays = u64::from(receivers).div_ceil(k);
     let (mut depth, mut reached, mut level) = (1 + u32::from(receivers > 1), 1, 1);

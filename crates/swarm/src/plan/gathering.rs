@@ -141,7 +141,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The plan when so many have joined one after the other, 150 ms apart.
+    /// The plan when this many have joined one after the other, 150 ms apart.
     fn gathered(members: u32) -> Gathering {
         let mut gathering = Gathering::new(Time(0), true, 7).unwrap();
         let mut now = 1000 * MS;

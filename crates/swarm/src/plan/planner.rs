@@ -256,7 +256,7 @@ impl Planner {
         }
     }
 
-    /// Makes a leaf of a relay, if so many voices are enough and it can be spared; a source is lost then.
+    /// Makes a leaf of a relay, if this many voices are enough and it can be spared; a source is lost then.
     fn demote(&mut self, about: u32, voices: &[u32]) -> bool {
         let heard = |from: &&u32| self.known[**from as usize].words < WORDS;
         let voices: Vec<u32> = voices.iter().filter(heard).copied().collect();

@@ -24,7 +24,7 @@ impl Role {
         turn.checked_rem(self.sources.len()).and_then(|turn| self.sources.get(turn)).copied()
     }
 
-    /// The pieces that a source reads, of so many.
+    /// The pieces that a source reads, of this many.
     pub fn share(&self, pieces: u32) -> impl Iterator<Item = u32> {
         (0..pieces).filter(|&piece| self.giver(piece) == Some(self.member))
     }

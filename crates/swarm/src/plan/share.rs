@@ -114,7 +114,7 @@ fn serving(class: &[u32], groups: &[Vec<u32>]) -> Vec<usize> {
     class.iter().map(group).collect()
 }
 
-/// Takes the missing copies of a stripe from a group that owes so many to this stripe and later ones: of each
+/// Takes the missing copies of a stripe from a group that owes this many to this stripe and later ones: of each
 /// item its due share, in order. A group that has less than it owes gives its due share to each stripe.
 fn feed(group: &[u32], owed: u64, left: &mut [u64], missing: &mut u32, feeders: &mut Feeders) {
     let wanted = u64::from(*missing);

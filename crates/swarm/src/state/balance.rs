@@ -17,13 +17,13 @@ use crate::state::meter::Meter;
 
 /// The rate is measured over this long.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// The excessive lead: this share of the data given in a second, and at least so many pieces.
+/// The excessive lead: this share of the data given in a second, and at least this many pieces.
 const LEAD: u64 = 8;
 const LEAD_PIECES: u64 = 2;
 /// Data that the kernels may hold of all connections together. It is sent before a waiting stripe leaves the
 /// uplink to others.
 const BUFFERED: u64 = 1 << 20;
-/// After a wait in which the uplink may have been idle, no stripe waits for so many times as long.
+/// After a wait in which the uplink may have been idle, no stripe waits for this many times as long.
 const REST: u32 = 64;
 
 /// A stripe and its given data.

@@ -18,7 +18,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many percent of `size` bytes; 0: none.
+    /// A budget of this many percent of `size` bytes; 0: none.
     pub(crate) fn new(size: u64, percent: u32) -> Self {
         let bytes = match percent {
             0 => u64::MAX,
@@ -27,7 +27,7 @@ impl Budget {
         Budget { bytes, finished: 0, waiting: VecDeque::new() }
     }
 
-    /// Whether a source with so many of the `shares` of the data has sent its budget.
+    /// Whether a source with this many of the `shares` of the data has sent its budget.
     pub(crate) fn spent(&self, served: u64, ours: u64, shares: u64) -> bool {
         served >= self.bytes / shares.max(1) * ours
     }
@@ -107,7 +107,7 @@ impl Need {
         self.grew = now;
     }
 
-    /// It has waited in vain for pieces of others: if it got nothing for so long, it is served at once for a
+    /// It has waited in vain for pieces of others: if it got nothing for this long, it is served at once for a
     /// time.
     pub(crate) fn waited(&mut self, now: Time, wait: Duration, served: Duration) {
         if now.since(self.grew) >= wait {

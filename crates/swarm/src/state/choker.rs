@@ -27,7 +27,7 @@ impl Choker {
         self.next = next;
     }
 
-    /// Another round; whether the random slot is reassigned in this one of so many.
+    /// Another round; whether the random slot is reassigned in this one of this many.
     pub(crate) fn is_turn(&mut self, every: u32) -> bool {
         self.round = self.round.wrapping_add(1);
         self.round.is_multiple_of(every)

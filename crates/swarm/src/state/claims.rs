@@ -24,7 +24,7 @@ impl Claims {
         self.have.is_all()
     }
 
-    /// Pieces it has, of so many.
+    /// Pieces it has, of this many.
     pub(crate) fn count(&self, pieces: u32) -> u32 {
         self.have.count(pieces)
     }

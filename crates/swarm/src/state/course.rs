@@ -25,7 +25,7 @@ const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from
 pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// A parent has this long to be connected at the start of an epoch.
 const MEET: Duration = Duration::from_secs(1);
-/// Members of a plan that can be joined at any time wait so many times as long: hosts may be busy, links
+/// Members of a plan that can be joined at any time wait this many times as long: hosts may be busy, links
 /// slow.
 const BUSY: u32 = 4;
 
@@ -183,7 +183,7 @@ impl Course {
         self.adrift
     }
 
-    /// A receiver at our place has everything. How long that has been known while some stripe was at the end of so many
+    /// A receiver at our place has everything. How long that has been known while some stripe was at the end of this many
     /// pieces: of one that had them before the broadcast began nothing follows.
     pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Duration {
         let at_end = pieces.saturating_sub(self.front()) <= 2 * self.lines.len() as u32;
@@ -388,7 +388,7 @@ impl Course {
         true
     }
 
-    /// So many bytes of a piece have come from a member.
+    /// This many bytes of a piece have come from a member.
     pub(crate) fn came(&mut self, piece: u32, bytes: u32, from: Option<u32>, now: Time) {
         let Some(stripe) = self.stripe_of(piece).map(usize::from) else { return };
         let (parent, since) = (self.parent(stripe), self.since);
@@ -410,7 +410,7 @@ impl Course {
         from..self.released
     }
 
-    /// The plan works, or may, over so many pieces: from where pieces may be awaited again, and from where they are.
+    /// The plan works, or may, over this many pieces: from where pieces may be awaited again, and from where they are.
     pub(crate) fn resume(&mut self, pieces: u32) -> (u32, u32) {
         self.adrift = false;
         let whole = if self.source { pieces } else { self.rear() };

@@ -15,7 +15,7 @@ use crate::api::Time;
 /// tried.
 const LEAST: u32 = 8;
 const MOST: u32 = 1 << 12;
-/// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
+/// The rate is measured over this long, and over this many bytes, if they take no longer than a second.
 const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_BYTES: u64 = 256 << 10;
 const WINDOW_MOST: Duration = Duration::from_secs(1);

@@ -96,7 +96,7 @@ impl Order {
         without(bytes, &self.skip)
     }
 
-    /// So many bytes of the piece, of `len` in all, are queued; true when it is open still.
+    /// This many bytes of the piece, of `len` in all, are queued; true when it is open still.
     pub(crate) fn reach(&mut self, piece: u32, bytes: u32, len: u32) -> bool {
         self.open = (bytes < len).then_some((piece, bytes));
         self.open.is_some()

@@ -16,7 +16,7 @@ const REJECTS: u32 = 16;
 /// First pause after a reject, and the longest.
 const REST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(10);
-/// A peer that sends a part of a block now and then is tolerated for so long.
+/// A peer that sends a part of a block now and then is tolerated for this long.
 const BLOCK_MOST: Duration = Duration::from_mins(15);
 
 /// How long a peer has kept us waiting.

@@ -278,7 +278,7 @@ impl Peer {
         self.stray += bytes;
     }
 
-    /// So many bytes came without a request; false when they are more than allowed, and `beyond`.
+    /// This many bytes came without a request; false when they are more than allowed, and `beyond`.
     pub(crate) fn strays(&mut self, bytes: u64, beyond: u64) -> bool {
         let may = bytes <= self.stray + beyond;
         if may {

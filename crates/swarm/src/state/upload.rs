@@ -38,7 +38,7 @@ const BLOCK_FIRST: u64 = 64 << 10;
 const FED_LEAST: u64 = 16 << 10;
 const FED_MOST: u64 = 256 << 10;
 
-/// A peer's rate is measured over this long; at first over less where so many bytes have moved: data in
+/// A peer's rate is measured over this long; at first over less where this many bytes have moved: data in
 /// bursts with pauses between them would never be measured, and be sent in the smallest blocks.
 const SAMPLE: Duration = Duration::from_millis(50);
 const FIRST_SAMPLE: (Duration, u64) = (Duration::from_millis(2), 1 << 20);
@@ -230,7 +230,7 @@ pub(crate) fn block_size(rate: u64) -> u64 {
 /// A block measured by the child's rate alone gets smaller with each child more, and on a busy processor,
 /// which makes all rates lower; small blocks cost more per byte, and make it busier. A larger one than that
 /// takes a 32nd of a second at most, and a 256th of the time that the child has been fed: short data cannot
-/// wait so long at each hop.
+/// wait this long at each hop.
 fn fed_block_size(rate: u64, uplink: u64, moved: u64) -> u64 {
     let block = (uplink / 128).min(rate / 32).min(moved / 256).max(rate / 128);
     (1u64 << block.max(1).ilog2()).clamp(FED_LEAST, FED_MOST)

@@ -105,7 +105,7 @@ impl Webs {
         changed
     }
 
-    /// Our share of the server's pieces, in chunks of so many pieces.
+    /// Our share of the server's pieces, in chunks of this many pieces.
     pub(crate) fn ours(&self, id: PeerId, chunk: u32) -> Option<Vec<Range<u32>>> {
         let web = self.all.get(&id)?;
         let chunk = if web.whole { u32::MAX } else { chunk };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::api::Time;
 
-/// A wish that was not answered for so long was perhaps lost.
+/// A wish that was not answered for this long was perhaps lost.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The member to which a wish has gone up when no parent is present.
 const NOBODY: u32 = u32::MAX;
@@ -67,7 +67,7 @@ impl Wishes {
         self.open.keys().copied()
     }
 
-    /// A piece is wished for, in a plan of so many stripes: by us, or below us in the tree of this stripe.
+    /// A piece is wished for, in a plan of this many stripes: by us, or below us in the tree of this stripe.
     /// True when it is to be passed up.
     pub(crate) fn touch(
         &mut self,
@@ -149,7 +149,7 @@ impl Wishes {
     }
 
     /// Keeps wishes of which `missing` is true. Wishes that were passed up long ago and not answered go up
-    /// again by the next of so many trees, if there was no parent, or nothing else comes either (the last at
+    /// again by the next of this many trees, if there was no parent, or nothing else comes either (the last at
     /// `moved`); returns the pieces that are then to be fetched from any peer, ascending.
     pub(crate) fn mind(
         &mut self,

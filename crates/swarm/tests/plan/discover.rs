@@ -117,7 +117,7 @@ impl Network {
     }
 }
 
-/// Tries many networks of a kind; how many hosts are misplaced, in how many runs, of which each took so many rounds.
+/// Tries many networks of a kind; how many hosts are misplaced, in how many runs, of which each took this many rounds.
 fn survey(
     runs: u64,
     (noise, missing): (u64, u64),

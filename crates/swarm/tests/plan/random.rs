@@ -40,7 +40,7 @@ fn epochs(parts: impl Strategy<Value = Part> + Clone) -> impl Strategy<Value = E
         })
 }
 
-/// Hops through a cluster of so many relays: k children each, and one hop more where some help others.
+/// Hops through a cluster of this many relays: k children each, and one hop more where some help others.
 fn hops(relays: usize, k: usize) -> u32 {
     let (mut reached, mut level, mut hops) = (1, 1, 2);
     while k > 1 && reached < relays.div_ceil(k) {

@@ -120,7 +120,7 @@ pub struct World {
     /// Pieces asked of node 0: nobody else had or awaited it, somebody awaited it, somebody had it.
     pub asks: [u64; 3],
     asked: BTreeSet<(u32, usize)>,
-    /// Every so many steps all invariants of the engine that was just used are checked.
+    /// Every this many steps all invariants of the engine that was just used are checked.
     pub check_every: u64,
 }
 

@@ -13,7 +13,7 @@ use super::socket::socket;
 use crate::mount::Program;
 use crate::settings::Settings;
 
-/// A daemon that was started on demand answers within this time, and ends after so long without work.
+/// A daemon that was started on demand answers within this time, and ends after this long without work.
 const STARTS: Duration = Duration::from_secs(20);
 /// When it has ended, another one that was started at the same time answers within this time.
 const OTHER_STARTS: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// When a count is written for the first time; the pause doubles each time.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
-/// The longest pause; a line that has not come for so long is written again.
+/// The longest pause; a line that has not come for this long is written again.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Different lines of one place that are written within a minute.
 const BURST: u32 = 10;

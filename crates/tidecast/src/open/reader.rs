@@ -229,7 +229,7 @@ pub struct Fetching {
 }
 
 impl Fetching {
-    /// Waits until all is here, at most so long. Without end it would wait for the timeout of the options since anything came.
+    /// Waits until all is here, at most this long. Without end it would wait for the timeout of the options since anything came.
     ///
     /// # Errors
     /// Why it does not come: of kind [`Cut`](crate::Kind::Cut) if no peer gives it, else of kind [`Fault`](crate::Kind::Fault).

@@ -65,10 +65,10 @@ pub struct Settings {
     pub piece_size: Option<Size>,
     /// Names to leave out when publishing.
     pub exclude: Vec<String>,
-    /// Stay and seed so long after getting.
+    /// Stay and seed this long after getting.
     #[serde(deserialize_with = "text")]
     pub seed_for: Option<Span>,
-    /// Give up after so long.
+    /// Give up after this long.
     #[serde(deserialize_with = "text")]
     pub timeout: Option<Span>,
     /// How downloads are made durable.

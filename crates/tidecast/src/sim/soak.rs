@@ -22,7 +22,7 @@ pub type Soak = Operation<SoakStarted, Soaked>;
 pub struct SoakOptions {
     /// Their seeds.
     pub seeds: Seeds,
-    /// No new run after so long.
+    /// No new run after this long.
     pub during: Option<Duration>,
     /// Runs at a time. Default: one for each core.
     pub threads: Option<usize>,

@@ -228,7 +228,7 @@ pub enum Message {
         /// The message, 1 to [`MAX_GATHER`] bytes.
         bytes: Bytes,
     },
-    /// You may push so many bytes more.
+    /// You may push this many bytes more.
     Credit {
         /// The swarm.
         channel: u16,

@@ -350,7 +350,7 @@ pub(super) fn publish(name: &str, files: &[(&str, &[u8])]) -> (Manifest, TempDir
     (manifest, dir)
 }
 
-/// Waits until something is so, for so many seconds of the paused clock.
+/// Waits until something is so, for this many seconds of the paused clock.
 pub(super) async fn eventually(what: &str, seconds: u64, is: impl Fn() -> bool) {
     for _ in 0..seconds * 10 {
         if is() {

@@ -22,7 +22,7 @@ pub use error::Error;
 const CHUNK: usize = 1 << 20;
 /// Chunks that may wait for the daemon.
 const CHUNKS: usize = 4;
-/// Room is asked for again after so long.
+/// Room is asked for again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The daemon verifies and syncs the data: it is expected to reach at least this rate, bytes a second.
 const RATE: u64 = 10 << 20;

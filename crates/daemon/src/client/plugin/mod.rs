@@ -22,7 +22,7 @@ use crate::model::types::{CacheInfo, Get, Got};
 pub use ads::{Error, SELF, Transfer, Wanted};
 use ads::{error, seconds};
 
-/// One request to the daemon may take so long, seconds.
+/// One request to the daemon may take this long, seconds.
 const ASK: u64 = 30;
 /// A daemon that does not answer, or whose sources do not, is retried for this long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ const NO_SOCKET: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_secs(2);
 /// An answer is padded with blanks up to this length.
 const MOST_BLANKS: usize = 16 << 20;
-/// A cache that is coming is waited for so long.
+/// A cache that is coming is waited for this long.
 const COMING: Duration = Duration::from_secs(6 * 3600);
 
 /// The requests of an input file. `upload`: all of them are uploads. A malformed request is a failed

@@ -10,7 +10,7 @@ use tidecast_classad::Ad;
 
 /// Interval of visits to a catalogue in the long run.
 pub(super) const LAST: Duration = Duration::from_secs(30);
-/// An entry that is not renewed for so long may go, seconds.
+/// An entry that is not renewed for this long may go, seconds.
 pub(super) const LIFETIME: u32 = 4 * LAST.as_secs() as u32;
 
 /// The entry of this daemon in a catalogue.

@@ -17,7 +17,7 @@ pub(super) enum Content {
 
 /// The files that make a directory a Zarr array or group.
 const ZARR: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
-/// XML of VTK's is recognised within so many bytes.
+/// XML of VTK's is recognised within this many bytes.
 const XML: usize = 512;
 /// HDF5 begins at 0, or at 512 times a power of two, after a user block.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";

@@ -9,9 +9,9 @@ pub enum Kind {
     F32,
     /// Double precision.
     F64,
-    /// Signed integers of so many bytes (1, 2, 4, 8).
+    /// Signed integers of this many bytes (1, 2, 4, 8).
     Signed(u8),
-    /// Unsigned integers of so many bytes (1, 2, 4, 8); truth values too.
+    /// Unsigned integers of this many bytes (1, 2, 4, 8); truth values too.
     Unsigned(u8),
 }
 
@@ -63,7 +63,7 @@ fn half(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let (exponent, fraction) = (u32::from(bits >> 10) & 31, u32::from(bits) & 0x3ff);
     let magnitude = match exponent {
-        // Subnormal: so many times 2^-24.
+        // Subnormal: this many times 2^-24.
         0 => (fraction as f32 / 16_777_216.0).to_bits(),
         31 => 0x7f80_0000 | fraction << 13,
         _ => (exponent + 112) << 23 | fraction << 13,

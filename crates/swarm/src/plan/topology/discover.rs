@@ -65,7 +65,7 @@ impl Found {
 }
 
 impl Discovery {
-    /// No measurements yet of so many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: the rate
+    /// No measurements yet of this many hosts, of which the first [`MOST_HOSTS`] are tried. `alone`: the rate
     /// of a pair while no other host sent, 0 if unknown; where places are many and small, no pair of the
     /// first rounds may be near.
     #[must_use]
@@ -179,7 +179,7 @@ impl Discovery {
         round
     }
 
-    /// Takes pairs that fit out of the row, up to so many.
+    /// Takes pairs that fit out of the row, up to this many.
     fn match_up(
         &mut self,
         row: &mut Vec<u32>,

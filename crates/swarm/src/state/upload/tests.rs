@@ -107,7 +107,7 @@ fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
     assert_eq!(u64::from(last), FED_MOST);
 }
 
-/// The last block to each of so many children, who share an uplink of so many bytes per millisecond.
+/// The last block to each of this many children, who share an uplink of this many bytes per millisecond.
 fn last_blocks(children: u32, uplink: u64) -> Vec<u32> {
     let mut queues: Vec<Queue> = (0..children).map(|_| Queue::default()).collect();
     let mut turns = Turns::new(64 << 20, 1000, PIECE);

@@ -18,7 +18,7 @@ const VOLUMES: usize = 4;
 
 /// A computation that runs from step to step, for ever.
 trait Model: Send {
-    /// Computes the next step and writes its values, from 0 to 1, as float32: all of `into`, by so many
+    /// Computes the next step and writes its values, from 0 to 1, as float32: all of `into`, by this many
     /// threads.
     fn advance(&mut self, into: &mut [u8], threads: usize);
 }
