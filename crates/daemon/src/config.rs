@@ -11,7 +11,7 @@ use tidecast_net::Caps;
 use crate::model::types::Method;
 
 /// The users whose requests a daemon accepts at its socket. It does not imply a privilege: a daemon that
-/// serves everyone need not be root.
+/// serves all users need not be root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// All users of the host.

@@ -1,10 +1,11 @@
 //! Access control of caches: by the permissions of their directory, where the file system can enforce them, and by
 //! the index of rights.
 //!
-//! The whole store belongs to the user who runs this program, and nothing in it is ever given away: the owner of a
-//! directory could open it to others, or replace a committed tree. Readers are admitted by an access control list
-//! on `caches/ID`; below it everybody may read, and only this program's user write. If the file system has no such
-//! lists, only caches that everybody may read are open, and other readers receive descriptors from the daemon.
+//! The whole store belongs to the user who runs this program, and nothing in it is ever given away: the owner
+//! of a directory could open it to others, or replace a committed tree. Readers are admitted by an access
+//! control list on `caches/ID`; below it every user may read, and only this program's user write. If the file
+//! system has no such lists, only caches that every user may read are open, and other readers receive
+//! descriptors from the daemon.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -90,8 +91,8 @@ impl Depot {
         sync(&dir).at("sync", &path)
     }
 
-    /// Takes back the directory of a committed cache from its owner, to whom an older program gave it, and sets its
-    /// permissions from the record. False: another program has created the path.
+    /// Takes back the directory of a committed cache from its owner, which got it from an older program, and
+    /// sets its permissions from the record. False: another program has created the path.
     pub(crate) fn reclaim(&self, record: &CacheRecord) -> Result<bool, Error> {
         let path = self.0.layout.cache(record.id);
         let there = self.0.layout.look(&path).at("stat", &path)?;

@@ -71,7 +71,7 @@ fn most(limit: &Size) -> String {
     }
 }
 
-/// Caches that stay, whoever needs the space.
+/// Caches that are never evicted.
 #[derive(Default)]
 struct Held {
     pinned: Size,

@@ -280,7 +280,7 @@ impl Depot {
         Ok(true)
     }
 
-    /// Whoever was to reuse an object has to bring it.
+    /// A client that expected to reuse an object has to upload it.
     fn let_go(&self, key: &ObjectKey) -> Result<(), Error> {
         let incoming = self.0.layout.incoming();
         for name in self.0.layout.names(&incoming)? {

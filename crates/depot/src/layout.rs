@@ -5,7 +5,7 @@
 //!       depot.redb              the database (`db.rs`)
 //!       spare                   space for the database when the disk is full
 //!       objects/ab/ROOT-VARIANT inodes, read-only, linked into views
-//!       caches/ID/manifest      ID carries the right to read; below it everybody may
+//!       caches/ID/manifest      ID carries the right to read; below it every user may
 //!                 tree/NAME     the view
 //!       incoming/ID/data        staged files of a reservation
 //!                  /reused      objects that need no transfer
@@ -61,7 +61,7 @@ impl Layout {
             if !name.is_empty() {
                 self.make_dir(&dir)?;
             }
-            // Whoever owns one of them could put another in its place.
+            // The owner of one of them could replace it.
             let there = self.look(&dir).at("stat", &dir)?;
             if !there.is_mine() {
                 return Err(Error::Foreign { path: dir, owner: there.uid });

@@ -160,7 +160,7 @@ fn manifest_len(manifest: &Manifest) -> u64 {
     (manifest.info_bytes().len() + layers) as u64
 }
 
-/// A class of readers, hashed. Whoever is in a class that some cache with the object is readable by may take it.
+/// A class of readers, hashed. A caller in a class that may read some cache with the object may reuse it.
 pub(crate) type Class = [u8; 16];
 
 fn class(kind: u8, name: &str) -> Class {

@@ -52,7 +52,7 @@ pub struct Report {
     pub objects: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Contents that could not be mended.
+    /// Contents that could not be repaired.
     pub bad: Vec<Bad>,
     /// Contents that were.
     pub mended: Vec<Bad>,

@@ -30,7 +30,7 @@ const MAX_TRACKERS: usize = 64;
 const MAX_FLYING: usize = 32;
 /// A tracker is contacted no more often than this, however short its interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
-/// However long the interval, it hears from us this often.
+/// However long the interval, it gets an announcement this often.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 /// First and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));

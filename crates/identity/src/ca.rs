@@ -76,7 +76,8 @@ pub struct Issued {
     pub serial: String,
     /// When it runs out, seconds since 1970.
     pub not_after: u64,
-    /// The certificate and, if a key was made for it, that: PEM. Whoever reads a key here can act for the identity.
+    /// The certificate and, if a key was made for it, that: PEM. A reader of the key can act for the
+    /// identity.
     pub pem: String,
 }
 

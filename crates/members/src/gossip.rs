@@ -358,7 +358,8 @@ impl<K: Keys> Gossip<K> {
     /// The time to which a due timer is postponed, if there is reason to wait.
     fn put_off(&mut self, timer: &Timer<Peer>, now: u64) -> Option<u64> {
         match timer {
-            // The end of a probe without an answer: it gets another period, as do all members that were not heard recently.
+            // The end of a probe without an answer: it gets another period, as do all members without a
+            // recent message.
             Timer::ProbeRandomMember(_) => {
                 let (node, since) = self.probed.take()?;
                 if self.left || !self.alive.contains_key(&node) || self.watch.was_heard(node, since) {
@@ -381,7 +382,8 @@ impl<K: Keys> Gossip<K> {
         if silence > patience && silence < self.limits.alone_for {
             return Some(now + self.limits.probe_every);
         }
-        // The member or this node was disconnected, and it is heard again: it will refute the suspicion.
+        // The member or this node was disconnected, and its messages arrive again: it will refute the
+        // suspicion.
         let heard = self.watch.was_heard(node, now.saturating_sub(patience));
         let called = self.last_call.get(&node).filter(|at| !heard && now <= **at + 2 * patience);
         match called {

@@ -1,4 +1,4 @@
-//! Tracks when members were last heard, and asks members directly whether they live.
+//! Tracks the last message of each member, and probes members directly.
 //!
 //! SWIM probes one member a second. That detects one death soon, but the last of many late (the coupon collector's
 //! problem). So whenever there is a hint, the members that it concerns are asked at once: a channel ended; a probe
@@ -28,7 +28,7 @@ struct Question {
 pub(crate) struct Watch {
     heard: BTreeMap<NodeId, u64>,
     asked: BTreeMap<NodeId, Question>,
-    /// When any member was last heard, and when silent members were last asked.
+    /// The time of the last message of any member, and of the last probe of silent members.
     anybody: u64,
     swept: u64,
     /// Timeout of an answer.
@@ -53,12 +53,12 @@ impl Watch {
         self.asked.remove(&node);
     }
 
-    /// Whether it was heard at `since` or after.
+    /// Whether a message of it arrived at `since` or later.
     pub(crate) fn was_heard(&self, node: NodeId, since: u64) -> bool {
         self.heard.get(&node).is_some_and(|at| *at >= since)
     }
 
-    /// The time since any member was heard.
+    /// The time since the last message of any member.
     pub(crate) fn silence(&self, now: u64) -> u64 {
         now.saturating_sub(self.anybody)
     }

@@ -128,7 +128,7 @@ impl<T: Tree> Closure<T> {
     }
 
     /// The files of the closure as of the last [`Closure::wanted`], in the order in which they are opened. Those that
-    /// the loader opens in vain (libraries for another machine) are among them.
+    /// the loader opens and rejects (libraries for another machine) are among them.
     pub fn files(&self) -> &[u32] {
         &self.outcome.files
     }

@@ -175,7 +175,7 @@ impl Files {
         }
     }
 
-    /// Waits for pieces that somebody needs; `before` was waited already.
+    /// Waits for pieces that a reader needs; `before` was waited already.
     fn need(
         self: &Arc<Self>,
         pieces: Range<u32>,

@@ -1,8 +1,9 @@
 //! Directories that are made for the time of a mount, and removed after it.
 //!
-//! They are marked by an extended attribute, so that the last of several commands that use one removes it, whoever has
-//! made it. Each user of such a directory holds a shared lock on it; it is removed under an exclusive one, and only while
-//! it is empty. On a file system that other hosts see too they stay: their locks do not reach this host.
+//! They are marked by an extended attribute, so that the last of several commands that use one removes it,
+//! whichever command has made it. Each user of such a directory holds a shared lock on it; it is removed
+//! under an exclusive one, and only while it is empty. On a file system that other hosts see too they stay:
+//! their locks do not reach this host.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -48,7 +48,7 @@ enum Backing {
 /// number: it is raised before the answer to open, and lowered after the answer to release.
 struct Opens {
     counts: HashMap<u64, u32>,
-    /// The same, for whoever comes after: a number of 32 bits for each inode.
+    /// The same, for the process that continues the mount: a number of 32 bits for each inode.
     file: File,
 }
 

@@ -102,7 +102,7 @@ struct Trouble {
 }
 
 impl Waits {
-    /// Starts the threads. The time after which a wait is in vain is `timeout`.
+    /// Starts the threads. A wait fails after `timeout`.
     pub(crate) fn start(store: Arc<Store>, demand: Demand, timeout: Duration) -> std::io::Result<Arc<Waits>> {
         // Not bounded here, but by the kernel: one entry for each of its unanswered requests.
         let (work, queue) = unbounded();
@@ -277,7 +277,7 @@ impl Waits {
         self.trouble.lock().as_ref().is_some_and(|trouble| trouble.last.elapsed() < RETRY)
     }
 
-    /// Ends waits that are in vain.
+    /// Ends waits whose time is up.
     fn look(&self) {
         self.probe();
         let now = Instant::now();

@@ -44,7 +44,7 @@ impl Batches {
         self.0.lock().working = senders;
     }
 
-    /// One of them is through, for good or not.
+    /// One of them has ended, successfully or not.
     pub fn leave(&self) {
         let mut taken = self.0.lock();
         taken.working = taken.working.saturating_sub(1);

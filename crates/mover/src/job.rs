@@ -123,7 +123,7 @@ pub trait Sink: Sync {
     /// The results so far, without the problems.
     fn written(&self) -> Written;
 
-    /// The copy is over, for good or not: [`Sink::write`] is not to wait for anything any more.
+    /// The copy is over, successfully or not: [`Sink::write`] is not to wait for anything any more.
     fn stop(&self) {}
 }
 

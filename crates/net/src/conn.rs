@@ -19,7 +19,7 @@ use crate::input::{Input, NewPeer, OUTBOX};
 use crate::shared::Shared;
 use link::Link;
 
-/// Runs an established connection to its end. The driver hears `Up`, then events, then `Down`.
+/// Runs an established connection to its end. The driver gets `Up`, then events, then `Down`.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     established: Established,

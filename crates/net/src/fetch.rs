@@ -49,7 +49,7 @@ pub struct Fetch {
     pub vain: mpsc::Sender<Vain>,
 }
 
-/// An address that was tried in vain, and why.
+/// An address that failed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vain {
     /// The address.
@@ -64,7 +64,7 @@ impl Fetch {
     }
 }
 
-/// Asks peers as they are found until one gives the manifest. An address that was tried in vain is
+/// Asks peers as they are found until one gives the manifest. An address that failed is
 /// tried again until time is up.
 ///
 /// # Errors

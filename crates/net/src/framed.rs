@@ -23,7 +23,7 @@ const STALL: Duration = Duration::from_secs(20);
 /// other peers before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
-/// While a block comes slowly, the engine hears so this often.
+/// While a block arrives slowly, the engine is notified this often.
 pub(super) const COMING: Duration = Duration::from_secs(1);
 
 /// A reader sleeps at most this long until much of a block has arrived. Slower data may as well be read segment by

@@ -25,7 +25,7 @@ use crate::turn::Turn;
 const NEXT: Duration = Duration::from_millis(250);
 const ALL: Duration = Duration::from_millis(1500);
 
-/// Dials a candidate in the background; the driver hears how it went.
+/// Dials a candidate in the background; the driver gets the result.
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
     let shared = shared.clone();
     shared.runtime.clone().spawn(async move {

@@ -113,7 +113,7 @@ impl Throttle {
     /// Whether that can be sent at once; then it counts as sent.
     pub(crate) fn may_send(&self, bytes: u64) -> bool {
         let caps = self.caps();
-        // Whoever has its turn is before.
+        // A waiter that has its turn comes first.
         let Ok(_turn) = self.upload.turn.try_lock() else { return false };
         self.cores.lock().left(caps.cores).is_none()
             && self.upload.bucket.lock().take(caps.upload, bytes).is_none()

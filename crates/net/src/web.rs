@@ -38,7 +38,7 @@ use work::Work;
 /// Requests in flight at one web seed.
 const LANES: usize = 3;
 
-/// Dials a web seed in the background; the driver hears how it went.
+/// Dials a web seed in the background; the driver gets the result.
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, seed: Arc<Seed>) {
     let shared = shared.clone();
     shared.runtime.clone().spawn(async move {
@@ -75,7 +75,7 @@ async fn probe(source: &mut Source, seed: &Seed) -> Result<SocketAddr, WebError>
     }
 }
 
-/// A connection to the server, to its end. The driver hears `Up`, then events, then `Down`.
+/// A connection to the server, to its end. The driver gets `Up`, then events, then `Down`.
 async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: Source, addr: SocketAddr) {
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);

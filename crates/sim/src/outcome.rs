@@ -10,7 +10,7 @@ pub struct Outcome {
     pub algorithm: String,
     /// When each receiver was complete; `None` where it never was. By `NodeId`, the origin excluded.
     pub finished: Vec<Option<Time>>,
-    /// Receivers that faults removed for good, so that the run does not wait for them.
+    /// Receivers that faults removed permanently, so that the run does not wait for them.
     pub lost: u32,
     /// Payload of one copy, bytes.
     pub size: u64,

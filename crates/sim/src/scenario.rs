@@ -19,13 +19,13 @@
 //! | acquaintances | 4, 16 or 50 |
 //! | partial wants | 1/6: one receiver in two wants up to three random ranges, or nothing |
 //! | faults | none 1/5, else log 1 to 8, each of a kind drawn from `KINDS` |
-//! | whom | one receiver 2/3, a share of 5 to 50% 1/4, else the origin where it survives that |
+//! | target | one receiver 2/3, a share of 5 to 50% 1/4, else the origin where it survives that |
 //! | when | vices and closed doors at the start 3/4; all others uniform over twice the ideal time |
 //! | plan | 3/10 of those with Tidecast's protocol and policy in which all want everything; it knows the topology or not; stripes: what suits, or 1 to 16 |
-//! | plan on demand | 1/4 of the plans: everybody opens log 1 to 8 ranges of pieces in turn, from 0, 1 or 10 s on, 20 us or 1 s apart |
+//! | plan on demand | 1/4 of the plans: every node opens log 1 to 8 ranges of pieces in turn, from 0, 1 or 10 s on, 20 us or 1 s apart |
 //! | how long | 7/8 of what can end does: 1/4, 1 or 4 ideal times, or 1, 30 or 200 s |
 //!
-//! The origin dies (crash, death, full disk, leave) for good in one seed of 24, near the end.
+//! The origin dies (crash, death, full disk, leave) permanently in one seed of 24, near the end.
 
 mod planned;
 

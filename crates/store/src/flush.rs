@@ -1,9 +1,9 @@
 //! Durability in batches: data, then the journal.
 //!
-//! [`Store::sync`] takes the pieces that were done before it began, makes everything written before them durable,
-//! and only then appends them to the journal. A few changed files are synced one by one, many with one `syncfs`. If
-//! a sync fails it is unknown which data reached the disk, so the store stops journalling for good (the next start
-//! hashes unjournalled data again).
+//! [`Store::sync`] takes the pieces that were done before it began, makes everything written before them
+//! durable, and only then appends them to the journal. A few changed files are synced one by one, many with
+//! one `syncfs`. If a sync fails it is unknown which data reached the disk, so the store stops journalling
+//! permanently (the next start hashes unjournalled data again).
 
 use std::collections::BTreeSet;
 use std::io;

@@ -190,7 +190,7 @@ pub(crate) fn name(path: &Path) -> u64 {
     mark(&[b"name"], path)
 }
 
-/// The mark of a destination to which a tree was delivered, whoever created its directory.
+/// The mark of a destination to which a tree was delivered, even if another program created its directory.
 pub(crate) fn tree() -> u64 {
     mark(&[b"tree"], Path::new(""))
 }

@@ -28,8 +28,8 @@ const COMMON: u16 = 4;
 const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.
 const SHARE: (u64, u64) = (512, 64 << 10);
-/// In a plan no member waits for a batch to know what to request, but children must hear that we are alive:
-/// fewer batches, but regular ones.
+/// In a plan no member waits for a batch to know what to request, but children must know that this node is
+/// alive: fewer batches, but regular ones.
 const PLANNED_BATCH: Duration = Duration::from_millis(200);
 const PLANNED_SHARE: u64 = 256;
 /// A batch that is not paid for waits at most this long, and less when no payload has come for this long: our

@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Closes the connection and refuses this peer for good.
+    /// Closes the connection and refuses this peer permanently.
     pub(crate) fn ban(&mut self, id: PeerId, reason: Reason) {
         let Some(peer) = self.peers.get(&id) else {
             if let Some(candidate) = self.blame.address_of(id) {

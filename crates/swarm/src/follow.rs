@@ -327,8 +327,8 @@ impl Engine {
 
     /// A live parent has had a piece of its stripe for us, and brings nothing for so long that it must have a
     /// fault. A parent that waits itself has no such piece, nor has one whose stripe is at its end; and
-    /// offers of pieces requested from others would be in vain. Pieces that were never announced to us, below
-    /// the front of every active stripe, belong to none of these.
+    /// offers of pieces requested from others would be declined. Pieces that were never announced to us,
+    /// below the front of every active stripe, belong to none of these.
     fn withholds(&self, member: u32) -> bool {
         // On demand, pieces that it has and we lack may be in transit to us by another stripe.
         let Some(course) = self.plan.course().filter(|_| !self.on_demand()) else { return false };

@@ -12,21 +12,20 @@
 //! One mechanism a file, named as the protocol names it. Its state is in a file of `state`, private there;
 //! its decisions are in a file here, as methods of `Engine`, which read everything and change a state by its
 //! own methods only.
-//!
-//! | what | decided in | kept in `state` |
+//! | subject | decided in | kept in `state` |
 //! |---|---|---|
 //! | events, actions, policy, limits | `api` | `env`, `outbox` |
-//! | the ways in and out; what keeps several states true | `dispatch`, `engine` | |
-//! | connections: whom to dial, who is let go, who makes room | `connections`, `rotate` | `peers`, `peer`, `neighbours` |
-//! | what is wanted, and whether it is here | `wants` | `pieces`, `partial` |
-//! | who has what; how rare it is; which to take next | `holdings` | `selection`, `availability`, `picker` |
-//! | how much to ask of whom, and when | `requests` | `rounds`, `intake`, `window`, `meter` |
-//! | payload and its verdicts; who is to blame | `delivery`, `blame` | `intake`, `counts`, `blame` |
-//! | the slow, the silent, and who helps instead | `slow`, `upkeep` | `patience`, `upkeep` |
+//! | input and output; invariants of several states | `dispatch`, `engine` | |
+//! | connections: peers to dial, to disconnect, to replace | `connections`, `rotate` | `peers`, `peer`, `neighbours` |
+//! | wanted pieces, and present ones | `wants` | `pieces`, `partial` |
+//! | the pieces of peers; their rarity; the next one | `holdings` | `selection`, `availability`, `picker` |
+//! | the number of requests to each peer, and their time | `requests` | `rounds`, `intake`, `window`, `meter` |
+//! | payload and its verdicts; the blame for bad data | `delivery`, `blame` | `intake`, `counts`, `blame` |
+//! | slow and silent peers, and their substitutes | `slow`, `upkeep` | `patience`, `upkeep` |
 //! | servers of HTTP that many nodes share | `web` | `webs` |
 //! | requests of peers; fair turns, few at a time | `serve` | `upload`, `lanes` |
-//! | telling what we have | `announce` | `announcer` |
-//! | who feeds whom: the trees of a broadcast | `plan` | |
+//! | announcements of this node's pieces | `announce` | `announcer` |
+//! | parents and children: the trees of a broadcast | `plan` | |
 //! | the plan under way: feeding children, minding parents | `push`, `follow` | `membership`, `course`, `order` |
 //! | a plan on demand; sparing the origin | `touch`, `budget` | `wishes`, `budget` |
 //! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` | `choker`, `given` |

@@ -204,7 +204,8 @@ pub struct ServeCopiesOptions {
     pub plain: bool,
     /// Keep set-id bits, capabilities, access lists, devices and owners that others send.
     pub trust_metadata: bool,
-    /// Serve as root, if this process is root's: whoever has the writing key can then change every file of the directory.
+    /// Serve as root, if this process is root's: any holder of the writing key can then change every file of
+    /// the directory.
     pub as_root: bool,
     /// The keys, if this process can no longer read them. Default: those of the state directory.
     pub keys: Option<Keys>,

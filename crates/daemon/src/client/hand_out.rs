@@ -23,7 +23,7 @@ pub enum Link {
     Copy,
 }
 
-/// What was created.
+/// The created entry.
 #[derive(Clone, Debug, Default)]
 pub struct HandedOut {
     /// Where.

@@ -52,7 +52,7 @@ pub struct Wanted {
     pub force: bool,
 }
 
-/// What was created.
+/// The created entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Where.

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(5);
 struct Said {
     held: [u8; 32],
     name: Option<Slot>,
-    /// The claim about its name, if everybody may read it.
+    /// The claim about its name, if every user may read it.
     open: Option<Claim>,
 }
 
@@ -64,13 +64,13 @@ pub(crate) async fn keep(store: Arc<Store>, membership: Arc<Membership>, host: S
     }
 }
 
-/// The claim about its name, if everybody may read it.
+/// The claim about its name, if every user may read it.
 fn open(record: &CacheRecord) -> Option<Claim> {
     if record.private || record.mode & 0o004 == 0 { None } else { names::claim(record) }
 }
 
 /// Announces the meaning of a cache's name, or passes on its origin's signed record. Only for caches that
-/// everybody may read: by storing records, the daemon of any user could learn the names of other caches.
+/// every user may read: by storing records, the daemon of any user could learn the names of other caches.
 async fn say_name(circle: &Membership, host: &str, record: &CacheRecord) -> Option<Slot> {
     let claim = open(record)?;
     if record.origin == host {

@@ -271,7 +271,7 @@ impl Driver {
                         Change::Up(peer) | Change::Renamed(peer) => {
                             self.place(peer.node(), peer.addresses().to_vec());
                         }
-                        // Whoever waits for an answer of it asks another.
+                        // Requests that wait for its answer go to another member.
                         Change::Down(node) => links.part(node),
                         Change::Rejoined(_) => {}
                     }

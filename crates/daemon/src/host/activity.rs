@@ -17,7 +17,7 @@ impl Activity {
         Self { asked: Mutex::new(Instant::now()), idle: Notify::new() }
     }
 
-    /// Somebody asks for something, or something is under way.
+    /// A request is made, or work is in progress.
     pub(crate) fn asked(&self) {
         *self.asked.lock() = Instant::now();
     }

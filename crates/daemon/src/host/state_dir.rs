@@ -10,7 +10,7 @@ use crate::model::error::Error;
 /// Creates the directory if it does not exist, and ensures that only this program's user and root can change
 /// it.
 ///
-/// Whoever may write to the directory could put a link there, and so move the daemon's store or its files
+/// A user who may write to the directory could put a link there, and so move the daemon's store or its files
 /// elsewhere.
 ///
 /// # Errors

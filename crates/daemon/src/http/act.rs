@@ -7,7 +7,7 @@ use crate::storage::audit::Audit;
 /// Letters of a name that are logged: a malformed name can be of any length.
 const LETTERS: usize = 256;
 
-/// Somebody wants something.
+/// A request of a user.
 pub(super) struct Act<'a> {
     audit: &'a Audit,
     who: &'a str,

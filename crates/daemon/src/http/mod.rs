@@ -92,7 +92,7 @@ pub(crate) enum Door {
 }
 
 /// Rejects requests of users that the daemon does not serve. Daemons of other users may ask for its status
-/// and for caches that everybody may read.
+/// and for caches that every user may read.
 async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
     let cred =
         request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
@@ -111,7 +111,7 @@ async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Resp
     ApiError::forbidden("this daemon serves its own user only").into_response()
 }
 
-/// Opens the socket for the users that the daemon serves: if it serves everyone, everybody may connect, as
+/// Opens the socket for the users that the daemon serves: if it serves all users, every user may connect, as
 /// the kernel identifies the caller; else only its user. A dead socket at the path is replaced, and nothing
 /// else. A socket from a service manager is left unchanged.
 ///

@@ -250,7 +250,7 @@ async fn run(
         drop(writing);
     }
     queue.close();
-    // Whoever waits for an answer hears that none will come.
+    // Requests that wait for an answer fail.
     link.asked.lock().clear();
 }
 

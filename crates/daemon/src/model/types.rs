@@ -75,8 +75,8 @@ pub struct Get {
     /// their own files, from descriptors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<serde_json::Value>,
-    /// A daemon of this machine asks, for a copy of its own, on behalf of this user: no process is noted. Only root may name
-    /// another than himself.
+    /// A daemon of this machine asks, for a copy of its own, on behalf of this user: no process is noted.
+    /// Only root may name another user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_for: Option<String>,
     /// The origin is not asked for a newer version: the version on this host is used.

@@ -21,7 +21,7 @@ pub(crate) fn lasts(since: &mut Option<Instant>, is: bool, wait: Duration) -> bo
     since.get_or_insert_with(Instant::now).elapsed() >= wait
 }
 
-/// What this host does for a cache that it holds.
+/// The action of this host for a cache that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     /// Hosts that have all of it, this one included; those that keep a copy first.

@@ -11,7 +11,7 @@ pub(crate) fn reader(identity: &Identity, want: &Want) -> Reader {
     match identity {
         Identity::Host(_) => Reader { owner: want.reader.clone(), groups: want.groups.clone(), all: false },
         Identity::User(user) if *user == want.reader => Reader::owner(user),
-        // For other users of its machine: what everybody may read.
+        // For other users of its machine: caches that every user may read.
         Identity::User(_) => Reader::default(),
     }
 }

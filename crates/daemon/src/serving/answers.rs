@@ -37,7 +37,7 @@ use crate::transfer::swarms::Swarms;
 
 /// Bytes of a manifest in one answer.
 const PART: usize = 1 << 20;
-/// Whoever has to wait asks again after this many seconds.
+/// A daemon that has to wait asks again after this many seconds.
 const AGAIN: u64 = 2;
 
 /// Answers other daemons.
@@ -244,7 +244,7 @@ impl Answers {
         (Answer::Ok, Bytes::copy_from_slice(&bytes[start..end]))
     }
 
-    /// Somebody would like this host to have a copy. It is fetched like any other, and may still be refused.
+    /// Another daemon offers this host a copy. It is fetched like any other, and may still be refused.
     fn offered(&self, peer: &Peer, name: &str, owner: String, ad: &str) -> Answer {
         let Identity::Host(_) = peer.identity else { return rejected("only a host's daemon offers caches") };
         let Ok(name) = name.parse::<CacheName>() else { return rejected("malformed cache name") };

@@ -1,8 +1,8 @@
 //! The files of a host that has joined a site: below the daemon's directory, so that the daemon can renew them.
 //!
-//! `site/trust.toml`, `site/ca.crt` and `site/ca.crl` say whom the daemon trusts, `site/host.pem` is its certificate, and
-//! `site/authority.json` names the node that renews it. `ca/` is the authority itself, on the one host that keeps it.
-//! `authority.json` is written last: a host has joined when it is there.
+//! `site/trust.toml`, `site/ca.crt` and `site/ca.crl` name the trusted authority, `site/host.pem` is its
+//! certificate, and `site/authority.json` names the node that renews it. `ca/` is the authority itself, on
+//! the one host that keeps it. `authority.json` is written last: a host has joined when it is there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl SiteDir {
         Root::open(&self.dir).is_ok_and(|root| root.is_file(Path::new(CA).join(SiteCa::ROOT)))
     }
 
-    /// The file that says whom the daemon trusts.
+    /// The file of trusted roots and nodes.
     #[must_use]
     pub fn trust(&self) -> PathBuf {
         let (name, _) = SiteCa::TRUST;

@@ -18,7 +18,7 @@ use crate::storage::audit::Audit;
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Issues certificates from the authority below the daemon's directory, if there is one there. One request is worked on at
-/// a time: whoever can connect may ask, and each reads the authority's state.
+/// a time: every node that can connect may ask, and each request reads the authority's state.
 #[derive(Clone)]
 pub(crate) struct Registrar {
     site: SiteDir,

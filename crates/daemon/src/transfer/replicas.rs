@@ -34,7 +34,7 @@ const SOON: Duration = Duration::from_secs(1);
 const MISSING: Duration = Duration::from_secs(5);
 /// There are too many for this long before one goes.
 const SURPLUS: Duration = Duration::from_secs(30);
-/// Whoever was offered a copy, and has not begun to take it, is not offered it again for this long.
+/// A host that was offered a copy, and has not begun to fetch it, is not offered it again for this long.
 const OFFERED: Duration = Duration::from_secs(60);
 /// Caches checked in one pass.
 const AT_ONCE: usize = 64;

@@ -2,7 +2,7 @@
 //! directories, else as a stream over its socket; the kernel identifies the caller.
 //!
 //! A trusted parent (root's, or of our own user) is asked for the whole cache. From daemons of other users
-//! only bytes are taken, of caches that everybody may read, and each is verified against the manifest that
+//! only bytes are taken, of caches that every user may read, and each is verified against the manifest that
 //! its origin sent.
 
 use std::ffi::OsStr;
@@ -101,7 +101,7 @@ impl SameHost {
         None
     }
 
-    /// The bytes of a cache that everybody may read, from a daemon of another user. None: this daemon has to
+    /// The bytes of a cache that every user may read, from a daemon of another user. None: this daemon has to
     /// fetch them.
     pub(crate) async fn bytes(
         &self,

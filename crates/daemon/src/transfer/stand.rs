@@ -8,7 +8,7 @@ use tidecast_depot::CacheId;
 use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::types::Method;
 
-/// Whoever has us wait is asked again for this long.
+/// A source that lets this daemon wait is asked again for this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// State of a fetch.

@@ -1,7 +1,7 @@
 //! The receiving end: one thread a stream, which puts values straight into shared memory.
 //!
 //! ```text
-//!  sockets ─▶ streams: believe, place ─▶ volumes ◀─ readers
+//!  sockets ─▶ streams: verify, place ──▶ volumes ◀─ readers
 //!                │  ▲ parity                ▲
 //!                ▼  │                       │ fill, front
 //!              decoder                   closer ─▶ events

@@ -176,7 +176,7 @@ impl SiteCa {
         Ok((self.root_pem.clone(), crl))
     }
 
-    /// Dates the revocation list anew when a third of its time is over.
+    /// Renews the date of the revocation list when a third of its time is over.
     ///
     /// # Errors
     /// It cannot be read or written.

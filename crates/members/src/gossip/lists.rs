@@ -43,7 +43,7 @@ impl<K: Keys> Gossip<K> {
         for member in members {
             let Some(member) = self.codec.admit_member(member) else { return false };
             let (node, known) = (member.id().node(), self.is_known(member.id().node()));
-            // Only deaths of members that this node believes alive are news.
+            // Only deaths of members that count as alive here are news.
             let dead = member.state() == State::Down && !self.alive.contains_key(&node);
             let refused = node == self.me().node() || dead || (!known && room == 0);
             if refused || self.doubts(from, &member, now) {

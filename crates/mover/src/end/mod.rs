@@ -4,8 +4,8 @@
 //! a server), in this order:
 //!
 //! ```text
-//! asks     Request: what to do, with whom          is answered  Ready (or Refused): what it offers, where it listens
-//! asks     Go: where to dial, if it is to dial      is answered  Progress ..., then Done or Failed
+//! asks     Request: the job, the peer                  is answered  Ready (or Refused): what it offers, where it listens
+//! asks     Go: where to dial, if it is to dial         is answered  Progress ..., then Done or Failed
 //! ```
 
 mod channel;

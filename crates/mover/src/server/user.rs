@@ -70,7 +70,7 @@ impl User {
         &self.text
     }
 
-    /// Makes this process one of that user, with that user's groups, for good.
+    /// Makes this process one of that user, with that user's groups, permanently.
     ///
     /// # Errors
     /// Only root can do that.

@@ -344,14 +344,14 @@ impl Memory {
         Ok(file.insert(Arc::new(made)).clone())
     }
 
-    /// Tells of a part.
+    /// Reports a part.
     fn told_of(&self, part: &Part, offset: u64, len: u64) {
         self.held.lock().entry(part.file).or_default().parts.insert(offset, len);
         self.room.hold();
         (self.tell)(Arrived::Block { number: part.file, entry: part.entry.clone(), offset, len });
     }
 
-    /// Tells of a whole file.
+    /// Reports a whole file.
     fn whole(&self, number: u64, entry: &Entry) -> Result<(), Error> {
         self.counts.files.fetch_add(1, Relaxed);
         self.counts.entries.fetch_add(1, Relaxed);

@@ -14,8 +14,8 @@ use crate::part::{BLOCK, Data, TableWriter};
 
 use super::ENTRIES;
 
-/// This many bytes, in files of this many bytes. Each block holds the same random data: generating it anew would
-/// cost more than sending it.
+/// This many bytes, in files of this many bytes. Each block holds the same random data: generating it again
+/// would cost more than sending it.
 #[derive(Debug)]
 pub struct Null {
     bytes: u64,

@@ -107,8 +107,8 @@ impl Seen {
 impl Item {
     /// Whether a file in this state is the one about which the receiver has decided: by length and time.
     /// Other attributes are sent as they are in the state that is read; its inode may differ, as some file
-    /// systems number a file anew each time. Only a file with several names must be the very one that was
-    /// walked, as the others become links to it.
+    /// systems give a file a new number each time. Only a file with several names must be the very one that
+    /// was walked, as the others become links to it.
     pub(super) fn is_as_announced(&self, seen: &Seen) -> bool {
         let linked = matches!(self.kind, Is::File { linked: true, .. });
         (seen.len, seen.mtime) == (self.seen.len, self.seen.mtime)

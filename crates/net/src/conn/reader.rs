@@ -72,7 +72,7 @@ impl Reading {
         };
         let from = run.block.len as usize;
         let (peer, inbox) = (self.link.peer, &self.link.shared.inbox);
-        // Where the engine is behind, it hears the next time.
+        // If the engine is behind, it is notified the next time.
         let coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
         self.link.moved.came();
         input.payload(&mut run.data[from..from + len], coming, &self.link.moved).await?;
@@ -84,7 +84,7 @@ impl Reading {
     }
 
     /// Waits until a block may come, if this node is limited. Meanwhile nothing is held that others wait for, and the engine
-    /// hears that the peer is not the one to blame.
+    /// is notified that the peer is not to blame.
     async fn meter(&mut self, block: Block, input: &mut Framed) -> Result<(), ConnError> {
         let Some(throttle) = self.link.shared.throttle.clone() else { return Ok(()) };
         let mut turn = std::pin::pin!(throttle.receive(u64::from(block.len)));
@@ -94,7 +94,7 @@ impl Reading {
         self.hand_over(input.has_waited()).await?;
         let peer = self.link.peer;
         while timeout(COMING, &mut turn).await.is_err() {
-            // Where the engine is behind, it hears the next time.
+            // If the engine is behind, it is notified the next time.
             let _ = self.link.shared.inbox.try_send(Input::Event(Event::Coming { peer }));
         }
         Ok(())

@@ -165,7 +165,7 @@ impl Writing {
         self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
     }
 
-    /// Waits until a block may go, if this node is limited. The peer hears meanwhile that the connection lives.
+    /// Waits until a block may go, if this node is limited. Keep-alives go to the peer meanwhile.
     async fn meter(&mut self, len: u32) -> Result<(), ConnError> {
         let Some(throttle) = self.link.shared.throttle.clone() else { return Ok(()) };
         if throttle.may_send(u64::from(len)) {

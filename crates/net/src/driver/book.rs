@@ -43,7 +43,7 @@ pub(crate) struct Book {
     known: BTreeMap<SocketAddr, Candidate>,
     /// Web seeds have no address here.
     web: BTreeMap<Candidate, Arc<Seed>>,
-    /// Until when; None for good.
+    /// The end of the ban; `None`: permanent.
     banned: BTreeMap<Culprit, Option<Instant>>,
 }
 
@@ -94,7 +94,7 @@ impl Book {
         self.addresses.get(candidate.0 as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Bans a peer, for good or until a time.
+    /// Bans a peer, permanently or until a time.
     pub(crate) fn ban(&mut self, culprit: Culprit, until: Option<Instant>) {
         if self.banned.len() < MAX_BANS || self.banned.contains_key(&culprit) {
             self.banned.insert(culprit, until);

@@ -32,7 +32,7 @@ pub(super) struct Handed {
     pub(super) sources: Vec<u32>,
     /// For each stripe: the member that feeds this one, and the members that it feeds.
     pub(super) stripes: Vec<(Option<u32>, Vec<u32>)>,
-    /// Whoever is named above.
+    /// The members named above.
     pub(super) known: Vec<Known>,
 }
 

@@ -34,7 +34,8 @@ impl Shared {
 
     /// The origin has the root of a piece: newly signed pieces count.
     fn make(&self, roots: &Roots, piece: u32, root: Option<Digest>) {
-        // A piece that cannot be read ends the broadcast, which the user hears of; so does a file that became shorter.
+        // A piece that cannot be read ends the broadcast, with an error for the user; so does a file that
+        // became shorter.
         let Some(root) = root else {
             return self.store.sources_unchanged().err().into_iter().for_each(|error| self.fail(error));
         };

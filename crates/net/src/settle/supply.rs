@@ -48,7 +48,7 @@ impl Settler {
                 return Err(error);
             }
             if let Some(settled) = shared.table.stored(part, !digests.is_empty()) {
-                // No connection has received it: the engine hears of the piece, not of blocks.
+                // No connection has received it: the engine is notified of the piece, not of blocks.
                 let verdict = shared.settle_piece(piece, settled, &mut desk);
                 desk.say(verdict);
             }

@@ -114,7 +114,7 @@ impl Lane {
     async fn fill(&self, source: &mut Source, block: Block, data: &mut Buffer) -> Result<(), WebError> {
         let manifest = &self.shared.manifest;
         let (peer, inbox) = (self.peer, &self.shared.inbox);
-        // Where the engine is behind, it hears the next time.
+        // If the engine is behind, it is notified the next time.
         let mut coming = || {
             self.moved.came();
             drop(inbox.try_send(Input::Event(Event::Coming { peer })));

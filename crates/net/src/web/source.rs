@@ -20,7 +20,7 @@ const REDIRECTS: usize = 5;
 const KEPT: usize = 2;
 /// A gap between two requested parts of a file is read and dropped, up to this size.
 const GAP: u64 = 256 << 10;
-/// The engine hears this often that something comes.
+/// The engine is notified of arriving data this often.
 const COMING: Duration = Duration::from_secs(1);
 
 /// See the head of the file.

@@ -10,8 +10,8 @@
 //! no port is stale ([`Shares::settle`]). A port is stale when it is over its capacity, or when its level
 //! could rise by more than a step, for example a 1,024th. Lowering a level only frees capacity elsewhere, and
 //! raising needs more than a step, so cascades die out. Ports of many flows have a wider step, up to a 64th
-//! at 1,024 flows, and are filled half a step low: a flow that starts or ends there changes everyone's share
-//! by less than that, and refilling at each would cost too much.
+//! at 1,024 flows, and are filled half a step low: a flow that starts or ends there changes every flow's
+//! share by less than that, and refilling at each would cost too much.
 //!
 //! Promises, once settled: no port carries more than its capacity; the same calls give the same rates.
 

@@ -101,7 +101,7 @@ impl World {
         self.node(id).shunned.insert(other, until);
     }
 
-    /// Whether `id` wants nothing of `other`, for good or for now.
+    /// Whether `id` wants nothing of `other`, permanently or at present.
     pub(super) fn refuses(&self, id: NodeId, other: NodeId) -> bool {
         let node = &self.nodes[id.0 as usize];
         node.banned.contains(&other) || node.shunned.get(&other).is_some_and(|until| *until > self.now)

@@ -34,13 +34,13 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | what a plan is made from; limits | `epoch` |
-//! | the places as seen from the source; what is one unit | `places`, `units` |
+//! | the input of a plan; limits | `epoch` |
+//! | the places as seen from the source; units | `places`, `units` |
 //! | how many children each item of a unit has in each stripe | `share` |
 //! | one stripe's tree in one unit; from units to members | `tree`, `lay` |
-//! | everyone's parents and children | `table`, `role` |
+//! | all members' parents and children | `table`, `role` |
 //! | how many stripes; other shapes to compare with | `count`, `shapes` |
-//! | complaints, and what comes of them | `planner` |
+//! | complaints, and their effects | `planner` |
 //! | members that join while it runs: when there is a new epoch | `gathering` |
 //! | places from Slurm's file, the lab's, or rules | `topology` |
 //!

@@ -2,7 +2,7 @@
 //!
 //! The rules for complaints:
 //!
-//! - Only a neighbour in the plan can know, so other members are not heard.
+//! - Only an adjacent member of the plan can know, so complaints of other members are ignored.
 //! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour reports it
 //!   too, or it stays away for [`GRACE`]. It is then out.
 //! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two complaints (one

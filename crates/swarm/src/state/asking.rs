@@ -42,7 +42,7 @@ impl Asking {
         (self.on && !child).then_some(&mut self.ring)
     }
 
-    /// Whose turn it is.
+    /// The peer that has its turn.
     pub(crate) fn next(&mut self) -> Option<PeerId> {
         if self.waits { None } else { self.ring.pop_front() }
     }

@@ -107,8 +107,8 @@ impl Need {
         self.grew = now;
     }
 
-    /// It has waited in vain for pieces of others: if it got nothing for this long, it is served at once for a
-    /// time.
+    /// It has waited for pieces of others without success: if it got nothing for this long, it is served at
+    /// once for a time.
     pub(crate) fn waited(&mut self, now: Time, wait: Duration, served: Duration) {
         if now.since(self.grew) >= wait {
             self.until = now.after(served);

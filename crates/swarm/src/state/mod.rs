@@ -5,19 +5,19 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the time, the policy, the limits; what the driver is to do | `env`, `outbox` |
+//! | the time, the policy, the limits; the driver's actions | `env`, `outbox` |
 //! | where a piece stands; its blocks on their way | `pieces`, `partial` |
 //! | how rare it is, when it is due; which is next | `selection`, `availability`, `picker` |
 //! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `claims`, `window`, `meter`, `patience` |
-//! | who wants what of whom; where the next request goes | `interest`; `aim` |
-//! | who is to be asked; what is on its way to us | `rounds`, `intake` |
+//! | wanted pieces by peer; the target of the next request | `interest`; `aim` |
+//! | peers to be asked; data in flight | `rounds`, `intake` |
 //! | when to look again | `upkeep` |
-//! | requests of peers, and whose turn it is | `upload`, `asking`, `lanes` |
-//! | what is to be told | `announcer` |
+//! | requests of peers, and their turns | `upload`, `asking`, `lanes` |
+//! | pieces to announce | `announcer` |
 //! | addresses | `neighbours` |
 //! | suspicions; web seeds; the textbook's mechanisms | `blame`; `webs`; `choker`, `given` |
-//! | the plan under way: who is who, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
-//! | what the source of a plan may send; bytes moved | `budget`; `counts` |
+//! | the current plan: members, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
+//! | the budget of a plan's source; bytes moved | `budget`; `counts` |
 
 pub(crate) mod aim;
 pub(crate) mod announcer;

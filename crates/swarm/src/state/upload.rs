@@ -247,7 +247,7 @@ pub(crate) struct Share {
     pub(crate) whole: bool,
 }
 
-/// Whose turn it is.
+/// The peer that has its turn.
 #[derive(Debug)]
 pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
@@ -375,8 +375,8 @@ impl Turns {
         }
     }
 
-    /// The peer whose turn it is, if anything may be served at all, and whether it has waited for pieces that
-    /// others were given.
+    /// The peer that has its turn, if anything may be served at all, and whether it has waited for pieces
+    /// that others were given.
     pub(crate) fn next(&mut self) -> Option<(PeerId, bool)> {
         self.stuck &= self.lanes.full();
         if self.stuck || self.full() {

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let state_dir = context.state_dir().ok();
     let dir = daemon_dir(&table, state_dir.as_deref())?;
     let join = args.join.as_deref().map(invitation).transpose()?;
-    // The unit has the usual directory; a daemon elsewhere is started by whoever chose that.
+    // The unit has the default directory; a daemon with another directory must be started by its user.
     let is_service = service::is_manageable() && args.dir.is_none();
     if is_service {
         service::prepare(&dir)?;

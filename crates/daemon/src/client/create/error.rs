@@ -27,7 +27,7 @@ pub enum Error {
         name: String,
         /// How long was waited.
         after: std::time::Duration,
-        /// What occupies the space.
+        /// The occupant of the space.
         why: String,
     },
     /// Files of several directories.

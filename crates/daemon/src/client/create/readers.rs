@@ -48,7 +48,7 @@ impl Inode {
         Ok(Self { path, mode, gid: meta.gid(), needs, group })
     }
 
-    /// Everybody but its owner has the needed permissions.
+    /// All users but its owner have the needed permissions.
     fn is_open(&self) -> bool {
         self.mode & self.needs == self.needs && self.group & self.needs == self.needs
     }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory readable by everybody, with `file` of this mode in `sub` of that mode.
+    /// A directory readable by all users, with `file` of this mode in `sub` of that mode.
     fn found(dir: u32, file: u32, other: u32) -> (Readers, u32) {
         let base = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

@@ -17,7 +17,7 @@ pub(super) const LIFETIME: u32 = 4 * LAST.as_secs() as u32;
 pub(crate) struct Entry {
     pub(super) name: String,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Its ad, with the names of caches that everybody may read.
+    /// Its ad, with the names of caches that every user may read.
     pub(super) ad: Ad,
 }
 
