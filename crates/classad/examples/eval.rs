@@ -1,4 +1,4 @@
-//! Evaluates expressions, a line each, and prints what they are: `eval [MY [TARGET]] < expressions`.
+//! Evaluates expressions, a line each, and prints their values: `eval [MY [TARGET]] < expressions`.
 
 use std::io::{BufRead, Write};
 

@@ -43,7 +43,7 @@ impl Ad {
         if crate::parse::is_new(text) { crate::parse::new_ads(text) } else { crate::parse::old_ads(text) }
     }
 
-    /// The old syntax, a line an attribute. The new one is what `Display` writes.
+    /// The old syntax, a line an attribute. `Display` writes the new one.
     pub fn to_old(&self) -> Result<String, NotInOldSyntax> {
         crate::print::old_ad(self)
     }

@@ -51,7 +51,7 @@ fn only_what_is_true_is_consent() {
 fn names_are_looked_up_at_home_first() {
     let left = "[x = 1; y = 5; Requirements = x == 1 && TARGET.x == 2 && z == 3]";
     assert!(matches(left, "[x = 2; z = 3; Requirements = y == 5]"));
-    // In a nested ad of the other side, only what is there and around it counts.
+    // In a nested ad of the other side, only attributes there and around it count.
     assert!(matches("[v = 1; Requirements = other.n.w]", "[n = [w = x]; x = true; Requirements = true]"));
     assert!(!matches("[v = true; Requirements = other.n.w]", "[n = [w = v]; Requirements = true]"));
 }

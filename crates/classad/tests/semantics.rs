@@ -156,7 +156,7 @@ fn evaluations_end() {
     assert_eq!(run(&limits(|l| l.steps = 10), "[]", "1+1+1+1+1+1+1+1+1+1+1"), Err(EvalError::TooManySteps));
     assert_eq!(run(&limits(|l| l.depth = 3), "[]", "((((1))))"), Err(EvalError::TooDeep));
     assert_eq!(run(&limits(|l| l.size = 5), "[]", "strcat(\"abc\", \"def\")"), Err(EvalError::TooLarge));
-    // eval() of what evaluates it again.
+    // eval() of an expression that evaluates it again.
     assert_eq!(run(&usual, "[a = eval(\"a\")]", "a"), Ok(Value::Undefined));
     assert_eq!(run(&usual, "[a = \"eval(a)\"]", "eval(a)"), Err(EvalError::TooDeep));
 }

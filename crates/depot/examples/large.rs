@@ -10,7 +10,7 @@ use tidecast_depot::{Admission, Config, Declare, Depot, Filter, Reader, Size};
 use tidecast_hash::{LEAF, leaves};
 use tidecast_metainfo::{Builder, Content, Entry, Manifest, Version, merkle};
 
-/// A manifest of small files, none like another, and what is in them.
+/// A manifest of small, distinct files, and their contents.
 fn cache(number: u64, files: u64) -> (Manifest, Vec<Vec<u8>>) {
     let data: Vec<Vec<u8>> = (0..files).map(|f| [number, f].map(u64::to_le_bytes).concat()).collect();
     let entry = |(f, data): (usize, &Vec<u8>)| Entry {
@@ -76,7 +76,7 @@ fn main() {
     let start = Instant::now();
     let depot = Depot::open(Path::new(dir), free.clone()).unwrap();
     println!("opened in {:?}", start.elapsed());
-    // From here on there is no more room than what is used: each that comes makes another go.
+    // From here on the capacity is the used space: each new cache evicts another.
     let room = depot.usage().unwrap().kept.bytes * 100 / 95;
     depot.configure(Config { max_bytes: Some(room), ..free });
     let start = Instant::now();

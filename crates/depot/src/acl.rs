@@ -27,7 +27,7 @@ pub struct Acl {
     pub groups: Vec<(u32, u16)>,
     /// Most that users, groups and the file's group get; needed wherever a user or a group is named.
     pub mask: Option<u16>,
-    /// Everybody else.
+    /// All other users.
     pub others: u16,
 }
 

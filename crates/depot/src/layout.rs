@@ -130,7 +130,7 @@ impl Layout {
         }
     }
 
-    /// Releases the reserved space; false if there was none.
+    /// Releases the reserved space; false if no space was reserved.
     pub(crate) fn use_spare(&self) -> bool {
         self.dir.remove("spare").is_ok()
     }

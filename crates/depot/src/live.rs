@@ -16,7 +16,7 @@ pub(crate) struct Promise {
     pub(crate) promised: Size,
     /// Staged size, as far as reported.
     pub(crate) staged: Size,
-    /// Somebody holds the reservation.
+    /// A transfer holds the reservation.
     pub(crate) held: bool,
 }
 
@@ -38,7 +38,7 @@ impl Live {
     pub(crate) fn apply(&mut self, changes: Changes) {
         for mut record in changes.put {
             if let Some(old) = self.caches.get(&record.id) {
-                // Somebody may have used it meanwhile.
+                // Another task may have used it meanwhile.
                 record.last_used = record.last_used.max(old.last_used);
             }
             self.caches.insert(record.id, Arc::new(record));

@@ -45,7 +45,7 @@ fn only_what_the_owner_may_read_is_reused() {
     assert_eq!(reuse(&depot, &m, &bob), Reuse::default());
     depot.remove(shared.id, 2).unwrap();
     assert_eq!(reuse(&depot, &m, &in_group), Reuse::default());
-    // Whoever has brought the bytes himself has it by his own right.
+    // A user who has uploaded the bytes has access by right.
     let bobs = put(&depot, of("bob", "mine"), &root, 3);
     assert_eq!(objects(&depot).len(), 1);
     depot.remove(secret.id, 4).unwrap();
@@ -77,7 +77,8 @@ fn what_is_reused_stays_though_its_cache_goes() {
     assert_clean(&depot);
 }
 
-/// The time that asking takes must not tell what others have. This measures work, not luck: it looks at the least of many.
+/// The time of a lookup must not reveal the objects of others. This measures work, not luck: it looks at the
+/// least of many.
 #[test]
 fn forbidden_takes_as_long_as_absent() {
     let tmp = tempfile::tempdir().unwrap();

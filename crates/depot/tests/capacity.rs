@@ -61,7 +61,8 @@ fn a_lowered_capacity_holds_in_the_end_and_is_never_raised() {
     let depot = Depot::open(&at, limits(400_000)).unwrap();
     let before = kept(&depot);
     assert!(before > 850_000, "{before}");
-    // Caches whose leases last keep their room, and give it to those who need it; each of these takes the place of more than one.
+    // Caches with valid leases keep their room until transfers need it; each new cache replaces more than
+    // one.
     assert!(depot.allow_excess(30).is_some_and(|capacity| capacity > 850_000));
     assert_eq!(depot.sweep(30).unwrap().gone, []);
     for n in 20..40 {

@@ -1,6 +1,7 @@
 //! Killed at any instant, many times: acknowledged changes survive, and the store has no defects.
 //!
-//! The test runs itself as the victim: the child works on a store and tells, a line for each, what has been acknowledged.
+//! The test runs itself as the victim: the child works on a store and prints each acknowledged change, a line
+//! each.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -40,7 +40,7 @@ fn nobody_is_given_what_is_damaged_and_it_comes_anew() {
     let a = put(&depot, there(), &root, 1);
     depot.pin(a.id).unwrap();
     scribble(&depot.view(a.id).unwrap().join("f"));
-    // Somebody is about to reuse it.
+    // A transfer is about to reuse it.
     let alice = Reader::owner("alice");
     let late = reserve(&depot, depot.declare(named("late"), 1).unwrap().id, Some(&m), 1);
     assert_eq!(late.reuse(&m, &alice).unwrap().files.len(), 2);
@@ -165,7 +165,7 @@ fn what_is_still_in_the_store_needs_nobody() {
     let report = check(&depot);
     assert_eq!((report.mended.len(), report.bad.len(), report.views.len()), (1, 0, 1));
     assert_eq!(fs::read(view.join("f")).unwrap(), RIGHT);
-    // Somebody has removed the objects, not the views.
+    // The objects were removed, not the views.
     objects(&depot).iter().for_each(|path| fs::remove_file(path).unwrap());
     assert_eq!(check(&depot).bad.len(), 0);
     assert_clean(&depot);

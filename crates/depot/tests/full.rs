@@ -57,7 +57,7 @@ fn crowd(disk: &Path, tmp: &Path) {
             continue;
         };
         if lies {
-            // Somebody else fills the disk meanwhile.
+            // Another program fills the disk meanwhile.
             let junk = disk.join("junk");
             let _ = fs::write(&junk, vec![0; 64 << 20]);
             let staged = try_stage(&reservation, &m, &root, &[]);

@@ -97,7 +97,7 @@ fn equal_content_is_the_same_version_and_other_content_the_next() {
     let second = put(&depot, named("n"), &two, 3);
     assert_eq!(second.version, Some(2));
     assert_eq!(depot.find("here", "n", None).unwrap().id, second.id);
-    // Gone and made again it is still version 1, and what comes next is version 3.
+    // Removed and made again it is still version 1, and the next one is version 3.
     depot.remove(first.id, 4).unwrap();
     assert_eq!(put(&depot, named("n"), &one, 5).version, Some(1));
     depot.remove(second.id, 6).unwrap();
@@ -184,7 +184,7 @@ fn what_does_not_fit_the_manifest_is_not_committed() {
         let error = reservation.commit(&m, false, 1).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
-    // What somebody else has a name for is copied, not linked.
+    // A file with a name elsewhere is copied, not linked.
     let reservation = reserve(&depot, id, Some(&m), 1);
     let _ = fs::remove_dir_all(reservation.dir().join("data"));
     stage(&reservation, &m, &root, &[]);
@@ -240,7 +240,7 @@ fn what_is_read_by_its_staged_names_keeps_them_over_a_commit() {
     assert_clean(&depot);
     drop(staged);
     assert!(!at.exists() && depot.view(first).unwrap().join("f").exists());
-    // One that is here already, by the same name; it promised room for what was staged.
+    // One that is here already, by the same name; it had reserved room for the staged files.
     let (second, at, staged) = commit("n");
     assert!(second == first && at.exists());
     drop(staged);
@@ -278,7 +278,8 @@ fn room_is_made_by_leases_use_and_greed_but_never_by_what_is_pinned_or_in_use() 
     let new = filled(&depot, p, named("new"), 100 * KIB, 4);
     let bobs = filled(&depot, p, of("bob", "b"), 100 * KIB, 1);
     let short = filled(&depot, p, Declare { lease: Some(10), ..of("bob", "short") }, 100 * KIB, 5);
-    // 600 KiB are there, and their directories. What expired goes first, then what alice used least recently.
+    // 600 KiB are there, and their directories. Expired caches are evicted first, then those that alice used
+    // least recently.
     let big = filled(&depot, p, of("carol", "c"), 500 * KIB, 100);
     assert!(depot.cache(short).is_none() && depot.cache(old).is_none());
     assert!(depot.cache(new).is_some() && depot.cache(bobs).is_some());
@@ -334,7 +335,7 @@ fn quotas_bind_each_owner_alone() {
     let first = filled(&depot, tmp.path(), named("a"), 120 * KIB, 1);
     let second = filled(&depot, tmp.path(), named("b"), 120 * KIB, 2);
     let bobs = filled(&depot, tmp.path(), of("bob", "c"), 400 * KIB, 3);
-    // Her own least recently used cache makes room, nobody else's.
+    // Her own least recently used cache is evicted, not one of another user.
     filled(&depot, tmp.path(), named("d"), 120 * KIB, 4);
     assert!(depot.cache(first).is_none() && depot.cache(second).is_some() && depot.cache(bobs).is_some());
     let ask = |bytes| {
@@ -405,7 +406,7 @@ fn damage_is_found_mended_or_said() {
     assert_eq!(fs::read(view.join("f")).unwrap(), [1; 5000]);
     assert_eq!(fs::read(depot.view(b.id).unwrap().join("f")).unwrap(), [1; 5000]);
     assert_clean(&depot);
-    // What is brought is believed only if it is right.
+    // Uploaded data is accepted only if it is correct.
     scribble(&[9; 5000]);
     fs::write(depot.dir().join("objects/orphan"), "").unwrap();
     let report = depot

@@ -1,5 +1,5 @@
-//! Directories of the store are swapped for links to a directory of somebody else's, in a loop, while the store does all
-//! that it can do: nothing there is opened, read, changed or removed.
+//! Directories of the store are swapped for links to a directory of another user, in a loop, while the store
+//! runs all its operations: nothing there is opened, read, changed or removed.
 //!
 //! `TIDECAST_RACE_SECONDS=60` makes it last longer.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

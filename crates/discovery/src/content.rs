@@ -1,4 +1,4 @@
-//! `Content-Encoding` of a tracker's answer: gzip and deflate, with a limit on what comes out.
+//! `Content-Encoding` of a tracker's answer: gzip and deflate, with a limit on the decompressed size.
 
 use std::borrow::Cow;
 use std::io::Read;

@@ -1,6 +1,7 @@
 //! The packets of BEP 15, for client and server alike: fixed fields in big-endian order.
 //!
-//! Reading takes what is there and never trusts a length; trailing bytes (BEP 41) are written and ignored.
+//! Reading uses the bytes that are there and never trusts a length; trailing bytes (BEP 41) are written and
+//! ignored.
 
 use crate::tracker::{Announce, Event};
 

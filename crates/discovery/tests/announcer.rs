@@ -46,7 +46,7 @@ async fn all_named_both_hashes_until_stopped() {
     let (one, other) = (tracker("127.0.0.1:0"), tracker("127.0.0.1:0"));
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let http = url("http", one.local_addr());
-    // Somebody is there already, in the swarm of the second hash.
+    // A peer is there already, in the swarm of the second hash.
     announce(&http, &ask(2, 6000, 5, Event::Started), &options()).await.unwrap();
 
     let tiers = vec![vec![http.to_string()]];

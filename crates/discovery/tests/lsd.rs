@@ -12,7 +12,7 @@ use tidecast_discovery::lsd::{Lsd, Options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// A group port of this test's own, so that neither other tests nor real clients are heard.
+/// A group port of this test's own, so that it receives neither other tests nor real clients.
 fn port() -> u16 {
     UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
@@ -26,7 +26,7 @@ async fn meet(interface: &str) -> bool {
     a.add([1; 20], 1001);
     a.add([9; 20], 1001);
     b.add([2; 20], 1002);
-    // Only now do both listen for certain: what is added next is heard by the other.
+    // Both listen from now on: the other receives the next announcement.
     tokio::time::sleep(Duration::from_millis(100)).await;
     b.add([1; 20], 1002);
     let Ok(got) = timeout(Duration::from_secs(3), found_a.recv()).await else { return false };
@@ -37,7 +37,7 @@ async fn meet(interface: &str) -> bool {
     while let Ok(Some(more)) = timeout(Duration::from_millis(200), found_a.recv()).await {
         assert_eq!((more.hash, more.peers[0].port()), ([1; 20], 1002));
     }
-    // What the other may have heard meanwhile is of the first, never its own.
+    // Announcements that the other may have received meanwhile are of the first, never its own.
     while let Ok(more) = found_b.try_recv() {
         assert_eq!((more.hash, more.peers[0].port()), ([1; 20], 1001));
     }

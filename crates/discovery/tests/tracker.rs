@@ -145,7 +145,7 @@ async fn hostile_udp_packets() {
     let tracker = tracker("127.0.0.1:0");
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(tracker.local_addr()).await.unwrap();
-    // Too short to mean anything: no answer, so the next one belongs to what is asked next.
+    // Too short for a request: no answer, so the next answer belongs to the next request.
     for len in 0..16 {
         socket.send(&vec![0xff; len]).await.unwrap();
     }
@@ -213,7 +213,7 @@ async fn silent_http_clients_are_let_go() {
     for _ in 0..4 {
         silent.push(TcpStream::connect(tracker.local_addr()).await.unwrap());
     }
-    // All places are taken by those who say nothing; whoever comes after gets its turn all the same.
+    // Silent clients take all places; a later client gets its turn nevertheless.
     let url = url("http", tracker.local_addr());
     announce(&url, &ask(1, 1, 1, Event::Started), &options()).await.unwrap();
 }

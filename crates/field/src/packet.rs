@@ -135,7 +135,7 @@ impl<'a> Datagram<'a> {
 /// The `count` quads of a body.
 ///
 /// # Errors
-/// There are none, or the body has another length.
+/// There are no quads, or the body has another length.
 pub fn quads(count: u32, body: &[u8]) -> Result<impl ExactSizeIterator<Item = Quad> + '_, Error> {
     let (quads, rest) = body.as_chunks::<QUAD>();
     if quads.is_empty() || quads.len() != count as usize || !rest.is_empty() {
@@ -147,7 +147,7 @@ pub fn quads(count: u32, body: &[u8]) -> Result<impl ExactSizeIterator<Item = Qu
 /// How many values a body of a run has.
 ///
 /// # Errors
-/// There are none, or a part of one.
+/// There are no values, or a part of one.
 pub fn values(body: &[u8]) -> Result<u32, Error> {
     let whole = !body.is_empty() && body.len().is_multiple_of(VALUE);
     whole.then_some((body.len() / VALUE) as u32).ok_or(Error::Length)

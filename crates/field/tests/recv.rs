@@ -1,4 +1,4 @@
-//! The receiver in this process, and packets with parity from here: what is lost on the way comes back.
+//! The receiver in this process, and packets with parity from here: lost packets are recovered.
 #![allow(clippy::unwrap_used)]
 
 use std::net::UdpSocket;
@@ -23,7 +23,7 @@ struct Sender {
     layout: Layout,
     packing: Packing,
     encoder: Encoder,
-    /// Decides what is lost.
+    /// Decides which packets are lost.
     dice: u64,
 }
 
@@ -142,7 +142,7 @@ impl Sender {
                 let datagram = [&parity_head(batch, number)[..], &shard].concat();
                 self.send(stream, batch, parity_place(number), datagram, one_in);
             }
-            // No buffer is to overflow: what is lost is chosen.
+            // No buffer is to overflow: the test chooses the lost packets.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

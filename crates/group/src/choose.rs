@@ -63,7 +63,7 @@ pub fn choose(list: Option<&str>, exclude: Option<&str>) -> Result<Vec<Host>, Ch
 /// Reads a topology, which must contain some of the hosts; missing hosts are returned as warnings.
 ///
 /// # Errors
-/// The file cannot be read, is invalid, or has none of the hosts.
+/// The file cannot be read, is invalid, or contains no host of the list.
 pub fn topology(
     path: &Path,
     origin: Option<&str>,

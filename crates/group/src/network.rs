@@ -244,7 +244,7 @@ mod tests {
         Place { addresses, reached: reached.iter().map(|ip| way(ip, 0)).collect() }
     }
 
-    /// An address that answered; `rate`: what a trial found, 0: there was none.
+    /// An address that answered; `rate`: the result of a trial, 0 without one.
     fn way(ip: &str, rate: u64) -> Reached {
         let rate = (rate > 0).then_some(rate);
         Reached { ip: ip.parse().unwrap(), after: Duration::from_millis(1), rate }

@@ -1,4 +1,4 @@
-//! The addresses of many names, as the host's resolver gives them (which is what `ssh` will use).
+//! The addresses of many names, as the host's resolver returns them (`ssh` uses the same).
 //!
 //! A resolver that does not answer must not delay a broadcast: after a timeout a name counts as unknown, and its thread,
 //! which cannot be interrupted, is abandoned.

@@ -10,8 +10,8 @@ use tidecast_hash::{Backend, Digest, LEAF, Sha1Lanes, backend, leaves_with, pare
 /// How long each measurement takes.
 const TIME: Duration = Duration::from_millis(200);
 
-/// Calls `hash`, which works on `bytes` bytes, for a while. The rate of the fastest call: what else runs on
-/// the machine only ever makes calls slower.
+/// Calls `hash`, which works on `bytes` bytes, for a while. The rate of the fastest call: other load of the
+/// machine only makes calls slower.
 fn rate(bytes: usize, mut hash: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut best = Duration::MAX;

@@ -86,7 +86,7 @@ pub fn leaves_with(backend: Backend, data: &[u8], out: &mut [Digest]) {
     }
 }
 
-/// SHA-256 of each pair of neighbours in `children`: the layer above them in a Merkle tree.
+/// SHA-256 of each adjacent pair in `children`: the layer above them in a Merkle tree.
 ///
 /// # Panics
 /// When `children.len() != 2 * out.len()`.

@@ -131,7 +131,7 @@ impl SiteCa {
     /// The revocation list, PEM: the daemons check it.
     pub const CRL: &str = "ca.crl";
 
-    /// What a daemon trusts that has the two files above: TOML.
+    /// The trust file for the two files above: TOML.
     pub const TRUST: (&str, &str) = ("trust.toml", "[[root]]\ncertificate = \"ca.crt\"\ncrl = \"ca.crl\"\n");
 
     /// Makes the authority called `name` in `dir`.

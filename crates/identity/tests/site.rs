@@ -52,7 +52,8 @@ fn what_proves_nothing_is_refused_and_uses_nothing_up() {
     let token = site.invite("host:node01", None);
     let (node, other) = (NodeKey::generate().unwrap().id(), NodeKey::generate().unwrap().id());
     let good = site.request(&token, node);
-    // Another node shows what it saw; a wrong secret; another site; another authority; after the time.
+    // Another node shows an observed request; a wrong secret; another site; another authority; after the
+    // time.
     let enrol = |request: &EnrolRequest, node, at| site.ca.enrol(request, site.authority, node, at);
     assert!(matches!(enrol(&good, other, NOW), Err(EnrolError::Proof)));
     let guessed = Token { id: token.id, secret: Secret([0; 16]) };

@@ -46,7 +46,7 @@ mod tests {
         // Stopped for a minute, or the clock was set forward.
         assert_eq!(clock.read(62_000, 3_000), 4_500);
         assert_eq!(clock.outer(5_000), 62_500);
-        // Set back by an hour: it goes on from there.
+        // Set back by an hour: it continues from there.
         assert_eq!(clock.read(10_000, 5_000), 4_500);
         assert_eq!(clock.outer(5_000), 10_500);
         assert_eq!(clock.read(10_500, 5_000), 5_000);

@@ -45,7 +45,7 @@ const FEW_SILENT: usize = 8;
 /// A question that every version answers; any frame from the member counts as the answer.
 const ARE_YOU_THERE: Frame = Frame::Ask(0, Key([0; 32]));
 
-/// What happened to the members.
+/// Changes of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A member is alive, or alive again.

@@ -1,4 +1,4 @@
-//! What a hostile member can and cannot do; the bytes of frames.
+//! The limits of a hostile member; the bytes of frames.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -124,7 +124,7 @@ fn nobody_takes_the_room_of_others() {
     let (hostile, honest) = (key(), key());
     let mut kept = Kept::default();
     let of = |k: &NodeKey, i: u8| holder(k, i, 1, false);
-    // Under one name or under many, it counts against whoever brings it.
+    // Under one name or under many, it counts against the member that sends it.
     let brought = (0..=255).filter(|i| {
         let signer = key();
         kept.offer(hostile.id(), &of(&signer, *i), &signer, &limits, NOW) == Verdict::Kept
@@ -175,7 +175,7 @@ fn hearsay_fills_no_memory() {
     let made_up = |_| foca::Member::alive(Peer::sign(&key(), NOW, [0; 32], &[]));
     a.receive(kb.id(), &Frame::Members((0..100).map(made_up).collect()).encode(), NOW);
     assert!(a.alive().count() <= 22, "{}", a.alive().count());
-    // Who comes itself is let in nevertheless.
+    // A member that connects itself is admitted nevertheless.
     let kc = key();
     let mut c = member(&kc, Limits::default());
     c.join(ka.id(), NOW);
@@ -199,7 +199,7 @@ fn a_lookup_ends_and_believes_no_forgery() {
         events.iter().find_map(|e| if let Event::Found(f) = e { Some(f.clone()) } else { None }).unwrap();
     assert_eq!(found.records, [holder(&kb, 1, 3, false)]);
     assert!(events.contains(&Event::Misbehaved(kb.id())));
-    // Nobody answers.
+    // No member answers.
     a.lookup(wanted, NOW);
     a.tick(NOW + 10_000);
     a.tick(NOW + 20_000);

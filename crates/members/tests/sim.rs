@@ -35,7 +35,7 @@ fn half_die_at_once() {
     }
     dead.iter().for_each(|i| world.kill(*i));
     let left = world.living();
-    // Nobody has noticed: of five copies at least one lies on a survivor, but for one key in 32.
+    // No member has noticed: of five copies at least one lies on a survivor, but for one key in 32.
     let found = world.findable(&left);
     assert!(found >= 88, "{found} of 100 found through the survivors");
     world.converge(120 * SECOND, None);

@@ -212,8 +212,8 @@ impl Group {
         })
     }
 
-    /// Leaves the group, as dropping it does. `watch` can break the waiting for others off: what they still need of this
-    /// rank is lost to them then.
+    /// Leaves the group, as dropping it does. `watch` can end the wait for others: they then lose the data
+    /// that they still need from this rank.
     ///
     /// # Errors
     /// [`Error::Stopped`].

@@ -222,7 +222,7 @@ fn an_open_and_a_close_can_be_broken_off() {
     let at = first.address().to_owned();
     let second = Group::open(&at, &options(1, 2, hosts.dir(0))).unwrap();
     thread::scope(|scope| {
-        // Rank 0 does not call, so its close waits for the call of rank 1, if it has heard of it.
+        // Rank 0 does not call, so its close waits for the call of rank 1, if it knows of that call.
         let calling = scope.spawn(|| cast(&second, 10, 0, 1));
         let closed = first.close(&mut stop);
         assert!(matches!(closed, Ok(()) | Err(Error::Stopped)), "{closed:?}");

@@ -1,4 +1,4 @@
-//! What is built is read back the same, in every version.
+//! A built manifest reads back the same, in every version.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -119,7 +119,7 @@ fn names_in_utf8_count_where_they_are_given() {
     assert_eq!(manifest.comment(), Some("\u{20ac}"));
     let slash = torrent(gbk, &string(b"a/b"), gbk, &list(&[&string(b"c/d")]));
     assert_eq!(Manifest::parse(&slash).unwrap().file(0).unwrap().path().to_bytes(), b"a_b/c_d");
-    // What is no UTF-8, is empty, or is of another type does not count.
+    // A value that is not UTF-8, is empty, or has another type does not count.
     for (name, path) in
         [(string(gbk), list(&[])), (string(b""), list(&[&string(b"")])), (b"i1e".to_vec(), b"1:x".to_vec())]
     {

@@ -95,7 +95,7 @@ fn names() {
         refused(name, &v2(&format!("{}{}", text(name), leaf(0))), says);
         refused(name, &v2(&format!("{}d1:f{}e", text(name), leaf(0))), says);
     }
-    // A `/` that other programs leave in a name separates nothing; what is left must be a name all the same.
+    // A `/` that other programs leave in a name separates nothing; the result must still be a valid name.
     for (name, becomes) in [("a/b", "a_b"), ("/etc", "_etc"), ("../x", ".._x"), ("//", "__")] {
         for torrent in [
             v1(&item(&[name], 5), 1),
@@ -159,7 +159,7 @@ fn symlinks() {
     refused("other", &exact("b"), "`symlink path` differ");
     refused("empty", &exact(""), "target is empty");
     refused("long text", &exact(&"x/".repeat(2048)), "longer than 4095");
-    // What leads out has no target for others, so that none of them is sent anywhere by it.
+    // A link out of the tree has no target for other clients, so that they do not follow it.
     for text in ["/a", "../a", "/", "..", "d/../../a"] {
         refused("a target for a link out", &exact(text), "`symlink path` differ");
     }

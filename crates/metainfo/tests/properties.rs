@@ -1,5 +1,5 @@
 //! Properties: any tree survives the round trip in every version, all versions describe the same
-//! files, the layout is what a naive one is, and no bytes whatever make a reader panic.
+//! files, the layout equals a naive one, and no bytes make a reader panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -130,7 +130,7 @@ proptest! {
             bytes[at] = byte;
         }
         if let Ok(m) = Manifest::parse(&bytes) {
-            // What is accepted can be walked without harm.
+            // An accepted manifest can be walked safely.
             for f in m.files() {
                 let _ = (f.path().to_string(), f.symlink(), f.holes(), f.xattrs().count());
             }

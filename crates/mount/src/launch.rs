@@ -218,7 +218,7 @@ impl Interrupts {
     /// Catches them from now on.
     ///
     /// # Errors
-    /// What the system reports.
+    /// An error of the system.
     pub fn take() -> Result<Self, Error> {
         let set = interrupts();
         let before = SigSet::thread_get_mask().map_err(system("cannot read which signals are blocked"))?;

@@ -55,7 +55,7 @@ struct Opens {
 /// An empty file in memory, for the process that continues a mount.
 ///
 /// # Errors
-/// What the system reports.
+/// An error of the system.
 pub fn opens() -> io::Result<OwnedFd> {
     Ok(rustix::fs::memfd_create(c"tidecast-opens", MemfdFlags::CLOEXEC)?)
 }

@@ -81,7 +81,7 @@ proptest! {
     /// Whatever the tree: exactly the published names are found, each in its directory, and listed in order.
     #[test]
     fn names_and_numbers_are_one_to_one(paths in prop::collection::btree_set("[ab]{1,3}(/[ab]{1,2}){0,3}", 0..40)) {
-        // A file that is also somebody's directory is left out.
+        // A file whose path is also a directory is left out.
         let is_dir = |p: &String| paths.iter().any(|q| q.starts_with(&format!("{p}/")));
         let files: BTreeSet<String> = paths.iter().filter(|p| !is_dir(p)).cloned().collect();
         prop_assume!(!files.is_empty());

@@ -1,6 +1,6 @@
-//! The least that any mover of small files can take here: what the system calls cost that no copy of a tree over TCP is spared, and
-//! the cipher, with nothing between them. No process waits for another, nothing is looked up, kept or handed over: each core reads
-//! some files, sends them to itself over loopback, and writes them.
+//! The minimum time of any mover of small files here: the cost of the system calls that every copy of a tree
+//! over TCP needs, and of the cipher, without anything else. No process waits for another, nothing is looked
+//! up, kept or handed over: each core reads some files, sends them to itself over loopback, and writes them.
 //!
 //! `floor plain|tls SOURCE TARGET [final]`: copies the folders in SOURCE, each with its files, into TARGET. Each file is written under
 //! another name and renamed, as a name is given only to what is whole; with `final` it is written under its own.
@@ -55,7 +55,7 @@ fn main() -> Tried {
     })
 }
 
-/// What is known of a file that is under way.
+/// The state of a file in transit.
 struct Entry {
     name: Vec<u8>,
     len: usize,
@@ -64,7 +64,7 @@ struct Entry {
     digest: u128,
 }
 
-/// One core's: both ends of a connection, and what is on its way.
+/// The state of one core: both ends of a connection, and the data in transit.
 struct Lane {
     ways: (TcpStream, TcpStream),
     session: Option<(Connection, Connection)>,
@@ -126,7 +126,7 @@ impl Lane {
         Ok(fs::set_permissions(to, Permissions::from_mode(fs::metadata(from)?.permissions().mode()))?)
     }
 
-    /// Sends what was read, and writes it.
+    /// Sends the read data, and writes it.
     fn carry(&mut self, len: usize, target: &OwnedFd) -> Tried {
         match &mut self.session {
             None => {

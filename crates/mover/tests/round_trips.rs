@@ -1,8 +1,9 @@
 //! How many round trips a copy of one small file takes, counted without a clock.
 //!
-//! Between the ends is a link that carries in rounds: all that one side has to say, then all that the other answers. What depends on an
-//! answer goes in the next round, so the answers are the round trips, but for those in which TCP connects. A round that is carried
-//! before a slow end has said all only makes the count larger: the least of several tries is what the copy takes.
+//! Between the ends is a link that carries data in rounds: all that one side sends, then all that the other
+//! answers. Data that depends on an answer is sent in the next round, so the answers are the round trips, but
+//! for those in which TCP connects. A round that is carried before a slow end has said all only makes the
+//! count larger: the least of several tries is what the copy takes.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use tidecast_mover::spec::Accept;
 const LULL: Duration = Duration::from_millis(25);
 const TRIES: usize = 20;
 
-/// What comes on a connection of that number; nothing: its end.
+/// The data of a connection of that number; empty: its end.
 type Heard = (usize, Vec<u8>);
 
 /// One direction of the link.
@@ -59,7 +60,7 @@ fn listen(number: usize, mut from: TcpStream, heard: &Sender<Heard>) {
     });
 }
 
-/// Carries between who comes to `listener` and `server` until `over`; how many answers there were.
+/// Carries data between clients of `listener` and `server` until `over`; returns the number of answers.
 fn rounds(listener: &TcpListener, server: SocketAddr, over: &AtomicBool) -> usize {
     listener.set_nonblocking(true).unwrap();
     let ((say_up, heard), (say_down, answered)) = (channel(), channel());
@@ -142,7 +143,7 @@ fn one_small_file_goes_in_three_after_the_connection() {
 
 #[test]
 fn one_small_file_comes_in_four_after_the_connection() {
-    // What the receiver says of its destination goes before the file, and the goodbye after it.
+    // The receiver's report of its destination is sent before the file, and the goodbye after it.
     assert_eq!(least(false, true, 4), 4);
     assert_eq!(least(true, true, 4), 4);
 }

@@ -112,7 +112,7 @@ struct Served {
     open: Arc<Swarms>,
 }
 
-/// What a connection has proven before the handshake.
+/// The state of a connection's authentication before the handshake.
 enum Right {
     Nothing,
     Node(NodeId),

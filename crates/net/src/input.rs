@@ -127,7 +127,7 @@ pub enum Urgency {
     Later,
     /// Before blocks for later.
     Soon,
-    /// Somebody waits: before all others, in the order in which they were asked for.
+    /// A reader waits: before all others, in the order in which they were asked for.
     Now,
 }
 

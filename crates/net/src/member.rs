@@ -15,7 +15,8 @@ pub enum Group {
     Make,
     /// It joins the plan of the node that the ticket or the user names.
     Join,
-    /// Everybody fetches everything: with the data it makes the plan, without it joins that of the node that it follows.
+    /// All members fetch everything: a node with the data makes the plan, others join the plan of the node
+    /// that they follow.
     Whole,
 }
 

@@ -1,4 +1,4 @@
-//! Who may join the swarm, and how its connections are protected.
+//! The nodes that may join the swarm, and the protection of its connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

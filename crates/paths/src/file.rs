@@ -44,8 +44,8 @@ impl Root {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for what is neither file nor directory; else the system's
-    /// error.
+    /// `ELOOP` for a link, `EISDIR`, `EINVAL` for an entry that is neither file nor directory; else the
+    /// system's error.
     pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
         self.file(path.as_ref(), OFlags::RDONLY, 0)
     }

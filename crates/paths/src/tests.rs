@@ -201,7 +201,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is planted: `kind` says what.
+/// The planted entry, by `kind`.
 fn plant(top: &Path, planted: &[(PathBuf, u8)]) {
     for (path, kind) in planted {
         let path: &PathBuf = &path.components().collect();
@@ -231,7 +231,7 @@ fn plant(top: &Path, planted: &[(PathBuf, u8)]) {
     }
 }
 
-/// What can be told of a ground without times, which differ between two runs.
+/// The attributes of a test tree without times, which differ between two runs.
 fn shape(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut stack = vec![top.to_path_buf()];
@@ -254,7 +254,7 @@ fn shape(top: &Path) -> BTreeMap<PathBuf, String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// Both ways do and say the same, and neither touches what is outside.
+    /// Both methods have the same result, and neither changes anything outside.
     #[test]
     fn both_ways_agree_and_stay_inside(
         planted in prop::collection::vec((path(), any::<u8>()), 0..12),
@@ -358,7 +358,8 @@ fn a_deep_tree_is_measured_and_removed() {
     }
 }
 
-/// As a user without rights over other users' files: what keeps us out of our own tree is put right.
+/// As a user without rights over other users' files: modes that block this process from its own tree are
+/// corrected.
 #[test]
 fn our_own_closed_directories_are_removed() {
     let ground = Ground::new();
@@ -450,8 +451,8 @@ fn what_is_not_finished_leaves_nothing() {
     }
 }
 
-/// What `f` does where `inside/tree/mounted` shows `victim`, a directory of the same file system: in a mount namespace, by this
-/// test's own program once more. Only root can; others leave it out.
+/// The effect of `f` where `inside/tree/mounted` shows `victim`, a directory of the same file system: in a
+/// mount namespace, by this test's own program once more. Only root can; others leave it out.
 fn where_mounted(name: &str, f: impl Fn(&Ground)) {
     const BASE: &str = "TIDECAST_TEST_MOUNTED";
     let ground = Ground::new();

@@ -16,7 +16,7 @@ pub(crate) struct Job<'a> {
     pub(crate) layout: &'a Layout,
     /// Which hashes pieces have.
     pub(crate) version: Version,
-    /// Whether leaf digests are wanted though the version has none.
+    /// Whether leaf digests are wanted although the version does not have them.
     pub(crate) leaves: bool,
     pub(crate) threads: Option<NonZero<usize>>,
     pub(crate) progress: &'a Progress,

@@ -1,4 +1,4 @@
-//! A run that was interrupted goes on where it was, and believes nothing that is stale or torn.
+//! An interrupted run resumes where it stopped, and ignores stale and torn records.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -60,7 +60,7 @@ fn what_was_hashed_is_not_read_again() {
         for leaves in [false, true] {
             let (_temp, root, options) = interrupted(version, leaves);
             let reused = finish(&root, &options);
-            // v1: what is read together with `z`, up to half a MiB, was not hashed.
+            // v1: the data that is read together with `z`, up to half a MiB, was not hashed.
             let least = if version == Version::V1 { 1_470_000 - (512 << 10) } else { 1_470_000 };
             assert!((least..=1_470_000).contains(&reused), "{version}: {reused}");
         }

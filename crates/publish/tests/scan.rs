@@ -1,4 +1,4 @@
-//! What a scan finds in real trees, friendly and hostile.
+//! Scans of real trees, friendly and hostile.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -149,7 +149,7 @@ fn user_attributes_are_kept() {
     let (_temp, root) = tree("xattr", &[("a", 1)]);
     let path = root.join("a");
     if xattr::set(&path, "user.colour", b"blue\0\xff").is_err() {
-        return; // This file system has none.
+        return; // This file system does not support them.
     }
     xattr::set(&path, "user.a", b"").unwrap();
     let tree = scanned(&root);

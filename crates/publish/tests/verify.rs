@@ -17,7 +17,7 @@ fn check(manifest: &Manifest, path: &Path) -> Report {
     verify(manifest, path, None, &Progress::new()).unwrap()
 }
 
-/// Publishes, does something to the tree, and says what is found, as (path, problem).
+/// Publishes, changes the tree, and returns the found problems, as (path, problem).
 fn after(version: Version, change: impl FnOnce(&Path)) -> Vec<(String, What)> {
     let (_temp, root) = rich();
     let manifest = publish(&root, version, 64 << 10);
@@ -242,7 +242,7 @@ fn what_was_left_out_is_no_problem() {
         assert!(report.is_good(), "{version}: {report:?}");
         let left: Vec<_> = report.left_out.iter().map(|p| p.to_str().unwrap()).collect();
         assert_eq!(left, ["b.tmp", "cache", "d/socket", "d/up", "out"], "{version}");
-        // What was published although it matches a pattern now, and what matches none.
+        // Published files that match a pattern now, and files that match no pattern.
         fs::write(root.join("new"), "x").unwrap();
         symlink("d", root.join("in")).unwrap();
         let report = check(&manifest, &root);

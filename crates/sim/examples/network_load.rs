@@ -1,5 +1,5 @@
-//! How fast the modelled network is: every node fetches blocks of 1 MiB from random neighbours, several at
-//! a time, and tells its neighbours of each. `network_load [FORM] [BLOCKS] [AT ONCE] [TOLD]`
+//! How fast the modelled network is: every node fetches blocks of 1 MiB from random peers, several at a time,
+//! and announces each to its peers. `network_load [FORM] [BLOCKS] [AT ONCE] [TOLD]`
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -21,7 +21,7 @@ enum Message {
 struct Load {
     network: Network<Message>,
     dice: Dice,
-    /// By stream: the one back, and who is at its end.
+    /// By stream: the reverse stream, and the node at its end.
     ends: Vec<(Stream, u32)>,
     /// By node.
     streams: Vec<Vec<Stream>>,

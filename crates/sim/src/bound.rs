@@ -220,7 +220,7 @@ fn cut_in_words(topology: &Topology, beyond: &[bool], rate: u64) -> String {
 struct Search {
     /// By switch: its vertex.
     vertex: Vec<u32>,
-    /// Both directions of an edge are neighbours: arc `i` and arc `i ^ 1`.
+    /// Both directions of an edge are adjacent: arc `i` and arc `i ^ 1`.
     arcs: Vec<Arc>,
     /// By vertex: the arcs that leave it.
     leaving: Vec<Vec<u32>>,

@@ -55,7 +55,7 @@ pub enum Fault {
     Closed { node: NodeId },
     /// Its connections are reset, those of others with it included.
     Reset { node: NodeId },
-    /// Its clock jumps forward by this many nanoseconds (backward jumps are what the engine clamps).
+    /// Its clock jumps forward by this many nanoseconds (the engine clamps backward jumps).
     ClockForward { node: NodeId, by: u64 },
     /// ... or backward.
     ClockBack { node: NodeId, by: u64 },

@@ -1,4 +1,4 @@
-//! The progress of a run: written by the run, read by an observer, who may also end it.
+//! The progress of a run: written by the run, read by an observer, which may also end it.
 //!
 //! Nothing in here reaches a decision of the simulation but the wish to stop, which ends it as if its
 //! time were over.

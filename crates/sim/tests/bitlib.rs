@@ -1,6 +1,6 @@
-//! BitLib section V: clients that read one small file after another (per-file mode), all the same, from
-//! one seeder. What each of BitTorrent's mechanisms does to the second client, and that Tidecast's own
-//! policy does none of it.
+//! BitLib section V: clients that read one small file after another (per-file mode), all the same, from one
+//! seeder. The effect of each of BitTorrent's mechanisms on the second client, which Tidecast's own policy
+//! does not have.
 //!
 //! `cargo test -p tidecast-sim --test bitlib -- --nocapture` prints the table.
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::print_stdout)]
@@ -17,7 +17,7 @@ const FILES: u32 = 384;
 const FILE: u32 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// What became of one client.
+/// The result of one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     files: u32,

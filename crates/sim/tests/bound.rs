@@ -1,4 +1,4 @@
-//! The bound: what it says of known networks, and small networks against every cut there is.
+//! The bound of known networks, and of small networks against every possible cut.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -165,7 +165,7 @@ fn faults_that_change_rates_count() {
         (&["slow:3=10mbit@0s", "die:3@1s"], 800, "node links at 100 Mbit/s"),
         (&["slow:3=10mbit@0s", "slow:5=5mbit@0s"], 16_000, "the link of n5 at 5 Mbit/s"),
         (&["link:s0-s1=20mbit@0s"], 4_000, "link s0-s1 at 20 Mbit/s"),
-        // Whoever waits gets the whole link: nothing is certain of it.
+        // A waiting node gets the whole link: it has no guaranteed share.
         (&["link:s0-s1=20mbit@0s+1s"], 800, "node links at 100 Mbit/s"),
         (&["cut:s0-s1@0s+1s"], 800, "node links at 100 Mbit/s"),
         (&["die:0-7@1s"], 800, "node links at 100 Mbit/s"),

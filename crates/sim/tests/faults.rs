@@ -1,4 +1,4 @@
-//! What each fault comes to, seen from outside: who finishes, and when.
+//! The effect of each fault, seen from outside: the nodes that finish, and their times.
 #![allow(clippy::unwrap_used)]
 
 use tidecast_sim::Time;

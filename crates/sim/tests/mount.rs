@@ -15,7 +15,7 @@ use tidecast_swarm::Policy;
 
 const SECOND: u64 = 1_000_000_000;
 const PIECE: u32 = 64 << 10;
-/// Files of this many pieces; the others are touched by nobody.
+/// Files of this many pieces; no node reads the others.
 const FILES: u32 = 40;
 const LONG: u32 = 5;
 const TOUCHED: u64 = FILES as u64 * LONG as u64 * PIECE as u64;

@@ -146,7 +146,7 @@ fn whatever_befalls_a_broadcast_it_ends() {
     ];
     for fault in faults {
         let outcome = run(&job("single:16@50mbit", &[fault]));
-        // Who sends wrong bytes is banned, and gets nothing more.
+        // A node that sends wrong bytes is banned, and gets no further data.
         assert!(missing(&outcome) <= 1, "{fault}: {} nodes", missing(&outcome));
     }
 }

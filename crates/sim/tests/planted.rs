@@ -31,7 +31,7 @@ fn known(bug: Bug) -> u64 {
     }
 }
 
-/// The first seed that finds the bug, and what it finds.
+/// The first seed that finds the bug, and its violation.
 fn hunt(bug: Bug) -> Option<Violation> {
     Bug::plant(Some(bug));
     let twice = matches!(bug, Bug::HashOrder | Bug::FloatSum);
@@ -46,7 +46,7 @@ fn hunt(bug: Bug) -> Option<Violation> {
 
 #[test]
 fn every_planted_bug_is_caught() {
-    // A debug assertion of the engine may be what catches one: that is an answer, not a message.
+    // A debug assertion of the engine may catch one: that counts as found, without a message.
     std::panic::set_hook(Box::new(|_| {}));
     let bugs = Mutex::new(Bug::ALL.into_iter());
     let caught = Mutex::new(Vec::new());

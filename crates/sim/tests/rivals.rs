@@ -1,5 +1,5 @@
-//! The rivals against arithmetic, on a network without headers and ramps, and against what the real
-//! programs took in the lab, on the default one.
+//! The rivals against arithmetic, on a network without headers and ramps, and against the times of the real
+//! programs in the lab, on the default one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

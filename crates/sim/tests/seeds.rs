@@ -17,7 +17,7 @@ const FIXED: Range<u64> = 0..200;
 /// New ones each time.
 const FRESH: u64 = 60;
 /// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
-/// they are; what can be written down as a test of its own is one, beside.
+/// they are; bugs that can be tested directly have tests of their own, too.
 const FOUND: [(u64, &str); 19] = [
     (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
     (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
@@ -111,7 +111,7 @@ fn run(seeds: Range<u64>) -> Summary {
     summary
 }
 
-/// The seeds that somebody has asked for.
+/// The seeds that the user requested.
 fn chosen() -> Option<Range<u64>> {
     let text = std::env::var("TIDECAST_SEEDS").ok()?;
     let (from, to) = text.split_once("..").expect("TIDECAST_SEEDS=from..to");

@@ -1,4 +1,4 @@
-//! File servers against arithmetic: who saturates first, and when.
+//! File servers against arithmetic: the first part to saturate, and its time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! Swarms in which nothing goes wrong, and nobody has a plan: all take part in the work.
+//! Swarms without faults and without a plan: all nodes share the work.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,8 @@ use tidecast_sim::world::World;
 const PIECE: u32 = 256 << 10;
 const PIECES: u32 = 256;
 
-/// Nodes that hear of all others in one order once dialled the same sixteen, who then passed everything on: 2.7 times the bound.
+/// Nodes that learned of all others in one order once dialled the same sixteen, which then relayed
+/// everything: 2.7 times the bound.
 #[test]
 fn nodes_that_all_hear_of_the_same_others_share_the_work() {
     let topology = Topology::parse("single:51@1gbit").unwrap();

@@ -1,4 +1,4 @@
-//! Topologies: the forms, the file, what is refused, and the ways through them.
+//! Topologies: the forms, the file, refusals, and routes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! What the engine decides, event for event: the traces of a few runs, as numbers.
+//! The engine's decisions, event for event: the traces of a few runs, as numbers.
 //!
 //! A trace is the same on every machine, so that a change of one means that the engine, or the model, decides otherwise
 //! from now on. Where that is meant, put in the new numbers, which a failure prints; where it is not, this has found it.

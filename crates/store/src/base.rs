@@ -45,7 +45,7 @@ impl Base {
     /// The file or directory at `path`.
     ///
     /// # Errors
-    /// There is none, or it cannot be opened.
+    /// It does not exist, or cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         match (Root::open(&path), path.parent().zip(path.file_name())) {
@@ -133,7 +133,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Copies a file of a base to its place in the staging area; false if the base has none.
+    /// Copies a file of a base to its place in the staging area; false if the base does not have the file.
     fn copy_of(&self, dl: &Download, base: &Base, file: FileRef<'_>, staged: &Path) -> io::Result<bool> {
         let path = file.path().below(&base.home);
         let Some((from, old)) = base.find(&self.manifest, path) else { return Ok(false) };

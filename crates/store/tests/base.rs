@@ -57,7 +57,7 @@ fn what_an_older_version_has_is_not_brought_again() {
         }
         assert_eq!(fetched(&new, &[]), total);
         old.assert_at(base.path());
-        // A better one comes first; what only the other has is taken from there.
+        // A better one comes first; files that only the other has are taken from there.
         let partly = tempfile::tempdir().unwrap();
         fs::create_dir(partly.path().join("d")).unwrap();
         fs::write(partly.path().join("d/changed"), &changed).unwrap();
@@ -91,7 +91,7 @@ fn nothing_is_read_through_a_link_of_a_base() {
     link_to(elsewhere.path().join("a"), base.path().join("a")).unwrap();
     link_to(elsewhere.path(), base.path().join("d")).unwrap();
     assert_eq!(fetched(&new, &[base.path()]), u64::from(new.manifest.piece_count()));
-    // What stands there is no file, or has nothing.
+    // The entry there is not a file, or is empty.
     fs::remove_file(base.path().join("a")).unwrap();
     fs::create_dir(base.path().join("a")).unwrap();
     fs::remove_file(base.path().join("d")).unwrap();

@@ -235,7 +235,7 @@ fn what_a_user_has_edited_is_not_ours_and_what_only_looks_other_is() {
     // Bytes that changed while the time did not are damage, and are repaired.
     set_time(place.home(), time);
     place.must(&old);
-    // Another mode and time, another inode: what counts is the content.
+    // Another mode and time, another inode: the content decides.
     let place = Place::new();
     place.must(&old);
     fs::set_permissions(place.home(), fs::Permissions::from_mode(0o600)).unwrap();
@@ -280,7 +280,7 @@ fn one_edited_file_of_a_tree_stops_it_before_anything_is_replaced() {
     }
 }
 
-/// What a name of a tree may be.
+/// The kinds of entries of a tree.
 fn kinds() -> Vec<Vec<Item>> {
     vec![
         vec![file("x", b"a file".to_vec())],
@@ -321,7 +321,7 @@ fn the_destination_itself_changes_its_kind() {
     for fixture in [&one, &many, &one, &many] {
         place.must(fixture);
     }
-    // A directory that somebody has put something into stays, by force too.
+    // A directory to which another program has added files stays, by force too.
     fs::write(place.home().join("d/thesis"), "mine").unwrap();
     place.refuses(&one, "thesis");
     assert!(place.put(&one, true, true).is_err());
@@ -422,7 +422,7 @@ fn a_tree_of_others_is_not_ours_because_names_or_contents_agree() {
                 fs::write(place.home().join(name), content).unwrap();
             }
             let of = |seed| tree(version, vec![file("none", Vec::new()), file("x", bytes(seed, 40_000))]);
-            // The first may be forced among them; what stood there does not become ours by that.
+            // The first may be forced among them; the existing file does not become a delivered one by that.
             place.put(&of(1), force, false).unwrap();
             let done = place.put(&of(2), false, true).unwrap();
             assert_eq!((done.stale, done.foreign, done.deleted), (2, 2, 0), "{version}");
@@ -445,7 +445,7 @@ fn the_same_data_by_another_hand_stays_that_hands() {
         }
         place.put(&single(version, b"two"), true, false).unwrap();
         place.must(&single(version, b"six"));
-        // What was ours stays ours when it is found unchanged.
+        // A delivered file stays recorded when it is found unchanged.
         assert_eq!(place.must(&single(version, b"six")).kept, 1);
         place.must(&single(version, b"ten"));
     }
@@ -512,7 +512,7 @@ fn versions_that_come_at_the_same_time_replace_one_another() {
         for version in &versions {
             scope.spawn(|| {
                 for _ in 0..5 {
-                    // One that read what another has just replaced is told so.
+                    // A process that read a file that another has just replaced gets an error.
                     let words = match place.put(version, false, false) {
                         Err(error) => error.to_string(),
                         Ok(_) => continue,
@@ -537,7 +537,7 @@ fn what_another_has_put_there_since_the_start_is_a_former_version_too() {
     place.put(&first, true, false).unwrap();
     opened.store.differs(0).unwrap();
     drop(opened);
-    // What is not ours is refused as before.
+    // Files that were not delivered are refused as before.
     fs::write(place.home(), bytes(4, 50_000)).unwrap();
     let opened = Store::download(second.manifest.clone(), place.to.path(), &options).unwrap();
     assert!(opened.store.differs(0).unwrap_err().is_in_the_way());

@@ -135,7 +135,7 @@ fn nothing_appears_before_all_is_there() {
     fixture.deliver(store, last, &mut Rng(1)).unwrap();
     store.finish().unwrap();
     assert!(to.path().join("data").exists());
-    // Serving goes on from the final place.
+    // Serving continues from the final place.
     let mut found = vec![0; fixture.manifest.piece_len(0) as usize];
     store.read(0, 0, &mut found).unwrap();
     assert_eq!(found, fixture.piece(0));

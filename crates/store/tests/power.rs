@@ -128,7 +128,7 @@ fn older(fixture: &Fixture, disk: &SimDisk, rng: &mut Rng) -> Old {
     Some(all)
 }
 
-/// Whether all is at its final place. If not, what was there before must be, and nothing else.
+/// Whether all is at its final place. If not, exactly the previous files must be there.
 fn is_whole(fixture: &Fixture, disk: &SimDisk, options: &DownloadOptions, old: &Old) -> bool {
     let home = Path::new("data");
     if !disk.exists(home) {
@@ -182,7 +182,7 @@ fn run(seed: u64, event: Event) {
         let whole = is_whole(&fixture, &disk, &options, &old);
         if result.is_ok() {
             assert!(whole, "finished, and gone after the {lives}. life");
-            // What was removed may come back after a cut; that costs space, nothing else.
+            // Removed files may reappear after a cut; that costs only space.
             let names = disk.list(Path::new("")).unwrap();
             assert!(burnt || event != Event::Kill || names == ["data"], "left behind: {names:?}");
             break;
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// Seeds that once lost something, by what they lost it.
+/// Seeds that once lost data, by the cause.
 #[test]
 fn what_was_lost_before_is_kept() {
     for (seed, event) in [

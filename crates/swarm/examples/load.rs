@@ -1,4 +1,4 @@
-//! How many events a second the engine handles: 100 peers, 100,000 pieces of 1 MiB, everyone busy.
+//! How many events a second the engine handles: 100 peers, 100,000 pieces of 1 MiB, all busy.
 //!
 //! `cargo run --release -p tidecast-swarm --example load`
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::print_stdout)]
@@ -64,7 +64,7 @@ impl Load {
         }
     }
 
-    /// Gives what waits; a received block is stored, a full piece verified.
+    /// Handles waiting actions; a received block is stored, a full piece verified.
     fn drain(&mut self, most: u32) {
         for _ in 0..most {
             let Some(event) = self.inbox.pop_front() else { return };

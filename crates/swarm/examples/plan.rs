@@ -1,4 +1,4 @@
-//! What plans of known clusters cost: hops, load, time to make. `cargo run --release --example plan`.
+//! The cost of plans of known clusters: hops, load, time to make. `cargo run --release --example plan`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::time::Instant;

@@ -23,7 +23,7 @@ use crate::state::peer::Peer;
 const BATCH: Duration = Duration::from_millis(20);
 /// Pieces that make a batch without a pause.
 const BATCH_MOST: usize = 64;
-/// Pieces that this many neighbours have wait longer.
+/// Pieces that this many connected peers have wait longer.
 const COMMON: u16 = 4;
 const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.

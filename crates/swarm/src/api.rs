@@ -375,6 +375,6 @@ pub enum Reason {
     Withholding,
     /// Neither side has anything for the other.
     Useless,
-    /// A better neighbour takes its place, or the limit is reached.
+    /// A better peer takes its place, or the limit is reached.
     TooMany,
 }

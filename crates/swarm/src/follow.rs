@@ -236,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Where nothing is in flight to us, pieces of neighbours are fetched: they were left out, as the last
-    /// pieces of a broken stripe are, which nothing follows.
+    /// Where nothing is in flight to us, pieces of connected peers are fetched: they were left out, as the
+    /// last pieces of a broken stripe are, which nothing follows.
     ///
     /// So are, once a receiver at our place has been complete for a while, pieces that a late stripe still
     /// has to bring: behind a lost relay it never makes up for the time until another took its place, since

@@ -20,8 +20,8 @@ impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
         let now = self.env.now();
-        // The children are visited only when there is a piece to give: a relay has none, and would visit all
-        // of them at each event.
+        // The children are visited only when there is a piece to give: a relay has no piece to give, and
+        // would visit all of them at each event.
         while let Some(piece) = self.next_to_give()
             && let Some((stripe, root)) = self.stripe_with_room()
         {

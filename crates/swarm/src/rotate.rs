@@ -1,9 +1,10 @@
 //! Escape from islands: connections are few, and all of them may be with nodes that have nothing more for us,
 //! nor we for them. Then one of these is replaced by an incoming connection or an untried address.
 //!
-//! Promises: only idle neighbours go, and those that have used up our patience (where all have been silent, one that
-//! was; for one that was told, any other); never one that was told; at most one in `PAUSE`, so that neither a stranger
-//! nor an unlucky node makes connections churn. Its address is tried again after the others.
+//! Promises: only idle peers are disconnected, and those that have used up our patience (where all have been
+//! silent, one that was; for one that was told, any other); never one that was told; at most one in `PAUSE`,
+//! so that neither a stranger nor an unlucky node makes connections churn. Its address is tried again after
+//! the others.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::engine::Engine;
 use crate::state::neighbours::End;
 use crate::state::peer::Peer;
 
-/// Time between two disconnections; a new neighbour has as long to show its pieces.
+/// Time between two disconnections; a new peer has as long to show its pieces.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Engine {

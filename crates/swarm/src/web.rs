@@ -46,7 +46,7 @@ impl Engine {
         self.webs.down(id);
     }
 
-    /// The pieces of the server of a web seed; false if the peer is none.
+    /// The pieces of the server of a web seed; false if the peer is not a web seed.
     pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
         let is_web = self.webs.contains(id);
         if is_web {

@@ -1,5 +1,5 @@
 //! Any sequence of events, from peers that lie and a driver that keeps its contract: the engine never
-//! panics, its invariants hold after every event, and its actions name live peers and what we have.
+//! panics, its invariants hold after every event, and its actions name live peers and present pieces.
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -306,7 +306,7 @@ proptest! {
         for (op, n) in ops {
             driver.step(op, n);
         }
-        // Everyone leaves: nothing of them is left.
+        // All peers leave: no state of them is left.
         let peers: Vec<PeerId> = driver.live.keys().copied().collect();
         for peer in peers {
             driver.down(peer);

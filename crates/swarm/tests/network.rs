@@ -1,4 +1,4 @@
-//! Engines in a small model network: everyone completes, near the bound, whatever goes wrong.
+//! Engines in a small model network: all nodes complete, near the bound, despite any fault.
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod world;
@@ -231,7 +231,7 @@ fn late_joiners_and_selections() {
     w.full_mesh();
     w.finish(60 * S);
     assert_eq!(w.nodes[some].engine.have_ranges(), vec![10..20, 30..31]);
-    // What was complete wants more, and dials again whom it had let go.
+    // A complete node wants more, and dials disconnected peers again.
     w.run(w.now + 10 * S, |_| false);
     w.give(some, Event::Priority { pieces: 0..64, priority: 1 });
     w.finish(w.now + 60 * S);
@@ -334,8 +334,8 @@ fn clients_that_want_the_same_file_help_one_another() {
             eprintln!(" {name} {:?}", per_file(policy, clients, 100 * MB, FAST));
         }
         let (first, last) = (*ours.iter().min().unwrap(), *ours.iter().max().unwrap());
-        // One may be ahead, given what is new first. The others have it from there, and are faster for
-        // it than if the origin had given all the same: eight took 740 ms, each, when it did.
+        // One may be ahead, if it is given new pieces first. The others have it from there, and are faster
+        // for it than if the origin had given all the same: eight took 740 ms, each, when it did.
         assert!(last <= 2 * first, "somebody starves: {ours:?}");
         assert!(last < 139 * clients.min(4) as u64, "they do not help one another: {ours:?}");
     }

@@ -1,4 +1,4 @@
-//! What the engine promises about single events and actions, each rule by itself.
+//! The engine's promises about single events and actions, each rule alone.
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -464,7 +464,7 @@ fn one_too_many_is_let_go_but_room_is_made_for_those_we_were_told_of() {
     assert!(one.engine.peers().contains(&PeerId(13)));
 }
 
-/// Found by the simulator: nodes whose few connections were all with one another, and nobody had anything.
+/// Found by the simulator: nodes whose few connections were all with one another, and no node had any piece.
 #[test]
 fn a_node_on_an_island_tries_all_others_one_after_the_other() {
     let mut s = setup(4, 0);
@@ -475,7 +475,7 @@ fn a_node_on_an_island_tries_all_others_one_after_the_other() {
         (1..=6).flat_map(|c| one.give(Event::Candidate { candidate: Candidate(c), told: false })).collect();
     todo.extend(one.pass(25 * MS));
     let (mut tried, mut left) = (Vec::new(), Vec::new());
-    // The sixth has something; from then on nobody goes.
+    // The sixth has a piece; from then on no peer is disconnected.
     for _ in 0..120 {
         let at = one.now / MS;
         for action in std::mem::take(&mut todo) {
@@ -520,7 +520,7 @@ fn one_that_calls_takes_the_place_of_an_idle_one_now_and_then() {
         let gone = |a: &Action| matches!(a, Action::Disconnect { .. }).then(|| a.peer().unwrap());
         out.iter().filter_map(gone).collect::<Vec<_>>()
     };
-    // Not before they have had time to show what they have.
+    // Not before they have had time to announce their pieces.
     assert_eq!(gone(one.up(PeerId(3), TIDE)), [PeerId(3)]);
     one.give(Event::PeerDown { peer: PeerId(3) });
     one.pass(2500 * MS);
@@ -568,7 +568,7 @@ fn time_that_runs_backwards_is_held() {
     assert!(one.engine.wakeup().unwrap() >= Time(1000 * MS));
 }
 
-/// Whom it dials of this many of whom it hears one after the other.
+/// The peers that it dials, of this many that it learns of one after the other.
 fn dials_among(one: &mut One, count: u32) -> Vec<Candidate> {
     let mut actions = Vec::new();
     for c in 0..count {
@@ -581,7 +581,7 @@ fn dials_among(one: &mut One, count: u32) -> Vec<Candidate> {
         .collect()
 }
 
-/// Found by the simulator: forty nodes heard of each other in one order, and all dialled the first sixteen.
+/// Found by the simulator: forty nodes learned of each other in one order, and all dialled the first sixteen.
 #[test]
 fn of_those_heard_of_at_once_chance_says_who_is_dialled() {
     let dialled = |seed| {
@@ -617,7 +617,7 @@ fn a_peer_is_sent_no_more_requests_than_it_queues() {
     assert!((1..=8).contains(&asked.len()), "{asked:?}");
 }
 
-/// Found by the simulator: what a seed was asked for beyond its window was asked for while it choked.
+/// Found by the simulator: requests beyond a seed's window were made while it choked.
 #[test]
 fn nothing_is_asked_of_a_seed_that_chokes() {
     let mut one = One::new(setup(200, 0));
@@ -641,7 +641,8 @@ fn a_stock_peer_is_sent_no_more_requests_than_it_queues() {
     assert!((4..=8).contains(&asked.len()), "{asked:?}");
 }
 
-/// What is dialled within an hour after a connection with a node that was dialled has ended by the other side.
+/// The peers dialled within an hour after a connection with a node that was dialled has ended by the other
+/// side.
 fn dialled_again(have: u32, protocol: Protocol, said: &[Event]) -> usize {
     let mut one = One::new(setup(4, have));
     let candidate = Candidate(7);

@@ -23,7 +23,7 @@ impl Dice {
     }
 }
 
-/// What a world was, for the message of a failure and the tally of faults.
+/// The description of a world, for the message of a failure and the tally of faults.
 #[derive(Default, Debug)]
 struct Tally {
     nodes: u64,
@@ -112,7 +112,7 @@ fn live(seed: u64, tally: &mut Tally) {
         }
         tally.late += 1;
     }
-    // Textbook timers may make everyone wait for several rounds; ours may not.
+    // Textbook timers may make all nodes wait for several rounds; ours may not.
     let classic = w.nodes[0].spec.policy.choking;
     let bound = if classic { 2000 * S } else { 150 * S };
     w.finish(span * 40 + bound);

@@ -1,4 +1,4 @@
-//! Two sessions that hear each other, whatever the network does to the bytes between them.
+//! Two sessions that understand each other, however the network splits the bytes between them.
 #![allow(clippy::unwrap_used)]
 
 use std::io::IoSlice;
@@ -19,7 +19,7 @@ fn server() -> Session {
     Session::server(tls().server()).unwrap()
 }
 
-/// Moves what waits, in pieces of this many bytes by turns; how many bytes.
+/// Moves waiting data, in pieces of this many bytes by turns; returns the number of bytes.
 fn carry(from: &mut Session, to: &mut Session, pieces: &[usize]) -> Result<usize, Error> {
     let (mut moved, mut pieces) = (0, pieces.iter().cycle());
     while !from.waiting().is_empty() {
@@ -111,7 +111,7 @@ proptest! {
         let (mut there, mut back) = (Vec::new(), Vec::new());
         let (mut heard_there, mut heard_back) = (Vec::new(), Vec::new());
         for (turn, part) in parts.iter().enumerate() {
-            // Both write before either has read what has come to it.
+            // Both write before either has read its received data.
             let data = noise(*part);
             let taken = near.write(&data).unwrap();
             prop_assert_eq!(taken, data.len().min(WRITE));
@@ -130,7 +130,7 @@ proptest! {
                 hear(&mut far, &bites, &mut heard_there).unwrap();
             }
             while carry_some(&mut far, &mut near, &chops) {
-                // What has come in part does not keep it from writing.
+                // A partly received record does not prevent it from writing.
                 prop_assert_eq!(near.write(b"."), Ok(1));
                 there.push(b'.');
                 hear(&mut near, &bites, &mut heard_back).unwrap();
@@ -284,7 +284,7 @@ fn nothing_is_written_before_the_handshake() {
     assert_eq!(client().write(b"early"), Err(Error::NotConnected));
 }
 
-/// What an unproven peer may make a listener hold is bounded by what is received of it.
+/// The memory that an unproven peer may take is bounded by its received data.
 #[test]
 fn buffers_grow_with_what_comes_and_no_further() {
     let (mut near, mut far) = pair();

@@ -1,4 +1,4 @@
-//! The stream: both directions at once, ends, breaks, and who speaks something else.
+//! The stream: both directions at once, ends, breaks, and peers of another protocol.
 #![allow(clippy::unwrap_used)]
 
 use std::io::ErrorKind;

@@ -30,7 +30,8 @@ pub struct Layout {
     slabs: [u64; 3],
     volumes: [u64; 3],
     history: [u64; 2],
-    /// The maps of values of the step: where the first volume's map is, and bytes of one; 0: there are none.
+    /// The maps of values of the step: where the first volume's map is, and bytes of one; 0: there are no
+    /// maps.
     maps: [u64; 2],
     made: u64,
 }

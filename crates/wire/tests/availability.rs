@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tidecast_wire::ext::{self, Availability, MAX_RANGES, Mode, describe};
 use tidecast_wire::{Frame, Message};
 
-/// What a receiver knows after these messages, one piece at a time.
+/// The receiver's state after these messages, one piece at a time.
 fn apply(known: &mut BTreeSet<u32>, message: &ext::Message) {
     let (mode, pieces): (_, Vec<Range<u32>>) = match message {
         ext::Message::Availability(m) => (m.mode, m.pieces().collect()),

@@ -1,4 +1,4 @@
-//! What a hostile peer may send: each gets the error of the rule it breaks, before its bytes are buffered.
+//! Messages of a hostile peer: each gets the error of the rule that it breaks, before its bytes are buffered.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -153,7 +153,7 @@ fn values_out_of_bounds() {
     }
 }
 
-/// Fields cut short, and hashes that are none: lengths that only the inside of a message shows.
+/// Truncated fields, and incomplete hashes: lengths that only the inside of a message shows.
 #[test]
 fn lengths_within() {
     for (bytes, name) in [
@@ -240,7 +240,7 @@ fn handshake_values() {
     assert_eq!(*shake, want);
 }
 
-/// What is kept of lists and texts has a bound of its own: bytes that are no UTF-8 grow when they are made
+/// Stored lists and texts have a bound of their own: bytes that are not UTF-8 grow when they are made
 /// readable.
 #[test]
 fn texts_and_lists_are_cut() {
@@ -263,7 +263,7 @@ fn texts_and_lists_are_cut() {
     assert!(matches!(error, Error::Value { field: "addresses", .. }), "{error}");
 }
 
-/// What was not agreed on.
+/// Messages that were not agreed on.
 #[test]
 fn without_agreement() {
     let mut plain = Codec::new(Reserved([0; 8]), ExtIds::LOCAL, Offer::default());
@@ -274,16 +274,16 @@ fn without_agreement() {
     // The extension before the peer's offer.
     let attach = encoded(&Message::Tidecast(ext::Message::AttachOk { channel: 1 }));
     assert!(matches!(stock().decode(&attach), Err(Error::NotAgreed { message: "tidecast", .. })));
-    // A push to who takes none.
+    // A push to a peer that accepts none.
     let mut codec = Codec::new(Reserved::ours(true), ExtIds::LOCAL, Offer { caps: Caps(0), ..offer() });
     let shake = encoded(&Message::ExtHandshake(Box::new(codec.ext_handshake())));
     decode_one(&mut codec, &shake).unwrap();
     let push = hex("0000000f 14 14 01 0000 01 00000000 00000000");
     assert!(matches!(codec.decode(&push), Err(Error::NotAgreed { message: "pushed Block", .. })));
-    // An offer to who takes none.
+    // An offer to a peer that accepts none.
     let offer = encoded(&Message::Tidecast(ext::Message::Offer { channel: 0, stripe: 0, piece: 0 }));
     assert!(matches!(codec.decode(&offer), Err(Error::NotAgreed { message: "Offer", .. })));
-    // Roots to who has a whole manifest.
+    // Roots to a peer that has a whole manifest.
     let seal = ext::Message::Seal { channel: 0, number: 0, signature: [0; 64], info_hash: [0; 32] };
     let seal = encoded(&Message::Tidecast(seal));
     assert!(matches!(codec.decode(&seal), Err(Error::NotAgreed { message: "Seal", .. })));
@@ -316,7 +316,7 @@ fn buffers_are_bounded() {
     assert_eq!(session().max_buffer(), 5 + MAX_BITFIELD as usize);
 }
 
-/// The encoder refuses what the other side would refuse, and then leaves no trace.
+/// The encoder refuses messages that the other side refuses, and then writes nothing.
 #[test]
 fn too_large_to_send() {
     use ext::Message as M;

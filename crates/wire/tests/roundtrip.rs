@@ -1,4 +1,4 @@
-//! What is encoded decodes to the same, however the stream is cut.
+//! An encoded message decodes to the same, however the stream is split.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -109,7 +109,7 @@ proptest! {
         while let Ok(Decoded::Frame { frame, consumed }) = codec.decode(rest) {
             prop_assert!(consumed > 0 && consumed <= rest.len());
             rest = &rest[consumed..];
-            // What was taken can be sent on, and comes out the same.
+            // A received message can be sent on, and is the same.
             if let Frame::Message(message) = frame
                 && !matches!(message, Message::Unknown { .. })
             {

@@ -141,7 +141,7 @@ fn peer_exchange() {
     .concat();
     let bytes = [&(text.len() as u32 + 2).to_be_bytes(), &[20, 1][..], &text].concat();
     same(Message::Pex(Pex { added, dropped }), &bytes);
-    // No flags, nobody to connect to, and what the sender leaves out.
+    // No flags, no peer to connect to, and the fields that the sender leaves out.
     let odd = b"d5:added12:\x0a\0\0\x01\x1a\xe1\x0a\0\0\x01\0\0e";
     let bytes = [&(odd.len() as u32 + 2).to_be_bytes(), &[20, 1][..], odd].concat();
     let Ok(Frame::Message(Message::Pex(pex))) = decode_one(&mut stock(), &bytes) else { panic!() };
@@ -154,7 +154,7 @@ fn dont_have() {
     same(Message::DontHave(258), &hex("00000006 14 07 00000102"));
 }
 
-/// The offer as `docs/wire-extension.md` prints it, and what two offers make.
+/// The offer as `docs/wire-extension.md` prints it, and the session of two offers.
 #[test]
 fn offers() {
     let text = b"d1:md11:lt_donthavei7e8:tidecasti20e11:ut_metadatai2e6:ut_pexi1ee8:tidecastd5:blocki262144e4:capsi55e3:maxi1e3:mini1eee";

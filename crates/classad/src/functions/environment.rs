@@ -18,7 +18,7 @@ pub(super) const ALL: &[Named] = &[
     ("listToArgs", list_to_args),
 ];
 
-/// Names and values; `$$(name)` is literal and has none.
+/// Names and values; `$$(name)` is literal and has no value.
 type Environment = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 const BLANKS: &[u8] = b" \t\r\n";

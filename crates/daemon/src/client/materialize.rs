@@ -116,7 +116,7 @@ fn at(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 /// Whether this process sees the daemon's file at [`CacheInfo::path`], and may read it; else why not.
 ///
 /// # Errors
-/// For people: what it finds instead.
+/// A text for people: the obstacle.
 pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
     let path = info.path.as_deref().ok_or("the daemon reported no path")?;
     let shown = path.display();

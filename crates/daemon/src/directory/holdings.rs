@@ -1,5 +1,5 @@
-//! Announces to the other members what this host holds, and withdraws what it no longer holds, by scanning
-//! the store, whatever changed it.
+//! Announces the caches of this host to the other members, and withdraws removed ones, by scanning the store,
+//! whichever operation changed it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

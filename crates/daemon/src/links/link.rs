@@ -264,7 +264,7 @@ pub(crate) async fn refuse(stream: impl AsyncRead + AsyncWrite, why: String) {
     }
 }
 
-/// Gives a node what it wanted of the certificate authority.
+/// Sends a node the answer of the certificate authority.
 pub(crate) async fn answer_enrolment(stream: impl AsyncRead + AsyncWrite, answer: &Enrolled, crl: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     if frame::write(&mut writer, answer, crl).await.is_ok() {

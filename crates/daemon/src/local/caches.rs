@@ -165,7 +165,7 @@ impl Caches {
 fn allowed(manifest: &Manifest) -> u32 {
     let files = manifest.files().filter(|file| !file.is_symlink()).map(|file| (file.mode(), 0o044));
     let dirs = manifest.dirs().map(|dir| (dir.mode(), 0o055));
-    // Without a mode in the manifest it is unknown who may read the file.
+    // Without a mode in the manifest the readers of the file are unknown.
     let is_open = |(mode, needs): (Option<u32>, u32)| mode.is_some_and(|mode| mode & needs == needs);
     if files.chain(dirs).all(is_open) { 0o755 } else { 0o700 }
 }

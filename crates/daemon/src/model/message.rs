@@ -54,7 +54,8 @@ pub(crate) enum First {
     Hello(Hello),
 }
 
-/// What a node wants of the certificate authority that a daemon keeps. It is answered by [`Enrolled`], and the connection ends.
+/// A node's request to the certificate authority that a daemon keeps. It is answered by [`Enrolled`], and the
+/// connection ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Enrolment {

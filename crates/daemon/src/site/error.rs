@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tidecast_identity::NodeId;
 
-/// What can go wrong.
+/// Errors of joining and keeping a site.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
@@ -17,7 +17,7 @@ pub enum SiteError {
     Damaged {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// No address of the authority answered.

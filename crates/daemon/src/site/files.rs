@@ -40,7 +40,7 @@ struct Record {
     identity: String,
 }
 
-/// What a daemon whose directory is `dir` has of its site.
+/// The site's files of a daemon whose directory is `dir`.
 #[derive(Clone, Debug)]
 pub struct SiteDir {
     dir: PathBuf,
@@ -68,7 +68,7 @@ impl SiteDir {
     /// Whether this host keeps the authority.
     #[must_use]
     pub fn keeps_authority(&self) -> bool {
-        // The directory alone is what an interrupted foundation leaves.
+        // An interrupted foundation leaves the directory alone.
         Root::open(&self.dir).is_ok_and(|root| root.is_file(Path::new(CA).join(SiteCa::ROOT)))
     }
 

@@ -59,7 +59,7 @@ pub fn found(dir: &Path, name: &str, identity: Identity) -> Result<Joined, SiteE
     let site = SiteDir::of(dir);
     let key = open(&site, dir)?;
     let now = crate::clock::now();
-    // What an interrupted run has left is used.
+    // The files of an interrupted run are used.
     let ca =
         if site.keeps_authority() { SiteCa::open(&site.ca()) } else { SiteCa::init(&site.ca(), name, now) }?;
     let token = ca.invite(&identity, 60, None, now)?;
@@ -128,7 +128,7 @@ fn finish(
     Ok(Joined { identity, node, not_after: enrolled.not_after, files })
 }
 
-/// What the authority has answered.
+/// The authority's answer.
 pub(crate) struct Answered {
     /// Where it was reached.
     pub(crate) addr: SocketAddr,

@@ -29,7 +29,7 @@ impl Audit {
         Ok(Self { path, file: Mutex::new((file, len)) })
     }
 
-    /// Logs who did what to which cache, and the result.
+    /// Logs each action: the user, the cache, the result.
     pub(crate) fn note(&self, who: &str, what: &str, cache: &str, outcome: &str) {
         let [who, what, cache, outcome] = [who, what, cache, outcome].map(str::to_owned);
         self.add(&Event { at: crate::clock::now(), who, what, cache, outcome });

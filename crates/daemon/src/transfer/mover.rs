@@ -43,7 +43,7 @@ pub(crate) trait Mover: Send + Sync + 'static {
         tell: &'a watch::Sender<Stand>,
     ) -> Moving<'a, Result<(), Failed>>;
 
-    /// Ends what [`Mover::bring`] has begun for this content; the received bytes, by source.
+    /// Ends the transfer that [`Mover::bring`] began for this content; returns the received bytes, by source.
     fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, Came>;
 
     /// As [`Mover::end`], for a complete cache: the swarm may continue and serve it to other peers. Then its

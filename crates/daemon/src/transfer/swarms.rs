@@ -162,7 +162,7 @@ impl Swarms {
         let options = SeedOptions { state: Some(memory.to_owned()) };
         let opened = Store::seed_beneath(root, home, manifest.clone(), &options)?;
         match self.start(id, opened, true, Group::Whole) {
-            // Somebody else was faster.
+            // Another task was faster.
             Err(SwarmError::Fetching) => Ok(()),
             other => other,
         }

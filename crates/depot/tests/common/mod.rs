@@ -79,7 +79,7 @@ pub fn reserve(depot: &Depot, id: CacheId, manifest: Option<&Manifest>, now: u64
     }
 }
 
-/// Copies what is at `root` into the reservation, but for these files.
+/// Copies the tree at `root` into the reservation, except these files.
 pub fn stage(reservation: &Reservation, manifest: &Manifest, root: &Path, but: &[u32]) {
     try_stage(reservation, manifest, root, but).unwrap();
 }
@@ -103,7 +103,7 @@ pub fn try_stage(
     Ok(())
 }
 
-/// Declares, admits, reuses, stages and commits what is at `root`.
+/// Declares, admits, reuses, stages and commits the tree at `root`.
 pub fn put(depot: &Depot, declare: Declare, root: &Path, now: u64) -> Arc<CacheRecord> {
     let m = manifest(root);
     let reader = Reader::owner(&declare.owner);

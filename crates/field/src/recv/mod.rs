@@ -1,4 +1,4 @@
-//! The receiving end: one thread a stream, which puts values straight into shared memory.
+//! The receiving end: one thread a stream, which writes values directly to shared memory.
 //!
 //! ```text
 //!  sockets ─▶ streams: verify, place ──▶ volumes ◀─ readers
@@ -361,7 +361,7 @@ impl Drop for Receiver {
     }
 }
 
-/// A socket for each stream, at neighbouring ports: senders count from the first.
+/// A socket for each stream, at adjacent ports: senders count from the first.
 fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
     if first.port() > 0 {
         return neighbours(first, streams).map_err(|(address, error)| Error::Listen { address, error });

@@ -10,7 +10,7 @@ use crate::geometry::{Ranks, Shape};
 use crate::packet::VALUE;
 use crate::parity::{Encoder, Layout, Packet, Rate};
 
-/// Neighbouring streams that one receiver has.
+/// Adjacent streams of one receiver.
 pub struct Team {
     streams: Range<usize>,
     coder: Option<Coder>,

@@ -554,7 +554,7 @@ impl Clock {
     }
 }
 
-/// A socket a stream: each receiver's streams have neighbouring ports.
+/// A socket a stream: each receiver's streams have adjacent ports.
 fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
     let (mut lines, mut ends) = (Vec::new(), HashSet::new());
     for (receiver, first) in to.iter().enumerate() {

@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(reach, ["10.0.0.7", "10.0.0.8", "user@fd00::1", "d"]);
     }
 
-    /// What a list stands for, as `name[=address][:port]`.
+    /// The hosts of a list, as `name[=address][:port]`.
     fn reached(text: &str) -> String {
         let host = |h: &Host| {
             let address = h.address.as_ref().map_or(String::new(), |a| format!("={a}"));

@@ -17,7 +17,7 @@ use crate::{EnrolRequest, Error, Identity, NodeId, SwarmId, Token};
 /// Most invitations that have not expired.
 const MAX_INVITED: usize = 10_000;
 
-/// What the authority knows of an invitation.
+/// The authority's record of an invitation.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Invited {
     secret: String,
@@ -37,7 +37,7 @@ impl Invited {
     }
 }
 
-/// What a node needs to act for its identity.
+/// The files that a node needs to act for its identity.
 #[derive(Clone, Debug)]
 pub struct Enrolled {
     /// The host or user.
@@ -147,7 +147,7 @@ impl SiteCa {
     /// A new certificate for `node`, whose key TLS has proven, for the identity of its present one.
     ///
     /// # Errors
-    /// It has none that is valid; the state cannot be written.
+    /// It has no valid one; the state cannot be written.
     pub fn renew(&self, node: NodeId, now: u64) -> Result<Enrolled, EnrolError> {
         let mut enrolled = None;
         self.change(now, |state| {
@@ -165,7 +165,7 @@ impl SiteCa {
         self.complete(enrolled)
     }
 
-    /// The root certificate and the revocation list, PEM: what every node of the site needs.
+    /// The root certificate and the revocation list, PEM, for every node of the site.
     ///
     /// # Errors
     /// The list cannot be read.

@@ -86,7 +86,7 @@ pub(crate) struct World {
     pub(crate) declared: Vec<(usize, usize)>,
     limits: Limits,
     found: BTreeMap<(usize, u64), Found>,
-    /// Whoever ever joined at this place has another life behind it.
+    /// A member that joins at this place again has a later incarnation.
     lives: u64,
 }
 

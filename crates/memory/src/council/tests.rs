@@ -32,7 +32,7 @@ fn enter(council: &mut Council, rank: u32, call: u64, root: u32, what: What) {
     council.heard(rank, Up::Enter(enter), Bytes::new(), NOW);
 }
 
-/// Everybody calls: rank `root` with this many bytes, the others with room for them.
+/// All ranks call: rank `root` with this many bytes, the others with room for them.
 fn all_enter(council: &mut Council, size: u32, call: u64, root: u32, len: u64) -> Vec<(u32, Down)> {
     for rank in 0..size {
         assert_eq!(said(council), [], "nothing begins before all are there");

@@ -129,7 +129,7 @@ fn flush(out: &mut Vec<u8>, run: Option<(u32, u64)>) {
     }
 }
 
-/// A column in which neighbours are often equal.
+/// A column in which adjacent values are often equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runs {
     /// End (exclusive) of each run.

@@ -38,7 +38,7 @@ pub struct ConnectOptions {
     pub plain: bool,
     /// All data through ssh, where nothing else passes.
     pub through_ssh: bool,
-    /// The key of copy-servers whose URL has none; default: `TIDECAST_COPY_KEY`.
+    /// The key of copy-servers whose URL has no key; default: `TIDECAST_COPY_KEY`.
     pub key: Option<ServerKey>,
     /// Starts the other end.
     pub ssh: Launcher,

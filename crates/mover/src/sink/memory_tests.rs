@@ -138,8 +138,8 @@ fn a_copy_that_ends_wakes_those_who_wait() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A consumer that gives back in any order, some of it late: all comes, and no more than the budget is taken while it holds anything but
-    /// what is too large for it.
+    /// A consumer that gives back in any order, some of it late: all files arrive, and the budget is never
+    /// exceeded, except by a single file that is larger than it.
     #[test]
     fn the_budget_holds_and_all_comes(
         lens in prop::collection::vec(0usize..60_000, 1..40),

@@ -105,7 +105,7 @@ fn nothing_of_another_file_of_equal_length_and_time_stays() {
         let old_pieces = pieces(5, &entry, &old, 3);
         send(&sink, &old_pieces[..3]);
         drop(sink);
-        // Of the new one a part is the same, one is a hole, and one has zeros where the old one has none.
+        // Of the new one a part is the same, one is a hole, and one has zeros where the old one has data.
         let mut new = old.clone();
         zeros(&mut new, 1);
         new[2 * BLOCK + 100..3 * BLOCK].fill(0);
@@ -195,7 +195,7 @@ fn a_file_whose_parts_do_not_make_its_root_gets_no_name() {
     let written = copy(&spec(at.path()), &all);
     assert_eq!((written.failed, written.files), (1, 0));
     assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0);
-    // And one of which a part is missing neither; what has come of it stays for another run.
+    // Nor does an incomplete one; its received parts stay for another run.
     let written = copy(&spec(at.path()), &pieces(1, &entry, &data, 0)[..1]);
     assert_eq!((written.failed, written.files), (1, 0));
     assert_eq!(have(&open(&spec(at.path())), &entry), [0]);
@@ -250,7 +250,7 @@ fn tree() -> impl Strategy<Value = BTreeMap<String, Node>> {
         1 => Just(Node::Link),
     ];
     proptest::collection::btree_map("[ab]{1,2}(/[ab]{1,2}){0,3}", node, 1..15).prop_map(|mut tree| {
-        // Nothing lies below what is no directory.
+        // Only directories have entries below them.
         let all: Vec<String> = tree.keys().cloned().collect();
         for path in all {
             for (at, _) in path.match_indices('/') {

@@ -1,4 +1,4 @@
-//! Files that change under a sender: what is sent of one is of one state of it, or nothing is.
+//! Files that change during a copy: the sent data is of one state of the file, or the file is not sent.
 
 use std::fs::{self, File, OpenOptions, hard_link, rename};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -57,7 +57,7 @@ impl Scene {
         rename(other, &self.file).unwrap();
     }
 
-    /// What came of the file when `change` came after the first of its parts; None if it has no root.
+    /// The result for the file when `change` happens after the first of its parts; `None` if it has no root.
     fn changed(&self, change: impl FnOnce(&Self)) -> Option<Vec<u8>> {
         let is_cut = |job: &&Job| !matches!(job.0, Work::Gather(_));
         let first = self.jobs.iter().position(|job| is_cut(&job)).unwrap();
@@ -164,7 +164,7 @@ fn a_hole_that_was_filled_is_no_hole() {
     sparse.set_modified(time()).unwrap();
     let scene = begun(dir, file);
     assert!(scene.jobs.iter().any(|job| matches!(job.0, Work::Hole { .. })));
-    // What has begun goes on as it was.
+    // Running work continues unchanged.
     let all = scene.changed(|scene| rewrite(&scene.file, 5 * BLOCK as u64)).unwrap();
     assert!(all[..10] == [OLD; 10] && all[10..].iter().all(|byte| *byte == 0) && !scene.is_told());
     let scene = begun(scene.dir, scene.file);

@@ -1,4 +1,4 @@
-//! Random trees: what blocks bring is what is on the disk, whatever the order, and also when each comes twice.
+//! Random trees: the content of the blocks equals the disk, in any order, and also if each arrives twice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ fn made() -> impl Strategy<Value = Made> {
     ]
 }
 
-/// Makes what is wished, each in one of the directories that are there.
+/// Creates the given entries, each in one of the existing directories.
 fn make(root: &Path, wishes: &[(usize, Made)]) {
     let mut dirs = vec![root.to_owned()];
     let mut first = None;

@@ -16,7 +16,7 @@ pub(super) fn spec(sources: &[&str]) -> SendSpec {
     SendSpec { sources: sources.iter().map(Into::into).collect(), ..SendSpec::default() }
 }
 
-/// What blocks bring, put together: each entry with its bytes.
+/// The assembled content of blocks: each entry with its bytes.
 #[derive(Default)]
 pub(super) struct Built {
     pub(super) entries: BTreeMap<String, (Entry, Vec<u8>)>,
@@ -178,7 +178,7 @@ fn parts_that_are_there_are_read_and_asked_about() {
         let mut layer = Layer::new(big.len() as u64);
         (0..4).for_each(|n| layer.set(n as u64, digest(n)));
         assert_eq!(built.roots.get("big").copied(), layer.root());
-        // What is not the same there is sent, with the root if that was asked with it.
+        // Entries that differ there are sent, with the root if it was requested.
         let refused = Want { files: vec![Wanted::default()] };
         let again: Vec<Job> = asked.iter().flat_map(|n| tree.wanted(&more[*n as usize], &refused)).collect();
         let rest = (0..4).filter(|n| !asked.contains(n)).map(|n| Job(more[n as usize].0.again()));
@@ -257,7 +257,7 @@ fn of_several_sources_contents_the_first_wins() {
         ("alone=b d/in=b d/more=b d/own=a same=b x/one=a".into(), 0),
         "a directory wins"
     );
-    // A source of its own name meets what others have of that name.
+    // A source of its own name collides with entries of that name in other sources.
     assert_eq!(brought(&[&at("d"), &at("a/")]), ("d/in=d d/named=d d/own=a same=a x/one=a".into(), 0));
     assert_eq!(brought(&[&at("b/x"), &at("a/")]).0, "d/in=a d/own=a same=a x/one=a");
 }

@@ -286,7 +286,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Whether a directory is none of its own ancestors, to which a followed link may lead back.
+    /// Whether a directory is not one of its own ancestors, to which a followed link may lead back.
     fn is_new(&self, sub: &UnderWay, stack: &[UnderWay]) -> bool {
         let is_new = self.tree.follow == Follow::None || stack.iter().all(|above| above.inode != sub.inode);
         if !is_new {

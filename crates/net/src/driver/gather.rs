@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// Somebody complains about a member.
+    /// A member complains about another.
     fn heard(&mut self, from: u32, about: u32, why: Complaint) {
         let now = self.now();
         if let Some(plan) = &mut self.gather.plan {

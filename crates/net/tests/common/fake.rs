@@ -1,4 +1,4 @@
-//! A peer made by hand: sends exactly what a test tells it to send, and returns what it receives.
+//! A scripted peer: sends exactly the messages of a test, and returns the received ones.
 
 use std::net::SocketAddr;
 

@@ -88,7 +88,7 @@ fn leaf_digests(bytes: &[u8]) -> Vec<Digest> {
     bytes.chunks(16_384).map(sha256).collect()
 }
 
-/// What BEP 52 says of a file: its root and its piece layer.
+/// The hashes of a file by BEP 52: its root and its piece layer.
 pub fn plain_v2(bytes: &[u8], piece_length: usize) -> (Option<Digest>, Vec<Digest>) {
     if bytes.is_empty() {
         return (None, vec![]);

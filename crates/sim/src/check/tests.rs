@@ -108,7 +108,7 @@ fn counting_what_is_not_good_and_losing_what_is() {
     assert_eq!(give(Event::PieceFailed { piece: 5 }, false), None);
     assert_eq!(give(Event::PieceLost { piece: 4 }, false), None);
     assert_eq!(give(Event::PieceVerified { piece: 6 }, false), Some(Rule::Driver));
-    // An engine that starts again must have what its disk has, and nothing else.
+    // A restarted engine must have exactly the pieces of its disk.
     let begin = |checks: &mut Checks, have| rule(checks.begin(Time(2), node, &super::tests::engine(have)));
     checks.event(Time(1), node, &Event::PieceLost { piece: 6 });
     assert_eq!(begin(&mut checks, 0..1), Some(Rule::Lost));
@@ -189,7 +189,7 @@ fn verdicts_may_outlast_their_connection_but_not_have_come_from_nowhere() {
 #[test]
 fn standing_still_though_somebody_could_help() {
     let (mut checks, cluster) = start();
-    // Nobody knows anybody: nobody can help.
+    // No node knows another: none can help.
     assert_eq!(rule(step(&mut checks, 3000 * S, &cluster)), None);
     assert_eq!(rule(checks.end(Time(9000 * S), &cluster, &outcome())), None);
     checks.event(Time(3001 * S), NodeId(0), &Event::Candidate { candidate: Candidate(2), told: false });
@@ -197,7 +197,7 @@ fn standing_still_though_somebody_could_help() {
     assert_eq!(rule(step(&mut checks, 3010 * S, &cluster)), None);
     let stuck = step(&mut checks, 8000 * S, &cluster).unwrap_err();
     assert_eq!((stuck.rule, stuck.node, stuck.seed), (Rule::Livelock, Some(NodeId(2)), 7));
-    // What the origin does not want to give is no help.
+    // Pieces that the origin does not want to give do not count.
     let (mut checks, cluster) = start();
     checks.event(Time(1), NodeId(2), &Event::Candidate { candidate: Candidate(0), told: false });
     checks.fault(Time(1), &Fault::Withhold { node: NodeId(0) });

@@ -47,8 +47,8 @@ impl Tree {
         Tree::new(ranks, segments, |rank| (rank - 1) / 2)
     }
 
-    /// A rank's parent has the rank's lowest digit to the base `radix` that is not 0 set to 0. Radix 4
-    /// with one segment is what Open MPI 4.1 chooses for 64 ranks; radix 2 is the binomial tree.
+    /// A rank's parent has the rank's lowest digit to the base `radix` that is not 0 set to 0. Open MPI 4.1
+    /// chooses radix 4 with one segment for 64 ranks; radix 2 is the binomial tree.
     pub(super) fn knomial(ranks: u32, segments: u32, radix: u32) -> Tree {
         let parent = |rank: u32| {
             let mut digit = 1;

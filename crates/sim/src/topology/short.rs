@@ -78,7 +78,7 @@ impl<'a> Form<'a> {
         value
     }
 
-    /// A rate among the options, or the default, which may exceed what links can have.
+    /// A rate among the options, or the default, which may exceed the limit of links.
     pub(super) fn take_rate(&mut self, key: &str, default: u64) -> Result<u64, TopologyError> {
         self.take(key).map_or(Ok(default.clamp(units::MIN_RATE, units::MAX_RATE)), units::rate)
     }

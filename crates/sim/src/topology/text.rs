@@ -82,7 +82,7 @@ fn is_name(word: &str) -> bool {
         && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
-/// Writes the lines, equal neighbours among the nodes together.
+/// Writes the lines, with adjacent equal nodes joined.
 pub(super) fn write(topology: &Topology) -> String {
     let mut text: String = topology.switches.iter().map(|name| format!("switch {name}\n")).collect();
     for run in topology.nodes.chunk_by(|a, b| a == b) {

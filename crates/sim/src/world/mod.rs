@@ -43,7 +43,7 @@ use crate::topology::NodeId;
 
 /// A node asks this often for other nodes, nanoseconds.
 const ANNOUNCE: u64 = 60_000_000_000;
-/// Random neighbours in addition to the parents that a plan names, as in crate `net`.
+/// Random connections in addition to the parents that a plan names, as in crate `net`.
 const PLANNED_NEIGHBOURS: usize = 4;
 /// Steps between two words of progress.
 const TELL: u64 = 4096;
@@ -423,8 +423,8 @@ impl World {
         self.give(id, Event::Tick);
     }
 
-    /// A node is told of others, repeatedly while it lacks pieces or may: from trackers and neighbours, or of
-    /// the current plan, in case it has missed a change.
+    /// A node is told of others, repeatedly while it lacks pieces or may: from trackers and connected nodes,
+    /// or of the current plan, in case it has missed a change.
     fn announce(&mut self, id: NodeId) {
         self.hand_plan(id);
         for (candidate, told) in self.acquaintances(id) {

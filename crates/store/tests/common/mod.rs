@@ -159,7 +159,7 @@ impl Fixture {
         store.piece_done(piece)
     }
 
-    /// Checks what may be there, fetches the rest in random order, finishes. Returns how many
+    /// Checks the present data, fetches the rest in random order, finishes. Returns how many
     /// pieces were fetched.
     pub fn complete(&self, opened: &Opened, rng: &mut Rng) -> Result<u64, Error> {
         let store = &opened.store;

@@ -61,7 +61,7 @@ enum Node {
     Symlink,
 }
 
-/// Names that an operation sets, all at once: directory, name, what it leads to from now on.
+/// Names that an operation sets, all at once: directory, name, and its new target.
 type NameOp = Vec<(u64, OsString, Option<u64>)>;
 type Names = BTreeMap<(u64, OsString), u64>;
 
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Makes durable what touches a directory, with all that came before it there.
+    /// Makes an operation on a directory durable, with all earlier ones there.
     fn sync_names(&mut self, dir: u64) {
         let (mut dirs, mut keep, mut flush) = (BTreeSet::from([dir]), Vec::new(), Vec::new());
         for op in std::mem::take(&mut self.name_log).into_iter().rev() {
@@ -184,7 +184,7 @@ impl SimDisk {
         self.state().changes
     }
 
-    /// The disk after a power cut: durable is what was synced, and what chance adds.
+    /// The disk after a power cut: synced data is durable, and other data at random.
     pub fn cut(&self, rng: &mut Rng) -> Arc<Self> {
         let mut state = self.state().clone();
         let keep_one_in = 1 + rng.below(4);
@@ -455,7 +455,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        // Other threads go first: what they may not see before must be kept from them.
+        // Other threads go first: they must not see the effect early.
         (0..10).for_each(|_| std::thread::yield_now());
         self.change(Change::Len(len))
     }

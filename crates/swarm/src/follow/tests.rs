@@ -52,7 +52,7 @@ fn what_was_declined_for_want_of_room_is_not_passed_on() {
     let last = OFFERS as u32;
     let mut relay = relay_of(last + 1);
     let declined = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Cancel { .. }));
-    // It may be asked for one piece at a time; what it offers is no request.
+    // It may be asked for one piece at a time; its offers do not count as requests.
     give(&mut relay, 0, Event::QueueLimit { peer: PARENT, requests: 2 });
     for piece in 0..last {
         relay.handle(Time(1), Event::Offered { peer: PARENT, piece, stripe: 0 });
@@ -109,7 +109,8 @@ fn asked_at_the_end(distance: u8, offered: u32) -> (Vec<u32>, u64) {
 fn what_a_late_stripe_still_brings_is_asked_of_those_who_are_through() {
     let (pieces, after) = asked_at_the_end(0, 7);
     assert!(pieces == [7] && (250..400).contains(&after), "{pieces:?} after {after} ms");
-    // Not over a link that it may have to itself, nor in the middle of a broadcast that somebody had before it began.
+    // Not over a link that it may have to itself, nor in the middle of a broadcast that some member had
+    // before it began.
     assert_eq!(asked_at_the_end(1, 7), (vec![], 0));
     assert_eq!(asked_at_the_end(0, 4), (vec![], 0));
 }
@@ -123,10 +124,10 @@ fn a_stripe_goes_on_with_another_parent() {
     give(&mut relay, 2, Event::PieceVerified { piece: 0 });
     let stripes = vec![Edges { parent: Some(0), children: vec![3] }];
     let role = Role { epoch: 2, member: 2, sources: vec![0], stripes };
-    // The new parent hears what we have, though it has it too and was not told.
+    // The new parent gets our pieces announced, though it has them too.
     let said = give(&mut relay, 3, Event::Plan(Arc::new(role)));
     assert!(said.contains(&Action::Announce { peer: SOURCE, pieces: vec![0..1] }), "{said:?}");
-    // What the old one owes and has not got itself comes from the new one.
+    // Pieces that the old parent owes and lacks come from the new one.
     let said = give(&mut relay, 4, Event::Offered { peer: SOURCE, piece: 1, stripe: 0 });
     let block = Block { piece: 1, begin: 0, len: LEN };
     assert_eq!(said, [Action::Cancel { peer: PARENT, block }]);
@@ -135,7 +136,7 @@ fn a_stripe_goes_on_with_another_parent() {
 #[test]
 fn the_source_is_asked_for_nothing_while_the_plan_brings_something() {
     let mut relay = relay();
-    // So four pieces went by a stripe that is gone, and nobody but the source has them.
+    // So four pieces were given to a stripe that has ended, and only the source has them.
     give(&mut relay, 0, Event::Offered { peer: PARENT, piece: 4, stripe: 0 });
     assert_eq!(asked(&mut relay, 0..900), []);
     let parts = relay.planned().then(|| asked(&mut relay, 900..1400)).unwrap();
@@ -157,8 +158,9 @@ fn a_plan_that_works_after_all_is_followed_again() {
 
 const OTHER: PeerId = PeerId(4);
 
-/// Member 2 of a plan in two stripes: from member 1, which lives and tells of what `has` says it has after this many pieces,
-/// and from member 4, which brings a piece every 200 ms, each `step`-th. What is said of member 1.
+/// Member 2 of a plan in two stripes: from member 1, which is alive and announces the pieces of `has` after
+/// this many pieces, and from member 4, which brings a piece every 200 ms, each `step`-th. Returns the
+/// complaint about member 1.
 fn beside_one_that_flows(step: usize, has: fn(u32) -> u32) -> Vec<Complaint> {
     let (policy, limits) = (Policy::TIDECAST, Limits::default());
     let (lengths, want) = (vec![LEN; 120].into(), vec![0..120]);
@@ -200,7 +202,7 @@ fn beside_one_that_flows(step: usize, has: fn(u32) -> u32) -> Vec<Complaint> {
 
 #[test]
 fn a_parent_that_waits_itself_is_not_blamed_for_what_others_brought_it() {
-    // It hears of each piece before us, by the other stripe; by ours nothing has come yet, or nothing will.
+    // It learns of each piece before us, by the other stripe; by ours nothing has come yet, or nothing will.
     assert_eq!(beside_one_that_flows(1, |piece| piece + 3), []);
 }
 

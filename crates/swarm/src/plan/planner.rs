@@ -42,9 +42,9 @@ pub const RETURNS: u8 = 2;
 struct Known {
     /// Its best possible use.
     best: Part,
-    /// A neighbour reports that nothing comes from it, or that it is not there.
+    /// An adjacent member reports that nothing comes from it, or that it is not there.
     missed: bool,
-    /// A neighbour reports that nothing comes from it.
+    /// An adjacent member reports that nothing comes from it.
     silent: bool,
     returns: u8,
     words: u8,
@@ -112,7 +112,7 @@ impl Planner {
         &self.plan
     }
 
-    /// A member complains about another. A complaint by a member that is not its neighbour in the current
+    /// A member complains about another. A complaint by a member that is not adjacent to it in the current
     /// plan is ignored.
     pub fn complain(&mut self, now: Time, from: u32, about: u32, why: Complaint) {
         let feeds = self.feeds(about, from);

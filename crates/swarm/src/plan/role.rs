@@ -35,10 +35,10 @@ impl Role {
     }
 }
 
-/// A member's neighbours in one stripe.
+/// The members next to a member in one stripe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Edges {
-    /// Our parent; the source has none, nor has a member that is not in the plan.
+    /// Our parent; the source has no parent, nor has a member outside of the plan.
     pub parent: Option<u32>,
     /// Our children; the one with the deepest subtree first.
     pub children: Vec<u32>,

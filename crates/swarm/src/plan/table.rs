@@ -151,7 +151,7 @@ impl Plan {
         &self.children[self.range(member, usize::from(stripe))]
     }
 
-    /// A member's part; one without neighbours for a number that does not exist.
+    /// A member's part; without parents and children for a number that does not exist.
     #[must_use]
     pub fn role(&self, member: u32) -> Role {
         let edges = |s| Edges { parent: self.parent(member, s), children: self.children(member, s).to_vec() };
@@ -199,8 +199,8 @@ fn alone(epoch: &Epoch, parents: &mut [u32]) {
     }
 }
 
-/// Silent members are fed by relays at their place, or by any where there is none: each stripe by the least
-/// loaded one.
+/// Silent members are fed by relays at their place, or by any relay if there is none at their place: each
+/// stripe by the least loaded one.
 fn beside(epoch: &Epoch, parents: &mut [u32]) {
     let numbered = || (0..).zip(&epoch.members);
     let silent: Vec<_> = numbered().filter(|(_, m)| m.part == Part::Silent).collect();

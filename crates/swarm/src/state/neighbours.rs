@@ -78,7 +78,7 @@ pub(crate) struct Neighbours {
     /// Random addresses dialled or live.
     random_busy: usize,
     random_known: usize,
-    /// When a neighbour last made room for another, or was looked for.
+    /// When a peer was last replaced by another, or looked for.
     rotated: Time,
 }
 
@@ -99,7 +99,7 @@ impl Neighbours {
         }
     }
 
-    /// When a neighbour last made room for another, or was looked for.
+    /// When a peer was last replaced by another, or looked for.
     pub(crate) fn rotated(&self) -> Time {
         self.rotated
     }

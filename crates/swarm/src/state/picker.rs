@@ -163,7 +163,7 @@ impl Picker {
             let start = if hash { any_below(self.pieces) } else { rng.below(self.pieces) };
             next(start).or_else(|| next(0))
         };
-        // All draws are the same when there is one piece; none is better when there is none.
+        // All draws are the same when there is one piece; no draw is better when there is no piece.
         let first = draw(0)?;
         let mut best = (depth(first), first);
         for p in (1..DRAWS).filter_map(draw) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidecast_swarm::plan::topology::discover::{Discovery, Found};
 
-/// A small generator of its own: what is noise must not follow what is tried.
+/// A small generator of its own: the noise must not depend on the trials.
 struct Chance(u64);
 
 impl Chance {
@@ -97,7 +97,8 @@ impl Network {
         }
     }
 
-    /// Hosts that are not where most of their switch are, or are with those of another. `same`: what counts as a switch.
+    /// Hosts that are not where most of their switch are, or are with those of another. `same`: whether two
+    /// hosts count as on one switch.
     fn misplaced(&self, found: &Found, same: impl Fn(usize) -> usize) -> usize {
         let mut table = std::collections::BTreeMap::new();
         for (at, place) in self.at.iter().zip(&found.places) {
@@ -135,7 +136,7 @@ fn survey(
     (wrong, bad, most)
 }
 
-/// No noise; noise as in a lab; more than that, and some who do not answer.
+/// No noise; noise as in a lab; more than that, and some hosts that do not answer.
 const NOISES: [(u64, u64); 3] = [(0, 0), (15, 1), (30, 5)];
 
 #[test]
@@ -219,7 +220,7 @@ fn who_is_not_heard_of_is_where_most_are() {
 }
 
 proptest! {
-    /// Whatever is said: bounded rounds, everyone in one pair at most, places without gaps.
+    /// Whatever is measured: bounded rounds, every host in one pair at most, places without gaps.
     #[test]
     fn any_figures(hosts in 0..40_u32, alone in any::<u64>(), seed in any::<u64>(), rates in prop::collection::vec(any::<u64>(), 1..50)) {
         let mut discovery = Discovery::new(hosts, alone, seed);

@@ -1,4 +1,4 @@
-//! What the plan promises, on known clusters and on random ones.
+//! The plan's promises, on known clusters and on random ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod clusters;

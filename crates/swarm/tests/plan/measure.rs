@@ -2,7 +2,7 @@
 
 use tidecast_swarm::plan::{Epoch, Member, Part, Plan};
 
-/// What a plan costs.
+/// The cost of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Most children of a relay, over all stripes: one copy is as many as there are stripes.
@@ -29,7 +29,7 @@ pub(crate) fn cost(epoch: &Epoch) -> Cost {
     cost_of(epoch, &plan)
 }
 
-/// Checks that everyone who is there gets every stripe once, over live relays, and counts.
+/// Checks that every present member gets every stripe once, over live relays, and counts.
 pub(crate) fn cost_of(epoch: &Epoch, plan: &Plan) -> Cost {
     assert_eq!(plan.stripes(), epoch.stripes);
     let n = epoch.members.len() as u32;
@@ -38,7 +38,7 @@ pub(crate) fn cost_of(epoch: &Epoch, plan: &Plan) -> Cost {
         let depths = plan.depths(s);
         for m in 0..n {
             let (member, children) = (&epoch.members[m as usize], plan.children(m, s));
-            // A depth is given to whom the tree reaches from the source, and to each once: no cycles, all fed.
+            // Members that the tree reaches from the source get a depth, each once: no cycles, all fed.
             assert_eq!(depths[m as usize].is_some(), member.part != Part::Out, "member {m} stripe {s}");
             assert_eq!(plan.parent(m, s).is_some(), member.part != Part::Out && m != epoch.source);
             assert!(children.iter().all(|&c| plan.parent(c, s) == Some(m)));

@@ -1,4 +1,4 @@
-//! Who is believed, and what comes of it.
+//! The complaints that count, and their effects.
 
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ fn said() -> impl Strategy<Value = Said> {
 }
 
 proptest! {
-    /// Whatever is said: liars are bounded, epochs keep their distance, and each can be planned.
+    /// Whatever the complaints: liars are bounded, epochs keep their distance, and each can be planned.
     #[test]
     fn whatever_is_said(said in prop::collection::vec(said(), 0..400), liars in 1_u32..4) {
         let mut epoch = Epoch::flat(32, 4, 5);

@@ -54,14 +54,14 @@ fn hops(relays: usize, k: usize) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Coverage, no cycles, who may feed, one entrance: for any parts.
+    /// Coverage, no cycles, permitted parents, one entrance: for any parts.
     #[test]
     fn everyone_is_fed_once(epoch in epochs(part())) {
         let cost = cost(&epoch);
         prop_assert!(cost.entries <= 1, "{:?}", cost);
     }
 
-    /// Where everyone relays: one copy each, one copy over each link each way, and depth.
+    /// Where all members relay: one copy each, one copy over each link each way, and depth.
     #[test]
     fn relays_send_one_copy(epoch in epochs(Just(Part::Relay))) {
         let (cost, k) = (cost(&epoch), usize::from(epoch.stripes));
@@ -90,7 +90,7 @@ proptest! {
         }
     }
 
-    /// Whoever nobody can connect to feeds only who can be called, and is fed by such a one.
+    /// A member that accepts no connections has only children and parents that accept them.
     #[test]
     fn callers_never_feed_each_other(epoch in epochs(prop_oneof![3 => part(), 1 => Just(Part::Caller)])) {
         cost(&epoch);
@@ -101,7 +101,7 @@ proptest! {
         }
     }
 
-    /// Those from whom nothing comes are fed all the same, and change nothing for the others.
+    /// Silent members are fed nevertheless, and change nothing for the others.
     #[test]
     fn the_silent_are_fed_beside_the_trees(epoch in epochs(part_or_silent())) {
         cost(&epoch);
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Interior in one stripe only, but for few who help where numbers do not divide.
+    /// Interior in one stripe only, except a few that help where numbers do not divide.
     #[test]
     fn relays_work_in_one_stripe(n in 2_u32..40, k in 1_u16..20) {
         let epoch = Epoch::flat(n * u32::from(k) + 1, k, 1);

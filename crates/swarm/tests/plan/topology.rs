@@ -167,7 +167,7 @@ fn lab() {
         (vec![a, 0], vec![c, b, a, 0], vec![b, a, 0])
     );
     assert_eq!([a, b, c].map(|p| map.places()[p as usize].rate), [0, 2_500_000, 312_500_000]);
-    // A ring: each is as near as can be, and what one link carries is not said.
+    // A ring: each is at the smallest distance, and the rate of one link is not given.
     let ring = Map::from_lab("switch a\nswitch b\nswitch c\nlink a b 1gbit\nlink b c 1gbit\nlink c a 1gbit")
         .unwrap();
     assert_eq!([2, 3].map(|p| (ring.places()[p].above, ring.places()[p].rate)), [(Some(1), 0); 2]);

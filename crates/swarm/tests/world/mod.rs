@@ -39,7 +39,7 @@ pub enum Vice {
     Refuse,
 }
 
-/// What a node is like.
+/// The properties of a node.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub up: u64,
@@ -59,7 +59,7 @@ struct Conn {
     sending: VecDeque<Block>,
 }
 
-/// What the driver knows of a piece that is not verified.
+/// The driver's state of a piece that is not verified.
 #[derive(Default)]
 struct OnDisk {
     blocks: BTreeMap<u32, (u32, PeerId, bool)>,
@@ -117,7 +117,7 @@ pub struct World {
     things: BTreeMap<u64, Thing>,
     seq: u64,
     pub steps: u64,
-    /// Pieces asked of node 0: nobody else had or awaited it, somebody awaited it, somebody had it.
+    /// Pieces requested from node 0: no other node had or awaited it, one awaited it, one had it.
     pub asks: [u64; 3],
     asked: BTreeSet<(u32, usize)>,
     /// Every this many steps all invariants of the engine that was just used are checked.
@@ -216,7 +216,7 @@ impl World {
         self.schedule(at, Thing::Give(node, event));
     }
 
-    /// The node dies; `silent`: nobody is told.
+    /// The node dies; `silent`: without notice to its peers.
     pub fn kill(&mut self, at: u64, node: usize, silent: bool) {
         self.schedule(at, Thing::Kill(node, silent));
     }
@@ -337,7 +337,7 @@ impl World {
         if have || (block.begin..end).step_by(16384).all(there) {
             return self.give(node, Event::Duplicate { peer, block });
         }
-        // Only what is new is kept.
+        // Only new data is kept.
         let new: Vec<u32> = (block.begin..end).step_by(16384).filter(|&at| !there(at)).collect();
         for at in new {
             disk.blocks.insert(at, (16384.min(end - at), peer, good));
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// Gives an event to an engine and does what it says.
+    /// Gives an event to an engine and performs its actions.
     pub fn give(&mut self, node: usize, event: Event) {
         if self.nodes[node].dead {
             return;
@@ -563,7 +563,7 @@ impl World {
         self.lengths.iter().map(|&l| u64::from(l)).sum()
     }
 
-    /// Duplicates of all nodes in parts per thousand of what they received.
+    /// Duplicates of all nodes in parts per thousand of the received data.
     pub fn duplicates(&self) -> u64 {
         let dup: u64 = self.nodes.iter().map(|n| n.engine.stats().duplicate).sum();
         let all: u64 = self.nodes.iter().map(|n| n.received).sum();

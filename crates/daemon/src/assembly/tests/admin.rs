@@ -1,4 +1,4 @@
-//! Commands of administrators to daemons, here and on other hosts, and what users see of them.
+//! Commands of administrators to daemons, here and on other hosts, and their effects for users.
 
 use super::site::{Site, admin, user};
 use crate::model::api_error::ErrorKind;

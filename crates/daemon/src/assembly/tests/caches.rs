@@ -86,7 +86,7 @@ async fn what_is_here_already_need_not_be_sent() {
     head.make(&alice, "a", "acgt").await;
     let created = begin(head, &alice, "b", b"acgt").await;
     assert!(created.files.is_empty());
-    // To another user, who may read the first as all may, that is no secret.
+    // Another user may know it, since all users may read the first.
     assert!(begin(head, &user("bob"), "c", b"acgt").await.files.is_empty());
     let own = Create { mode: Some(0o700), ..create("d") };
     head.create(&alice, own, &[("file", b"a secret")]).await;

@@ -1,4 +1,4 @@
-//! Whether and for whom a cache is fetched, and reasons of failures.
+//! The users that a cache is fetched for, and reasons of failures.
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ fn exact(capacities: &[u64], flows: &[(Vec<u32>, u64)]) -> Vec<u64> {
     rates.into_iter().flatten().collect()
 }
 
-/// Says by how much, in parts of 1,024, the worst rate is from what is exact.
+/// The deviation of the worst rate from the exact one, in parts of 1,024.
 fn check(shares: &Shares, capacities: &[u64], live: &[(Flow, Vec<u32>, u64)]) -> u64 {
     for (port, capacity) in capacities.iter().enumerate() {
         let load: u64 = shares.flows(port as u32).map(|flow| shares.rate(flow)).sum();
@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-/// A trunk of thousands: filled to 98% at least, nobody a 32nd off, and seldom filled anew.
+/// A trunk of thousands: filled to 98% at least, no flow a 32nd off, and seldom refilled.
 #[test]
 fn wide_ports_are_filled_seldom() {
     let mut dice = Dice::new(3);

@@ -82,7 +82,7 @@ impl Discovery {
     }
 
     /// A measurement of two hosts: the lower rate of both directions, in any unit. Zero is a measurement too;
-    /// a host that did not answer has none.
+    /// a host that did not answer has no measurement.
     pub fn saw(&mut self, a: u32, b: u32, rate: u64) {
         if a != b && a.max(b) < self.hosts {
             self.seen.entry(pair(a, b)).or_default().push(rate.min(MOST_RATE));

@@ -82,7 +82,7 @@ fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
         turns.enter(id, queue);
     }
     assert_eq!(serve(&mut turns, &mut queues, 0, usize::MAX), [(0, 64 * K), (0, 64 * K)]);
-    // Its turn is not over; but what it sends makes room for the other.
+    // Its turn is not over; but its sent data makes room for the other.
     turns.sent(Time(1), PeerId(0), &mut queues[0], 64 * K);
     assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX), [(1, 64 * K)]);
 }
@@ -107,7 +107,7 @@ fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
     assert_eq!(u64::from(last), FED_MOST);
 }
 
-/// The last block to each of this many children, who share an uplink of this many bytes per millisecond.
+/// The last block to each of this many children, which share an uplink of this many bytes per millisecond.
 fn last_blocks(children: u32, uplink: u64) -> Vec<u32> {
     let mut queues: Vec<Queue> = (0..children).map(|_| Queue::default()).collect();
     let mut turns = Turns::new(64 << 20, 1000, PIECE);
@@ -135,7 +135,7 @@ fn blocks_of_children_follow_the_whole_uplink() {
     // A processor that is busy with others, and feeds 48 MB/s: by each child's rate alone they would be of 32 KiB.
     let busy = last_blocks(8, 48_000);
     assert!(busy.iter().all(|block| (64 * K..=128 * K).contains(block)), "{busy:?}");
-    // 20 Mbit/s, or little data so far: a leaf, or what the child's own rate allows.
+    // 20 Mbit/s, or little data so far: a leaf, or the limit of the child's own rate.
     assert_eq!(last_blocks(8, 2_500), [FED_LEAST as u32; 8]);
     assert_eq!(last_blocks(1, 2_500), [FED_LEAST as u32]);
 }
