@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what the tests need (apt packages as root, Python packages into .venv)
+setup: ## install the requirements of the tests (apt packages as root, Python packages into .venv)
 	@scripts/setup
 
 build: ## the release programs, in target/release
@@ -22,10 +22,10 @@ uninstall: ## remove what `make install` put there; changed settings stay
 wheel: setup ## the Python package for this machine with the program and the C library in it, in target/wheel
 	@scripts/wheel
 
-dist: ## what is published, in target/dist: wheels, sources, tarballs, Debian packages, checksums (downloads zig)
+dist: ## release files, in target/dist: wheels, sources, tarballs, Debian packages, checksums (downloads zig)
 	@scripts/dist
 
-dist-wheel: ## the wheels of it alone, for glibc 2.28 and newer
+dist-wheel: ## the wheels only, for glibc 2.28 and newer
 	@scripts/dist wheel
 
 dist-test: ## install, upgrade, remove and purge the packages of `make dist` in chroots of Debian 12 and 11 (as root)
@@ -41,11 +41,11 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-docs: ## the site of the documentation, in target/docs (mdBook; installed into .cache/tools if there is none)
+docs: ## the site of the documentation, in target/docs (mdBook; installed into .cache/tools if missing)
 	@scripts/docs check
 	@scripts/docs build
 
-lint: ## format, clippy, the purity of the pure crates, the layers of others, that files are reached by crate paths, links of the documentation, Python's types
+lint: ## format, clippy, the purity of the pure crates, the layers of others, file access by crate paths only, links of the documentation, Python's types
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
@@ -73,20 +73,20 @@ fuzz: ## every fuzz target for 10 minutes
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
 
-copy-soak: setup ## what `copy` leaves out, deletes, keeps and says, beside rsync on 2,000 fresh random trees
+copy-soak: setup ## `copy` beside rsync on 2,000 fresh random trees: files left out, deleted and kept, reports
 	@TIDECAST_FRESH=100 .venv/bin/python -m pytest -q tests/e2e/test_copy_filter.py tests/e2e/test_copy_flags.py $(ARGS)
 
-field-soak: setup ## what a field shows of 6,000 fresh random files, beside xarray and netCDF4
+field-soak: setup ## a field's values of 6,000 fresh random files, beside xarray and netCDF4
 	@TIDECAST_FRESH=20 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_field_missing.py -k those_of
 
 hosts-soak: setup build ## 40 fresh random host lists, beside getaddrinfo (as root), clustershell and Slurm's scontrol
 	@TIDECAST_NO_BUILD=1 TIDECAST_FRESH=40 $(PYTHON) -m pytest -q tests/e2e/test_bcast_hosts.py tests/e2e/test_host_lists.py -k 'addresses_say or reads_the_same'
 
-race: build ## swap directories of a store for links while all is done to it (SECONDS_LONG=60)
+race: build ## swap directories of a store for links during all its operations (SECONDS_LONG=60)
 	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) cargo test --release -p tidecast-depot --test race -- --nocapture
 	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_swapped_links.py $(ARGS)
 
-daemon-marathon: ## kill -9 of cache daemons, and power cuts, in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
+daemon-marathon: ## kill -9 of cache daemons, and power cuts, during operation (ROUNDS=1000; OLDER=COMMIT: in turn with a program of that commit)
 	@scripts/daemon-marathon
 
 sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at every step
@@ -96,13 +96,13 @@ demo: ## 8 nodes receive a real Python environment, each verified, each uploadin
 	@scripts/setup demo
 	@scripts/demo
 
-demo-field: setup build ## a simulated field, sent by UDP and drawn in the browser while it comes
+demo-field: setup build ## a simulated field, sent by UDP and drawn in the browser while it arrives
 	@scripts/demo-field
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
 	@scripts/bench-transfer
 
-bench-depot: build ## 10,000 caches of 100 files in one store: `cache ls`, start-up; and a small store that caches flow into
+bench-depot: build ## 10,000 caches of 100 files in one store: `cache ls`, start-up; and a small store with a constant inflow
 	$(PYTHON) -m bench.depot scale
 	$(PYTHON) -m bench.depot inflow
 
@@ -122,7 +122,7 @@ bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, a
 bench-python: wheel ## reading through the Python package: fsspec beside the file, weights beside safetensors (ARGS='--size 1')
 	$(PYTHON) -m bench.python $(ARGS)
 
-bench-field: build ## what `tidecast field` carries: a core, pacing, loss and parity, steps, the page (ARGS="peak --repeats 1"; iperf3, root)
+bench-field: build ## throughput of `tidecast field`: a core, pacing, loss and parity, steps, the page (ARGS="peak --repeats 1"; iperf3, root)
 	$(PYTHON) -m bench.field $(ARGS)
 
 bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)
@@ -131,7 +131,7 @@ bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsi
 bench-sim-lab: ## the simulator beside the real program on the emulated cluster (as root)
 	@scripts/bench-sim lab
 
-bench-membership: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
+bench-membership: build ## daemons on wires of their own: time to find each other; half of them fail; a partition (root)
 	$(PYTHON) -m bench.membership target/release/tidecast 8 16 50
 	$(PYTHON) -m bench.membership target/release/tidecast seeds
 	$(PYTHON) -m bench.membership target/release/tidecast losses
@@ -144,7 +144,7 @@ experiments: ## "MPI vs BitTorrent" on the emulated cluster, half an hour (ARGS=
 	@lab/experiments/setup
 	@lab/lab experiment short $(ARGS)
 
-experiments-long: ## all settings and sizes of it; interrupted, it goes on where it was (as root)
+experiments-long: ## all settings and sizes of it; resumes after an interruption (as root)
 	@lab/experiments/setup
 	@lab/lab experiment long --resume $(ARGS)
 
@@ -152,6 +152,6 @@ experiments-mount: ## software started on many nodes at once from a mount, from 
 	@lab/experiments/setup
 	@lab/lab experiment mount mount-fairness libraries $(ARGS)
 
-clean: ## remove what was built
+clean: ## remove build results
 	cargo clean
 	rm -rf .venv .cache bench/results
