@@ -156,7 +156,7 @@ def blast(base: pathlib.Path, rounds: int) -> None:
             time.sleep(1)
             seconds = job(node)
             times[name].append(seconds)
-            moved[name].append((node("admin", "status")["received"] - before) / (seconds[0] + 1) / MIB)
+            moved[name].append((node("admin", "status")["received"] - before) / (seconds[0] + 1) / 1e6)
             over.touch()
             node("admin", "limit", "--cores", "0", "--busy", "1")
             fetching.wait()
@@ -169,7 +169,7 @@ def blast(base: pathlib.Path, rounds: int) -> None:
     alone = medians("alone")
     for name in times:
         wall, both = medians(name)
-        rate = f"; {statistics.median(moved[name]):.0f} MiB/s came meanwhile" if name in moved else ""
+        rate = f"; {statistics.median(moved[name]):.0f} MB/s arrived meanwhile" if name in moved else ""
         print(f"blastn, {name}: {wall:.2f} s ({wall / alone[0] - 1:+.1%}); CPU seconds of job and daemon {both:.2f} ({both / alone[1] - 1:+.1%}){rate}")
     [one.daemon.terminate() for one in [head, *nodes.values()]]
     [one.daemon.wait() for one in [head, *nodes.values()]]
