@@ -47,7 +47,7 @@ Examples:
   tidecast get genomes.torrent --to /scratch
 
   # Copy a file to the same path on 64 nodes; in a batch job, leave out --hosts
-  tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
+  tidecast bcast model.bin --to /tmp/model.bin --hosts 'node[001-064]'
 
   # Mount a software environment; its files are fetched when they are opened
   tidecast mount @ticket /opt/env
@@ -75,7 +75,7 @@ Examples:
   tidecast seed genomes.torrent /data/genomes
 
   # Copy a file to the same path on 64 nodes; in a batch job, leave out --hosts
-  tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
+  tidecast bcast model.bin --to /tmp/model.bin --hosts 'node[001-064]'
 
   # Copy files of any size to a host that ssh reaches, and back
   tidecast copy /data/cmip6 store:/archive

@@ -23,10 +23,10 @@ Examples:
   tidecast bcast model.bin --to /tmp/model.bin
 
   # By ssh (keys, no passwords); for a file with one host per line: --hosts @nodes.txt
-  tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
+  tidecast bcast /sw/env --to /scratch/env --hosts 'node[001-064,100]'
 
   # A different path on each host; workers started by any command
-  tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] --launch 'ip netns exec {host} {command}'";
+  tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' --launch 'ip netns exec {host} {command}'";
 
 const AFTER: &str = concat!(
     "\
@@ -36,10 +36,10 @@ Examples:
 
   # By ssh (keys, no passwords); for a file with one host per line:
   # --hosts @nodes.txt
-  tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
+  tidecast bcast /sw/env --to /scratch/env --hosts 'node[001-064,100]'
 
   # A different path on each host; workers started by any command
-  tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] \\
+  tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' \\
       --launch 'ip netns exec {host} {command}'
 
 Hosts:

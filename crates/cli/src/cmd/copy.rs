@@ -91,7 +91,7 @@ Examples:
   tidecast copy store:'/archive/cmip6/*.nc' .        # and back
   tidecast copy store:/archive/all.tar - | tar t     # one file to standard output
   tidecast copy --delete a:/data/ b:/mirror/         # from one remote host to another
-  tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts in parallel
+  tidecast copy 'dtn[1-4]:/data/' 'dtn[5-8]:/archive/'   # by four pairs of hosts in parallel
   tidecast copy --from-null 10GiB store:/tmp --to-null   # measure the network alone
   tidecast copy --explain /data/cmip6 store:/archive # find the bottleneck
   tidecast copy --key @key /data/cmip6 tidecast://store/   # to a copy-server
