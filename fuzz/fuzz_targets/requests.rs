@@ -18,7 +18,7 @@ mod frame;
 #[allow(dead_code)]
 mod message;
 
-use model::types::{CacheInfo, Create, Extend, Get, Got, Limits, Replicate, Ruled, Status};
+use model::types::{CacheInfo, CommandResult, Create, Extend, Get, Got, Limits, Replicate, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     body::<CacheInfo>(bytes);
     body::<Status>(bytes);
     body::<Limits>(bytes);
-    body::<Ruled>(bytes);
+    body::<CommandResult>(bytes);
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
     runtime.block_on(async {
         let mut from = bytes;

@@ -1,7 +1,7 @@
 //! How a command fails: its exit code and its message.
 
 use serde_json::{Map, Value};
-use tidecast::{Kind, Reached};
+use tidecast::{Kind, PartialResult};
 
 use crate::fields::fields_of;
 
@@ -24,8 +24,8 @@ impl Failure {
         Self::new(Kind::Usage, error)
     }
 
-    pub(crate) fn cut(why: &'static str) -> Self {
-        Self::new(Kind::Cut, anyhow::Error::msg(why))
+    pub(crate) fn interrupted(why: &'static str) -> Self {
+        Self::new(Kind::Interrupted, anyhow::Error::msg(why))
     }
 
     pub(crate) fn new(kind: Kind, error: impl Into<anyhow::Error>) -> Self {
@@ -33,8 +33,8 @@ impl Failure {
     }
 
     /// The results that an operation of the library had reached when it failed.
-    pub(crate) fn reached(&self) -> Option<&Reached> {
-        self.error.downcast_ref::<tidecast::Error>()?.reached()
+    pub(crate) fn partial_result(&self) -> Option<&PartialResult> {
+        self.error.downcast_ref::<tidecast::Error>()?.partial_result()
     }
 
     /// Adds the totals that a failed run still reached.
@@ -51,7 +51,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
             Ok(own) => own,
             Err(other) => return Self::new(Kind::Fault, other),
         };
-        let fields = error.reached().map(fields_of).unwrap_or_default();
+        let fields = error.partial_result().map(fields_of).unwrap_or_default();
         Self::new(error.kind(), error).with(fields)
     }
 }

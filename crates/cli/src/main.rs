@@ -25,14 +25,14 @@ use crate::report::Reporter;
 use tidecast::settings::Settings;
 
 fn main() -> ExitCode {
-    secret::warn_by(|text| report::complain(&format!("tidecast: warning: {text}")));
+    secret::warn_by(|text| report::print_error(&format!("tidecast: warning: {text}")));
     secret::hide();
     stop::outlive_file_size_limit();
     // HTCondor calls a plugin by its name, with flags of its own kind.
     let line = cmd::plugin::command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {
         Ok(cli) => cli,
-        Err(error) => return misread(&help::instead(error, std::env::args_os())),
+        Err(error) => return usage_error(&help::instead(error, std::env::args_os())),
     };
     let settings = Settings::load(cli.global.config.as_deref());
     let json = cli.global.json
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the help that was asked for, or a usage error: as text, or with `--json` as the event `error`.
-fn misread(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error) -> ExitCode {
     let asked = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
     let text = error.render().to_string();
@@ -60,7 +60,7 @@ fn misread(error: &clap::Error) -> ExitCode {
         }
         let again = Cli::try_parse_from(std::env::args_os().map(shown)).err();
         let text = again.map_or(text, |error| error.render().to_string());
-        text.trim_end().split('\n').for_each(report::complain);
+        text.trim_end().split('\n').for_each(report::print_error);
         return ExitCode::from(Kind::Usage as u8);
     }
     // The usage that follows the error is for people only.

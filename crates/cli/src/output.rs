@@ -69,7 +69,7 @@ impl Output {
         };
         match written {
             Err(e) if e.kind() == ErrorKind::Interrupted && is_over() && stop.is_some() => {
-                Err(Failure::cut("interrupted"))
+                Err(Failure::interrupted("interrupted"))
             }
             other => Ok(other.with_context(|| format!("cannot write {self}"))?),
         }

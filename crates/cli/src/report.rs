@@ -23,7 +23,7 @@ use tidecast::event::{Failed, Phase, Progress, Resumed, Stage, Warning};
 
 use tidecast::Kind;
 use tidecast::status::Announced;
-use tidecast_node::{Said, Tell};
+use tidecast_node::{Message, MessageSink};
 use tidecast_text::{Span, with_causes};
 
 use self::line::{draw, line};
@@ -52,7 +52,7 @@ pub(crate) struct Reporter {
     /// Standard output carries a file, so lines go to standard error.
     aside: Cell<bool>,
     /// Warnings, and how many times each was repeated.
-    said: RefCell<Vec<(String, u64)>>,
+    printed: RefCell<Vec<(String, u64)>>,
     /// The entry that `tidecast status` reads.
     live: Option<Announced>,
 }
@@ -75,7 +75,7 @@ impl Reporter {
             whole: false,
             early,
             aside: Cell::new(false),
-            said: RefCell::default(),
+            printed: RefCell::default(),
             live: None,
         }
     }
@@ -114,7 +114,7 @@ impl Reporter {
         }
         let early = self.early.take().unwrap_or_default();
         self.event("started", fields);
-        early.iter().for_each(|line| say(line));
+        early.iter().for_each(|line| print(line));
     }
 
     /// Progress of an operation. Most calls print nothing, to bound the rate; the first with all bytes always prints.
@@ -135,7 +135,7 @@ impl Reporter {
             let name = if now.stage == Stage::Check { "check" } else { "progress" };
             self.event(name, fields_of(now));
         } else {
-            complain(&line(now));
+            print_error(&line(now));
         }
     }
 
@@ -145,7 +145,7 @@ impl Reporter {
             return draw(bar, (0, 0), text);
         }
         if !self.json && self.is_time() {
-            complain(text);
+            print_error(text);
         }
     }
 
@@ -171,15 +171,15 @@ impl Reporter {
 
     /// Whether this warning was not printed yet; counts it if it was.
     fn is_new(&self, text: &str) -> bool {
-        self.live.iter().for_each(|live| live.trouble(text));
-        let mut said = self.said.borrow_mut();
-        if let Some((_, times)) = said.iter_mut().find(|(known, _)| known == text) {
+        self.live.iter().for_each(|live| live.note_error(text));
+        let mut printed = self.printed.borrow_mut();
+        if let Some((_, times)) = printed.iter_mut().find(|(known, _)| known == text) {
             *times += 1;
             return false;
         }
         // Beyond this number repetitions are printed instead of counted, which bounds the memory.
-        if said.len() < WARNINGS {
-            said.push((text.to_owned(), 0));
+        if printed.len() < WARNINGS {
+            printed.push((text.to_owned(), 0));
         }
         true
     }
@@ -203,7 +203,7 @@ impl Reporter {
         if self.json {
             let mut all = object(json!({ "message": text }));
             all.extend(fields);
-            say(&event_line("warning", all));
+            print(&event_line("warning", all));
         } else {
             self.warn(text);
         }
@@ -234,10 +234,11 @@ impl Reporter {
 
     /// Prints the warnings that were repeated, with their count.
     fn warn_of_repeats(&self) {
-        let said = self.said.take();
+        let printed = self.printed.take();
         let again =
             |times: u64| if times == 1 { "repeated once".into() } else { format!("repeated {times} times") };
-        said.iter()
+        printed
+            .iter()
             .filter(|(_, n)| *n > 0)
             .for_each(|(text, n)| self.warn(&format!("{text} ({})", again(*n))));
     }
@@ -246,7 +247,7 @@ impl Reporter {
         if self.json {
             self.event("warning", object(json!({ "message": text })));
         } else {
-            self.aside(|| complain(&format!("tidecast: warning: {text}")));
+            self.aside(|| print_error(&format!("tidecast: warning: {text}")));
         }
     }
 
@@ -256,14 +257,14 @@ impl Reporter {
     }
 
     /// Prints a message for people, with `--quiet` too.
-    pub(crate) fn say(&self, text: &str) {
-        self.aside(|| complain(&format!("tidecast: {text}")));
+    pub(crate) fn print(&self, text: &str) {
+        self.aside(|| print_error(&format!("tidecast: {text}")));
     }
 
     /// Prints a notice for people; not with `--quiet` or `--json`.
     pub(crate) fn note(&self, text: &str) {
         if !self.json && !self.quiet {
-            self.say(text);
+            self.print(text);
         }
     }
 
@@ -272,7 +273,7 @@ impl Reporter {
         match self.aside.get() {
             true => self.note(text),
             false if self.json => {}
-            false => self.aside(|| say(&names::line(text))),
+            false => self.aside(|| print(&names::line(text))),
         }
     }
 
@@ -308,7 +309,7 @@ impl Reporter {
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
         self.live.iter().for_each(Announced::end);
-        self.early.take().unwrap_or_default().iter().for_each(|line| say(line));
+        self.early.take().unwrap_or_default().iter().for_each(|line| print(line));
         self.warn_of_repeats();
         let seconds = round(self.seconds());
         match outcome {
@@ -329,8 +330,8 @@ impl Reporter {
                 all.extend(fields);
                 self.event("error", all);
                 if !self.json {
-                    let word = if kind == Kind::Cut { "" } else { "error: " };
-                    complain(&format!("tidecast: {word}{}", with_causes(error.as_ref())));
+                    let word = if kind == Kind::Interrupted { "" } else { "error: " };
+                    print_error(&format!("tidecast: {word}{}", with_causes(error.as_ref())));
                 }
                 kind as u8
             }
@@ -345,7 +346,7 @@ impl Reporter {
         match self.early.borrow_mut().as_mut() {
             // Bounded, because there are few warnings before the start.
             Some(early) => early.push(line),
-            None => say(&line),
+            None => print(&line),
         }
     }
 }
@@ -357,12 +358,12 @@ fn event_line(name: &str, fields: Map<String, Value>) -> String {
     names::json_line(Value::Object(all))
 }
 
-impl Tell for Reporter {
-    fn tell(&self, said: Said) {
-        match said {
-            Said::Warning(warning) => self.warned(&warning),
-            Said::Resumed(resumed) => self.resumed(&resumed),
-            Said::Phase(phase) => self.begins(&phase),
+impl MessageSink for Reporter {
+    fn send(&self, message: Message) {
+        match message {
+            Message::Warning(warning) => self.warned(&warning),
+            Message::Resumed(resumed) => self.resumed(&resumed),
+            Message::Phase(phase) => self.begins(&phase),
         }
     }
 }
@@ -375,7 +376,7 @@ pub(crate) fn outlive_reader() {
 static OUTLIVES: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line on standard output. A closed pipe ends the program, as any filter, unless [`outlive_reader`] was called.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print(text: &str) {
     write(format!("{text}\n").as_bytes());
 }
 
@@ -386,13 +387,13 @@ fn write(bytes: &[u8]) {
             return;
         }
         if e.kind() != std::io::ErrorKind::BrokenPipe {
-            complain(&format!("tidecast: error: cannot write to standard output: {e}"));
+            print_error(&format!("tidecast: error: cannot write to standard output: {e}"));
         }
-        std::process::exit(Kind::Cut as i32);
+        std::process::exit(Kind::Interrupted as i32);
     }
 }
 
 /// Prints a line on standard error. A failure is ignored, since it cannot be reported elsewhere.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
 }

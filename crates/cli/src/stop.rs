@@ -56,7 +56,7 @@ impl Stop {
                     _ = terminate.recv() => {}
                 }
                 if time > 0 {
-                    std::process::exit(Kind::Cut as i32);
+                    std::process::exit(Kind::Interrupted as i32);
                 }
                 // Without a receiver the command is ending anyway.
                 let _ = sender.send(true);
@@ -86,7 +86,7 @@ pub(crate) async fn or_cut<T>(work: impl Future<Output = Result<T, Failure>>) ->
         // Work that ends at the same moment as the signal comes is complete.
         biased;
         done = work => done,
-        () = stop.wait() => Err(Failure::cut("interrupted")),
+        () = stop.wait() => Err(Failure::interrupted("interrupted")),
     }
 }
 

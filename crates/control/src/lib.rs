@@ -3,10 +3,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `frame.rs` | a message and a payload, each after its length; each channel has its own encoding of messages |
-//! | `dial.rs` | connections to the addresses of one node, started shortly after one another (RFC 8305) |
+//! | `connect.rs` | connections to the addresses of one node, started shortly after one another (RFC 8305) |
 
-mod dial;
+mod connect;
 mod frame;
 
-pub use dial::{Dialling, STAGGER};
+pub use connect::{ATTEMPT_DELAY, ConnectAttempts};
 pub use frame::{Bounds, FrameError, read, read_rest, write};

@@ -44,7 +44,7 @@ pub mod api {
 pub use assembly::Daemon;
 pub use client::{materialize, plugin};
 pub use config::{CatalogueAt, Config, Serves};
-pub use directory::places::PORT;
+pub use directory::configured_peers::PORT;
 pub use model::error::Error;
 pub use model::name;
 pub use policy::ads::check_requirements;

@@ -12,7 +12,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 /// The id of an entry without a name.
-const NOBODY: u32 = u32::MAX;
+const NO_ID: u32 = u32::MAX;
 
 /// Permissions on one file; rights are the bits 4 (read), 2 (write) and 1 (execute, enter).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,12 +41,12 @@ impl Acl {
             entries.sort_unstable_by_key(|(_, _, id)| *id);
             entries
         };
-        let mut entries = vec![(USER_OBJ, self.owner, NOBODY)];
+        let mut entries = vec![(USER_OBJ, self.owner, NO_ID)];
         entries.extend(named(USER, &self.users));
-        entries.push((GROUP_OBJ, self.group, NOBODY));
+        entries.push((GROUP_OBJ, self.group, NO_ID));
         entries.extend(named(GROUP, &self.groups));
-        entries.extend(self.mask.map(|rights| (MASK, rights, NOBODY)));
-        entries.push((OTHER, self.others, NOBODY));
+        entries.extend(self.mask.map(|rights| (MASK, rights, NO_ID)));
+        entries.push((OTHER, self.others, NO_ID));
         let mut value = VERSION.to_le_bytes().to_vec();
         for (tag, rights, id) in entries {
             value.extend(tag.to_le_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidecast_metainfo::Manifest;
 
-use crate::live::Promise;
+use crate::memory_state::Promise;
 use crate::object::{Parts, classes_for, object_size};
 use crate::{CacheId, CacheRecord, Depot, Error, Reader, Reservation, Size, State};
 
@@ -117,8 +117,8 @@ impl Depot {
         if let Some(quota) = self.0.config.read().quota_of(owner) {
             let of = |r: &CacheRecord| r.owner == *owner;
             let used = || {
-                let live = self.0.live.read();
-                live.used_by(owner).plus(live.promised_to(owner).minus(mine(&live, record.id)))
+                let memory = self.0.memory.read();
+                memory.used_by(owner).plus(memory.promised_to(owner).minus(mine(&memory, record.id)))
             };
             let short = || used().plus(need).minus(quota);
             if short() != Size::ZERO {
@@ -135,14 +135,14 @@ impl Depot {
         }
         let short = || -> Result<Size, Error> {
             let usage = self.usage()?;
-            let freed = mine(&self.0.live.read(), record.id);
+            let freed = mine(&self.0.memory.read(), record.id);
             Ok(usage.shortage(need.minus(freed)))
         };
         if short()? == Size::ZERO {
             return Ok(None);
         }
         let usage = self.usage()?;
-        let promised = usage.promised.minus(mine(&self.0.live.read(), record.id));
+        let promised = usage.promised.minus(mine(&self.0.memory.read(), record.id));
         let held = self.held(|_| true, now);
         if !need.fits(usage.high) && self.0.config.read().max_bytes.is_some_and(|max| need.bytes > max) {
             return Ok(Some(Admission::Denied(Reason::TooLarge { need, room: usage.high })));
@@ -157,9 +157,9 @@ impl Depot {
     /// Caches that cannot be evicted.
     fn held(&self, of: impl Fn(&CacheRecord) -> bool, now: u64) -> Held {
         let fixed: Vec<_> = {
-            let live = self.0.live.read();
-            let caches = live.caches.values().filter(|r| of(r) && r.content.is_some());
-            caches.filter(|r| r.pinned || live.in_use(r.id, now)).cloned().collect()
+            let memory = self.0.memory.read();
+            let caches = memory.caches.values().filter(|r| of(r) && r.content.is_some());
+            caches.filter(|r| r.pinned || memory.in_use(r.id, now)).cloned().collect()
         };
         let pinned: Vec<_> = fixed.iter().filter(|r| r.pinned).cloned().collect();
         Held { pinned: self.extent(&pinned), all: self.extent(&fixed) }
@@ -213,9 +213,9 @@ impl Depot {
 
     fn reserve(&self, record: &CacheRecord, need: Size) -> Result<Admission, Error> {
         {
-            let mut live = self.0.live.write();
-            let record = live.get(record.id).ok_or(Error::NoCache(record.id))?.id;
-            let promise = live.promises.entry(record).or_default();
+            let mut memory = self.0.memory.write();
+            let record = memory.get(record.id).ok_or(Error::NoCache(record.id))?.id;
+            let promise = memory.promises.entry(record).or_default();
             if promise.held {
                 return Ok(Admission::Wait(Reason::Underway));
             }
@@ -226,8 +226,8 @@ impl Depot {
 }
 
 /// Space reserved for this cache already, or occupied by its staged files.
-fn mine(live: &crate::live::Live, id: CacheId) -> Size {
-    live.promises.get(&id).map_or(Size::ZERO, |p| p.promised.max(p.staged))
+fn mine(memory: &crate::memory_state::MemoryState, id: CacheId) -> Size {
+    memory.promises.get(&id).map_or(Size::ZERO, |p| p.promised.max(p.staged))
 }
 
 /// Which of the reasons it is.

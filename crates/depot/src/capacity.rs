@@ -52,10 +52,10 @@ impl Depot {
     }
 
     fn promised(&self, config: &Config, before: u64, now: u64) -> Vec<Arc<CacheRecord>> {
-        let live = self.0.live.read();
+        let memory = self.0.memory.read();
         let old = |r: &CacheRecord| r.committed.is_none_or(|at| at <= before);
         let of = |r: &&Arc<CacheRecord>| promised(r, config.origin.as_deref(), now) && old(r);
-        live.caches.values().filter(of).cloned().collect()
+        memory.caches.values().filter(of).cloned().collect()
     }
 }
 

@@ -16,8 +16,8 @@ use tidecast_metainfo::Manifest;
 use crate::Error;
 use crate::db::{Name, Tables};
 use crate::layout::Layout;
-use crate::near::Near;
 use crate::object::{ObjectKey, Parts};
+use crate::open_dir::OpenDir;
 use crate::os::Unsynced;
 use crate::place::{Placing, check};
 use crate::record::Past;
@@ -72,7 +72,7 @@ pub(crate) fn commit(
             return Err(e);
         }
     };
-    depot.0.live.write().promises.remove(&record.id);
+    depot.0.memory.write().promises.remove(&record.id);
     let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
     drop(disk);
     // The cache is complete again: the damaged record is no longer needed. If a job uses it, a sweep removes it.
@@ -95,12 +95,12 @@ fn prove(
     let files = manifest.files().filter(|f| !f.is_empty());
     // By key: objects of one directory follow each other.
     let keys: BTreeMap<ObjectKey, u64> = files.filter_map(|f| Some((ObjectKey::of(f)?, f.len()))).collect();
-    let mut near = Near::new(&depot.0.layout);
+    let mut open_dir = OpenDir::new(&depot.0.layout);
     for (key, len) in keys {
         if reused.contains_key(&key.root) || objects.get(&key)?.is_none() {
             continue;
         }
-        let found = near
+        let found = open_dir
             .open(&depot.0.layout.object(&key))
             .and_then(|f| Ok((f.metadata()?.ino(), root_of(&f, len)?)));
         if let Some((inode, _)) = found.ok().filter(|(_, root)| *root == key.root) {
@@ -112,13 +112,13 @@ fn prove(
 
 /// Has the bulk of the data on disk.
 fn presync(layout: &Layout, manifest: &Manifest, staged: &Path) -> Result<(), Error> {
-    let (mut unsynced, mut near) = (Unsynced::default(), Near::new(layout));
+    let (mut unsynced, mut open_dir) = (Unsynced::default(), OpenDir::new(layout));
     for file in manifest.files().filter(|f| !f.is_empty()) {
         if unsynced.is_all() {
             break;
         }
         let path = file.path().below(staged);
-        if near.look(&path).is_ok_and(|m| m.is_file()) {
+        if open_dir.look(&path).is_ok_and(|m| m.is_file()) {
             unsynced.file(&path);
         }
     }
@@ -127,7 +127,7 @@ fn presync(layout: &Layout, manifest: &Manifest, staged: &Path) -> Result<(), Er
 
 /// The committed cache of the same name, owner and content, if this one takes its version from there.
 fn same_content(depot: &Depot, record: &CacheRecord, content: &[u8; 32]) -> Option<CacheId> {
-    let live = depot.0.live.read();
+    let memory = depot.0.memory.read();
     let same = |r: &CacheRecord| {
         r.is_committed()
             && r.content.as_ref() == Some(content)
@@ -136,7 +136,7 @@ fn same_content(depot: &Depot, record: &CacheRecord, content: &[u8; 32]) -> Opti
             && r.owner == record.owner
             && record.version.is_none_or(|v| r.version == Some(v))
     };
-    live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
+    memory.caches.values().find(|r| same(r) && !memory.leaving.contains(&r.id)).map(|r| r.id)
 }
 
 /// The declared cache is one that is there: it gives its lease and goes.
@@ -182,9 +182,9 @@ fn assemble<'a>(
         links: reservation.takes_links(),
         scratch: staging.join("scratch"),
         unsynced: Unsynced::default(),
-        sources: Near::new(layout),
-        stored: Near::new(layout),
-        placed: Near::new(layout),
+        sources: OpenDir::new(layout),
+        stored: OpenDir::new(layout),
+        placed: OpenDir::new(layout),
         extra: BTreeMap::new(),
         linked: 0,
     };

@@ -6,8 +6,8 @@ use std::path::Path;
 use tidecast_metainfo::{FileRef, Manifest};
 
 use crate::layout::Layout;
-use crate::near::Near;
 use crate::object::{self, ObjectKey};
+use crate::open_dir::OpenDir;
 use crate::root::root_of;
 
 /// The state of a name in a view.
@@ -21,7 +21,7 @@ enum Found {
 /// The files of the view at `top` that differ from the manifest, in its order. A content may have several inodes, where the
 /// number of links is limited: an inode that is not the object's is read.
 pub(crate) fn differing<'m>(layout: &Layout, manifest: &'m Manifest, top: &Path) -> Vec<FileRef<'m>> {
-    let (mut placed, mut wrong, mut inodes) = (Near::new(layout), Vec::new(), Vec::new());
+    let (mut placed, mut wrong, mut inodes) = (OpenDir::new(layout), Vec::new(), Vec::new());
     for file in manifest.files() {
         match find(&mut placed, file, &file.path().below(top)) {
             Found::Wrong => wrong.push(file),
@@ -31,7 +31,7 @@ pub(crate) fn differing<'m>(layout: &Layout, manifest: &'m Manifest, top: &Path)
     }
     // By key: objects of one directory follow each other.
     inodes.sort_unstable_by_key(|(key, _, file)| (*key, file.index()));
-    let mut stored = Near::new(layout);
+    let mut stored = OpenDir::new(layout);
     for (key, inode, file) in inodes {
         if stored.look(&layout.object(&key)).is_ok_and(|m| m.id == inode) {
             continue;
@@ -45,9 +45,9 @@ pub(crate) fn differing<'m>(layout: &Layout, manifest: &'m Manifest, top: &Path)
     wrong
 }
 
-fn find(near: &mut Near<'_>, file: FileRef<'_>, path: &Path) -> Found {
+fn find(open_dir: &mut OpenDir<'_>, file: FileRef<'_>, path: &Path) -> Found {
     let right = |right| if right { Found::Right } else { Found::Wrong };
-    let Ok((dir, name)) = near.find(path) else { return Found::Wrong };
+    let Ok((dir, name)) = open_dir.find(path) else { return Found::Wrong };
     let Ok(meta) = dir.stat(name) else { return Found::Wrong };
     if let Some(target) = file.symlink() {
         return right(dir.read_link(name).is_ok_and(|t| t.as_bytes() == &*target));

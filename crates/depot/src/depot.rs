@@ -11,7 +11,7 @@ use tidecast_paths::{Lock, Root};
 use crate::db::{Db, Name, Objects, Tables};
 use crate::error::Context;
 use crate::layout::Layout;
-use crate::live::Live;
+use crate::memory_state::MemoryState;
 use crate::record::{Past, check_account, check_name};
 use crate::{CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, State, Usage, Use, UseId};
 
@@ -19,14 +19,14 @@ use crate::{CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, 
 #[derive(Clone)]
 pub struct Depot(pub(crate) Arc<Inner>);
 
-/// Locks are taken in this order: `disk`, `db`, `live`.
+/// Locks are taken in this order: `disk`, `db`, `memory`.
 pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) config: RwLock<Config>,
     /// Held while objects are added or removed: database and directory agree for all other threads.
     pub(crate) disk: Mutex<()>,
     pub(crate) db: Mutex<Db>,
-    pub(crate) live: RwLock<Live>,
+    pub(crate) memory: RwLock<MemoryState>,
     /// Never read: holding it open holds the lock.
     _lock: Lock,
 }
@@ -48,7 +48,7 @@ impl Depot {
             config: RwLock::new(config),
             disk: Mutex::new(()),
             db: Mutex::new(db),
-            live: RwLock::default(),
+            memory: RwLock::default(),
             _lock: lock,
         }));
         depot.recover()?;
@@ -104,27 +104,32 @@ impl Depot {
     /// A cache.
     #[must_use]
     pub fn cache(&self, id: CacheId) -> Option<Arc<CacheRecord>> {
-        self.0.live.read().get(id).cloned()
+        self.0.memory.read().get(id).cloned()
     }
 
     /// The caches that a filter lets through, by number.
     #[must_use]
     pub fn caches(&self, filter: &Filter) -> Vec<Arc<CacheRecord>> {
-        let live = self.0.live.read();
-        live.caches.values().filter(|r| !live.leaving.contains(&r.id) && filter.matches(r)).cloned().collect()
+        let memory = self.0.memory.read();
+        memory
+            .caches
+            .values()
+            .filter(|r| !memory.leaving.contains(&r.id) && filter.matches(r))
+            .cloned()
+            .collect()
     }
 
     /// A version of a name, or the highest committed one.
     #[must_use]
     pub fn find(&self, origin: &str, name: &str, version: Option<u64>) -> Option<Arc<CacheRecord>> {
-        let live = self.0.live.read();
-        let named = live.caches.values().filter(|r| r.name == name && r.origin == origin);
+        let memory = self.0.memory.read();
+        let named = memory.caches.values().filter(|r| r.name == name && r.origin == origin);
         let wanted = named.filter(|r| match version {
             Some(v) => r.version == Some(v),
             None => r.is_committed(),
         });
         wanted
-            .filter(|r| !live.leaving.contains(&r.id))
+            .filter(|r| !memory.leaving.contains(&r.id))
             .max_by_key(|r| (r.version, r.is_committed()))
             .cloned()
     }
@@ -196,8 +201,8 @@ impl Depot {
                 && r.content.is_some()
                 && (&r.origin, &r.name, &r.owner, r.version) == (&of.origin, &of.name, &of.owner, of.version)
         };
-        let live = self.0.live.read();
-        live.caches.values().filter(|r| same(r) && !live.leaving.contains(&r.id)).cloned().collect()
+        let memory = self.0.memory.read();
+        memory.caches.values().filter(|r| same(r) && !memory.leaving.contains(&r.id)).cloned().collect()
     }
 
     pub(crate) fn committed(&self, id: CacheId) -> Result<Arc<CacheRecord>, Error> {
@@ -217,10 +222,10 @@ impl Depot {
         if !record.readable_by(reader) {
             return Err(Error::NoCache(id));
         }
-        let mut live = self.0.live.write();
-        live.get(id).ok_or(Error::NoCache(id))?;
-        live.touch(id, now);
-        live.uses.begin(&self.0.layout, id, what, now)
+        let mut memory = self.0.memory.write();
+        memory.get(id).ok_or(Error::NoCache(id))?;
+        memory.touch(id, now);
+        memory.uses.begin(&self.0.layout, id, what, now)
     }
 
     /// Ends a use; one that has ended already is no error.
@@ -228,31 +233,31 @@ impl Depot {
     /// # Errors
     /// The disk's error.
     pub fn end_use(&self, id: UseId) -> Result<(), Error> {
-        self.0.live.write().uses.end(&self.0.layout, id)
+        self.0.memory.write().uses.end(&self.0.layout, id)
     }
 
     /// The uses of a cache that last.
     #[must_use]
     pub fn uses(&self, id: CacheId, now: u64) -> Vec<(UseId, Use)> {
-        self.0.live.read().uses.lasting(id, now)
+        self.0.memory.read().uses.lasting(id, now)
     }
 
     /// The uses of all caches that last.
     #[must_use]
     pub fn all_uses(&self, now: u64) -> Vec<(UseId, Use)> {
-        self.0.live.read().uses.all_lasting(now)
+        self.0.memory.read().uses.all_lasting(now)
     }
 
     /// Whether a job uses any cache; an interactive shell does not count.
     #[must_use]
     pub fn has_jobs(&self, now: u64) -> bool {
-        self.0.live.read().uses.any_job(now)
+        self.0.memory.read().uses.any_job(now)
     }
 
     /// Whether any cache is in use.
     #[must_use]
     pub fn in_use(&self, now: u64) -> bool {
-        self.0.live.read().uses.any_at_all(now)
+        self.0.memory.read().uses.any_at_all(now)
     }
 
     /// Extends the lease to at least `seconds` from now, within the cap. Returns its end.
@@ -363,16 +368,16 @@ impl Depot {
     /// As [`Depot::usage`], by other limits.
     pub(crate) fn usage_by(&self, config: &Config) -> Result<Usage, Error> {
         let free = self.0.free()?;
-        let live = self.0.live.read();
-        let (staged, promised) = live.promised();
-        Ok(Usage::new(config, live.kept(), staged, promised, free))
+        let memory = self.0.memory.read();
+        let (staged, promised) = memory.promised();
+        Ok(Usage::new(config, memory.kept(), staged, promised, free))
     }
 
     /// The space of an owner's caches; files shared among them count once, files shared with other owners count for
     /// each owner.
     #[must_use]
     pub fn used_by(&self, owner: &str) -> Size {
-        self.0.live.read().used_by(owner)
+        self.0.memory.read().used_by(owner)
     }
 }
 
@@ -389,7 +394,7 @@ impl Inner {
         }
         let (result, changes) = done?;
         // Still under the database's lock: the next writer sees this.
-        self.live.write().apply(changes);
+        self.memory.write().apply(changes);
         Ok(result)
     }
 
@@ -402,22 +407,22 @@ impl Inner {
     /// Limits declared caches without data, so that no owner can fill the database.
     fn may_declare(&self, owner: &str) -> Result<(), Error> {
         let most = self.config.read().declared;
-        let live = self.live.read();
-        let declared = live.caches.values().filter(|r| r.content.is_none() && r.owner == owner).count();
+        let memory = self.memory.read();
+        let declared = memory.caches.values().filter(|r| r.content.is_none() && r.owner == owner).count();
         if declared < most { Ok(()) } else { Err(Error::Declared { owner: owner.to_owned(), most }) }
     }
 
     /// Whether an owner has a cache of this name in progress.
     fn comes(&self, new: &Declare, owner: &str) -> bool {
-        let live = self.live.read();
-        let named = live.caches.values().filter(|r| r.name == new.name && r.origin == new.origin);
+        let memory = self.memory.read();
+        let named = memory.caches.values().filter(|r| r.name == new.name && r.origin == new.origin);
         named.into_iter().any(|r| r.owner == owner && r.state != State::Invalid)
     }
 
     /// The cache that this declares again.
     fn same(&self, new: &Declare) -> Option<CacheId> {
         let version = new.version?;
-        let live = self.live.read();
+        let memory = self.memory.read();
         let same = |r: &CacheRecord| {
             r.origin == new.origin
                 && r.name == new.name
@@ -425,7 +430,7 @@ impl Inner {
                 && r.owner == new.owner
                 && r.state != State::Invalid
         };
-        live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
+        memory.caches.values().find(|r| same(r) && !memory.leaving.contains(&r.id)).map(|r| r.id)
     }
 
     /// The free and the total space of the file system.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::capacity::promised;
 use crate::db::ALL;
 use crate::layout::Layout;
-use crate::live::Live;
-use crate::near::Near;
+use crate::memory_state::MemoryState;
 use crate::object::{ObjectKey, Parts, object_size};
+use crate::open_dir::OpenDir;
 use crate::{CacheId, CacheRecord, Config, Depot, Error, Size, State};
 
 /// Caches that go in one transaction at most.
@@ -86,12 +86,12 @@ impl Depot {
     /// # Errors
     /// Errors of disk and database.
     pub fn sweep(&self, now: u64) -> Result<Swept, Error> {
-        self.0.live.write().uses.tidy(&self.0.layout, now)?;
+        self.0.memory.write().uses.tidy(&self.0.layout, now)?;
         self.flush_touched()?;
         let stale: Vec<CacheId> = {
-            let live = self.0.live.read();
-            let unborn = live.caches.values().filter(|r| r.content.is_none() && r.expired(now));
-            unborn.filter(|r| !live.in_use(r.id, now)).map(|r| r.id).collect()
+            let memory = self.0.memory.read();
+            let unborn = memory.caches.values().filter(|r| r.content.is_none() && r.expired(now));
+            unborn.filter(|r| !memory.in_use(r.id, now)).map(|r| r.id).collect()
         };
         let mut swept = Swept::default();
         for batch in [stale, self.superseded()].concat().chunks(BATCH) {
@@ -115,22 +115,22 @@ impl Depot {
 
     /// Damaged caches that have been replaced since.
     fn superseded(&self) -> Vec<CacheId> {
-        let live = self.0.live.read();
+        let memory = self.0.memory.read();
         let of = |wanted| move |r: &&Arc<CacheRecord>| r.state == wanted && r.content.is_some();
-        let mut damaged = live.caches.values().filter(of(State::Invalid)).peekable();
+        let mut damaged = memory.caches.values().filter(of(State::Invalid)).peekable();
         if damaged.peek().is_none() {
             return Vec::new();
         }
         let version = |r: &CacheRecord| (r.origin.clone(), r.name.clone(), r.version);
         let whole: HashSet<_> =
-            live.caches.values().filter(of(State::Committed)).map(|r| version(r)).collect();
+            memory.caches.values().filter(of(State::Committed)).map(|r| version(r)).collect();
         damaged.filter(|r| !r.pinned && whole.contains(&version(r))).map(|r| r.id).collect()
     }
 
     /// Owners above their quota, and by how much.
     fn over_quota(&self) -> Vec<(String, Size)> {
-        let (config, live) = (self.0.config.read(), self.0.live.read());
-        let owners = live.usage.iter().filter(|(owner, _)| *owner != ALL);
+        let (config, memory) = (self.0.config.read(), self.0.memory.read());
+        let owners = memory.usage.iter().filter(|(owner, _)| *owner != ALL);
         let over = owners.filter_map(|(o, used)| Some((o.clone(), used.minus(config.quota_of(o)?))));
         over.filter(|(_, over)| *over != Size::ZERO).collect()
     }
@@ -141,8 +141,8 @@ impl Depot {
     /// [`Error::NoCache`]; [`Error::Pinned`]; [`Error::InUse`]; errors of disk and database.
     pub fn remove(&self, id: CacheId, now: u64) -> Result<Swept, Error> {
         {
-            let live = self.0.live.read();
-            let record = live.get(id).ok_or(Error::NoCache(id))?;
+            let memory = self.0.memory.read();
+            let record = memory.get(id).ok_or(Error::NoCache(id))?;
             if record.pinned {
                 return Err(Error::Pinned(id));
             }
@@ -163,11 +163,11 @@ impl Depot {
         while !want.fits(swept.freed) {
             let missing = want.minus(swept.freed);
             let queue = {
-                let live = self.0.live.read();
-                let all = live.caches.values().filter(|r| of(r) && !tried.contains(&r.id));
-                let all = all.filter(|r| !r.pinned && !live.in_use(r.id, now));
-                let all = all.filter_map(|r| candidate(r, left_of(&live, r), now)).collect();
-                Queue::new(all, live.usage.clone(), missing.bytes == 0)
+                let memory = self.0.memory.read();
+                let all = memory.caches.values().filter(|r| of(r) && !tried.contains(&r.id));
+                let all = all.filter(|r| !r.pinned && !memory.in_use(r.id, now));
+                let all = all.filter_map(|r| candidate(r, left_of(&memory, r), now)).collect();
+                Queue::new(all, memory.usage.clone(), missing.bytes == 0)
             };
             let mut hoped = Size::ZERO;
             let mut batch = Vec::new();
@@ -194,13 +194,13 @@ impl Depot {
         let (mut leaving, mut left) = (BTreeMap::new(), Size::ZERO);
         for id in ids {
             let record = {
-                let mut live = self.0.live.write();
-                let Some(record) = live.get(*id).cloned() else { continue };
-                if live.in_use(*id, now) {
+                let mut memory = self.0.memory.write();
+                let Some(record) = memory.get(*id).cloned() else { continue };
+                if memory.in_use(*id, now) {
                     continue;
                 }
-                live.leaving.insert(*id);
-                left = left.plus(left_of(&live, &record));
+                memory.leaving.insert(*id);
+                left = left.plus(left_of(&memory, &record));
                 record
             };
             // The objects of an unreadable manifest are unknown; `fsck` finds leftovers.
@@ -213,7 +213,7 @@ impl Depot {
             leaving.insert(*id, (record, parts));
         }
         let done = self.forget(&leaving, now);
-        self.0.live.write().leaving.retain(|id| !leaving.contains_key(id));
+        self.0.memory.write().leaving.retain(|id| !leaving.contains_key(id));
         let (gone, freed) = done?;
         let gone: Vec<_> = gone.iter().map(|key| layout.object(key)).collect();
         let held = remove_files(layout, leaving.keys(), &gone)?;
@@ -249,7 +249,7 @@ impl Depot {
 
     /// Writes down when caches were used last.
     fn flush_touched(&self) -> Result<(), Error> {
-        let touched = self.0.live.read().touched.clone();
+        let touched = self.0.memory.read().touched.clone();
         if touched.is_empty() {
             return Ok(());
         }
@@ -259,8 +259,8 @@ impl Depot {
             }
             Ok(())
         })?;
-        let mut live = self.0.live.write();
-        live.touched.retain(|id| !touched.contains(id));
+        let mut memory = self.0.memory.write();
+        memory.touched.retain(|id| !touched.contains(id));
         Ok(())
     }
 }
@@ -284,15 +284,15 @@ fn remove_files<'i>(
         }
         layout.remove_all(&trash.join("tree"))?;
     }
-    let (mut held, mut near) = (Size::ZERO, Near::new(layout));
+    let (mut held, mut open_dir) = (Size::ZERO, OpenDir::new(layout));
     let mut dirs = BTreeSet::new();
     for path in objects {
-        if let Ok(meta) = near.look(path)
+        if let Ok(meta) = open_dir.look(path)
             && meta.links > 1
         {
             held = held.plus(object_size(meta.len));
         }
-        near.remove_file(path)?;
+        open_dir.remove_file(path)?;
         dirs.extend(path.parent());
     }
     dirs.into_iter().for_each(|dir| layout.remove_if_empty(dir));
@@ -311,8 +311,8 @@ impl Swept {
 }
 
 /// The size of an interrupted upload.
-fn left_of(live: &Live, r: &CacheRecord) -> Size {
-    live.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
+fn left_of(memory: &MemoryState, r: &CacheRecord) -> Size {
+    memory.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
 }
 
 /// A cache that gives room when it goes.

@@ -18,9 +18,9 @@ use crate::compare::differing;
 use crate::db::{ALL, Objects, Tables};
 use crate::error::{Context, Error};
 use crate::layout::Layout;
-use crate::near::Near;
 use crate::object::{ObjectKey, Parts, object_size};
-use crate::place::{adorn, empty};
+use crate::open_dir::OpenDir;
+use crate::place::{empty, set_attributes};
 use crate::report::{Bad, Depth, Look, Report, Unread};
 use crate::reserve::held_in;
 use crate::root::root_of;
@@ -53,7 +53,7 @@ impl Depot {
     ///
     /// # Errors
     /// As [`Depot::fsck`].
-    pub fn mend(&self, id: CacheId, bring: Bring<'_>) -> Result<Report, Error> {
+    pub fn repair(&self, id: CacheId, bring: Bring<'_>) -> Result<Report, Error> {
         self.check(|record| record.id == id && record.withdrawn, None, bring)
     }
 
@@ -110,7 +110,7 @@ impl Depot {
     ///
     /// # Errors
     /// The system's error; a link is rejected.
-    pub fn open_brought(&self, path: &Path) -> io::Result<File> {
+    pub fn open_received(&self, path: &Path) -> io::Result<File> {
         let repairs = self.0.layout.incoming().join("repairs");
         if !path.starts_with(repairs) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -130,13 +130,14 @@ impl Depot {
         let (caches, is_all) = self.manifests(only, &mut report)?;
         let wanted = wanted(&caches);
         report.caches = caches.len() as u64;
-        let (mut bad, mut unread, mut near) = (BTreeSet::new(), BTreeSet::new(), Near::new(&self.0.layout));
+        let (mut bad, mut unread, mut open_dir) =
+            (BTreeSet::new(), BTreeSet::new(), OpenDir::new(&self.0.layout));
         for (key, len) in &wanted {
             report.objects += 1;
-            match self.good(&mut near, (key, *len), depth.unwrap_or(Depth::Names), &mut report.bytes)? {
+            match self.good(&mut open_dir, (key, *len), depth.unwrap_or(Depth::Names), &mut report.bytes)? {
                 Look::Right => {}
                 Look::Wrong => {
-                    if !self.mend_object((key, *len), &wanted, &caches, bring, &mut report)? {
+                    if !self.repair_object((key, *len), &wanted, &caches, bring, &mut report)? {
                         bad.insert(*key);
                     }
                 }
@@ -157,7 +158,7 @@ impl Depot {
             if invalid && !cache.record.withdrawn && depth != Some(Depth::Bytes) {
                 continue;
             }
-            if self.mend_view(cache)? {
+            if self.repair_view(cache)? {
                 report.views.push(cache.record.id);
             }
             if invalid {
@@ -215,16 +216,17 @@ impl Depot {
     /// Whether an object matches its key.
     fn good(
         &self,
-        near: &mut Near<'_>,
+        open_dir: &mut OpenDir<'_>,
         (key, len): (&ObjectKey, u64),
         depth: Depth,
         bytes: &mut u64,
     ) -> Result<Look, Error> {
         let path = self.0.layout.object(key);
-        let (file, meta) = match near.open(&path).and_then(|file| file.metadata().map(|meta| (file, meta))) {
-            Err(e) => return Look::failed(e, "open", &path),
-            Ok(opened) => opened,
-        };
+        let (file, meta) =
+            match open_dir.open(&path).and_then(|file| file.metadata().map(|meta| (file, meta))) {
+                Err(e) => return Look::failed(e, "open", &path),
+                Ok(opened) => opened,
+            };
         if meta.len() != len {
             return Ok(Look::Wrong);
         }
@@ -239,7 +241,7 @@ impl Depot {
     }
 
     /// Has an object brought again.
-    fn mend_object(
+    fn repair_object(
         &self,
         (key, len): (&ObjectKey, u64),
         wanted: &BTreeMap<ObjectKey, u64>,
@@ -250,7 +252,7 @@ impl Depot {
         let with: Vec<&Checked> = caches.iter().filter(|c| c.parts.objects.contains_key(key)).collect();
         let ids = with.iter().map(|c| c.record.id).collect();
         let bad = Bad { root: key.root, len, caches: ids };
-        self.let_go(key)?;
+        self.set_aside(key)?;
         let scratch = self.0.layout.incoming().join("mending");
         self.0.layout.remove_file(&scratch)?;
         let mut file = self.0.layout.create(&scratch, 0o600).at("create", &scratch)?;
@@ -267,7 +269,7 @@ impl Depot {
             report.bad.push(bad);
             return Ok(false);
         };
-        adorn(&file, of, &scratch)?;
+        set_attributes(&file, of, &scratch)?;
         file.sync_all().at("sync", &scratch)?;
         let at = self.0.layout.object(key);
         let dir = at.parent().unwrap_or(&at);
@@ -275,13 +277,13 @@ impl Depot {
         self.0.layout.rename(&scratch, &at)?;
         self.0.layout.sync(dir)?;
         self.0.layout.sync(&self.0.layout.objects())?;
-        // The views still have the old inode: `mend_view` sees that it is another.
+        // The views still have the old inode: `repair_view` sees that it is another.
         report.mended.push(bad);
         Ok(true)
     }
 
     /// A client that expected to reuse an object has to upload it.
-    fn let_go(&self, key: &ObjectKey) -> Result<(), Error> {
+    fn set_aside(&self, key: &ObjectKey) -> Result<(), Error> {
         let incoming = self.0.layout.incoming();
         for name in self.0.layout.names(&incoming)? {
             self.0.layout.remove_file(&held_in(&incoming.join(name), &key.root))?;
@@ -380,10 +382,10 @@ impl Depot {
     }
 
     /// Repairs a view that differs from the manifest; true if it did.
-    fn mend_view(&self, cache: &Checked) -> Result<bool, Error> {
+    fn repair_view(&self, cache: &Checked) -> Result<bool, Error> {
         let top = self.0.layout.view(&cache.record);
         let mut touched = BTreeSet::new();
-        let has_moved = self.mend_frame(&cache.record)?;
+        let has_moved = self.repair_frame(&cache.record)?;
         for dir in cache.manifest.dirs() {
             let path = dir.path().below(&top);
             if !self.0.layout.look(&path).is_ok_and(|m| m.is_dir() && m.is_mine()) {
@@ -394,7 +396,7 @@ impl Depot {
                 touched.insert(path);
             }
         }
-        let mut placed = Near::new(&self.0.layout);
+        let mut placed = OpenDir::new(&self.0.layout);
         for file in differing(&self.0.layout, &cache.manifest, &top) {
             let path = file.path().below(&top);
             let above = path.parent().unwrap_or(&top);
@@ -419,7 +421,7 @@ impl Depot {
 
     /// Sees to it that the directory of a cache is this program's own and holds nothing but its manifest and a view, before
     /// any name below it is looked up; true if it was otherwise. Older programs gave it to the cache's owner.
-    fn mend_frame(&self, record: &CacheRecord) -> Result<bool, Error> {
+    fn repair_frame(&self, record: &CacheRecord) -> Result<bool, Error> {
         let layout = &self.0.layout;
         let cache = layout.cache(record.id);
         let is_frame = |path: &Path| layout.look(path).is_ok_and(|m| m.is_dir() && m.is_mine());
@@ -453,7 +455,7 @@ impl Depot {
     fn recount(&self, caches: &[Checked]) -> Result<bool, Error> {
         let objects = self.0.objects()?;
         let extra = extra(&objects, caches)?;
-        let before = self.0.live.read().usage.clone();
+        let before = self.0.memory.read().usage.clone();
         let wrong = self.counts_differ(&objects, caches)? || before != charged(&objects, caches)?;
         if wrong {
             self.0.write(|t| {

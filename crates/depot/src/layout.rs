@@ -24,8 +24,8 @@ use tidecast_metainfo::Manifest;
 use tidecast_paths::Root;
 
 use crate::error::{Context, Error};
-use crate::near::Near;
 use crate::object::{ObjectKey, Parts};
+use crate::open_dir::OpenDir;
 use crate::{CacheId, CacheRecord};
 
 /// Bytes that are kept for the database.
@@ -157,12 +157,12 @@ pub(crate) fn discard(
 ) -> Result<(), Error> {
     // Without a manifest there cannot be objects of it yet.
     let parts = layout.manifest_in(dir).and_then(|m| Parts::of(&m)).unwrap_or_default();
-    let mut near = Near::new(layout);
+    let mut open_dir = OpenDir::new(layout);
     let mut dirs = BTreeSet::new();
     for key in parts.objects.keys() {
         if !known(key)? {
             let object = layout.object(key);
-            near.remove_file(&object)?;
+            open_dir.remove_file(&object)?;
             dirs.extend(object.parent().map(Path::to_owned));
         }
     }

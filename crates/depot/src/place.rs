@@ -15,8 +15,8 @@ use tidecast_metainfo::{FileRef, Manifest, Mtime};
 use crate::db::Objects;
 use crate::error::{Context, Error};
 use crate::layout::Layout;
-use crate::near::Near;
 use crate::object::{self, ObjectKey};
+use crate::open_dir::OpenDir;
 use crate::os::{self, Unsynced};
 use crate::reserve::Held;
 use crate::root::root_of;
@@ -38,9 +38,9 @@ pub(crate) struct Placing<'a> {
     pub(crate) scratch: PathBuf,
     pub(crate) unsynced: Unsynced,
     /// The directories in use: of staged files, of objects, and of the view.
-    pub(crate) sources: Near<'a>,
-    pub(crate) stored: Near<'a>,
-    pub(crate) placed: Near<'a>,
+    pub(crate) sources: OpenDir<'a>,
+    pub(crate) stored: OpenDir<'a>,
+    pub(crate) placed: OpenDir<'a>,
     /// Inodes made beyond the first, by object.
     pub(crate) extra: BTreeMap<ObjectKey, u32>,
     /// Files that needed no inode of their own.
@@ -121,7 +121,7 @@ impl Placing<'_> {
                 if shared || another { self.copy(&staged, false)? } else { staged }
             }
         };
-        adorn(&self.sources.open(&source).at("open", &source)?, file, &source)?;
+        set_attributes(&self.sources.open(&source).at("open", &source)?, file, &source)?;
         if let Some(dir) = at.parent() {
             if self.stored.find(&at).is_err() {
                 self.layout.make_dir(dir)?;
@@ -191,14 +191,14 @@ impl Placing<'_> {
 }
 
 /// Makes an empty file or a symbolic link: not worth sharing.
-pub(crate) fn empty(near: &mut Near<'_>, file: FileRef<'_>, to: &Path) -> Result<(), Error> {
-    let (dir, name) = near.find(to).at("create", to)?;
+pub(crate) fn empty(open_dir: &mut OpenDir<'_>, file: FileRef<'_>, to: &Path) -> Result<(), Error> {
+    let (dir, name) = open_dir.find(to).at("create", to)?;
     if let Some(target) = file.symlink() {
         dir.symlink(OsStr::from_bytes(&target), name).at("create", to)?;
         let Some(time) = file.mtime() else { return Ok(()) };
         return dir.set_time(name, (time.secs, time.nanos)).at("set the time of", to);
     }
-    adorn(&dir.create(name, 0o600).at("create", to)?, file, to)
+    set_attributes(&dir.create(name, 0o600).at("create", to)?, file, to)
 }
 
 /// How many files have each content.
@@ -211,7 +211,7 @@ fn siblings(manifest: &Manifest) -> HashMap<Digest, u64> {
 }
 
 /// Sets a file's metadata by its variant, and makes it read-only.
-pub(crate) fn adorn(file: &File, of: FileRef<'_>, path: &Path) -> Result<(), Error> {
+pub(crate) fn set_attributes(file: &File, of: FileRef<'_>, path: &Path) -> Result<(), Error> {
     for (name, value) in object::xattrs(of) {
         match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
             // Not every file system has them, or room for them.
@@ -252,10 +252,10 @@ pub(crate) fn check(
         .filter(|f| !f.is_empty() && f.same_as() == f.index())
         .filter(|f| f.pieces_root().is_some_and(|r| !reused.contains_key(&r)))
         .collect();
-    let one = |near: &mut Near<'_>, file: &FileRef<'_>| -> Result<(), Error> {
+    let one = |open_dir: &mut OpenDir<'_>, file: &FileRef<'_>| -> Result<(), Error> {
         let path = file.path().below(staged);
         let wrong = |why| Error::Wrong { path: path.clone(), why };
-        let open = match near.open(&path) {
+        let open = match open_dir.open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("the file is missing")),
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("not a regular file")),
             other => other.at("open", &path)?,
@@ -269,15 +269,15 @@ pub(crate) fn check(
         Ok(())
     };
     if !hash || files.len() < 2 {
-        let mut near = Near::new(layout);
-        return files.iter().try_for_each(|file| one(&mut near, file));
+        let mut open_dir = OpenDir::new(layout);
+        return files.iter().try_for_each(|file| one(&mut open_dir, file));
     }
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let work = || {
-        let mut near = Near::new(layout);
+        let mut open_dir = OpenDir::new(layout);
         while let Some(file) = files.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            one(&mut near, file)?;
+            one(&mut open_dir, file)?;
         }
         Ok(())
     };

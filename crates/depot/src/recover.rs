@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::db::View;
 use crate::layout::discard;
-use crate::live::Promise;
+use crate::memory_state::Promise;
 use crate::uses::Uses;
 use crate::{CacheId, CacheRecord, Depot, Error, State};
 
@@ -25,7 +25,7 @@ impl Depot {
                 Some(r) if matches!(r.state, State::Uncommitted | State::Uploading) => {
                     let staged = layout.measure(&dir)?;
                     let promise = Promise { promised: staged, staged, held: false };
-                    self.0.live.write().promises.insert(r.id, promise);
+                    self.0.memory.write().promises.insert(r.id, promise);
                 }
                 _ if id.is_some_and(|id| foreign.contains(&id)) => {}
                 _ => layout.remove_all(&dir)?,
@@ -48,10 +48,10 @@ impl Depot {
         let uploading: Vec<CacheRecord> =
             records.iter().filter(|r| r.state == State::Uploading).cloned().collect();
         {
-            let mut live = self.0.live.write();
-            live.caches = records.into_iter().map(|r| (r.id, r.into())).collect();
-            live.usage = view.usage()?;
-            live.uses = Uses::load(&self.0.layout)?;
+            let mut memory = self.0.memory.write();
+            memory.caches = records.into_iter().map(|r| (r.id, r.into())).collect();
+            memory.usage = view.usage()?;
+            memory.uses = Uses::load(&self.0.layout)?;
         }
         if !uploading.is_empty() {
             self.0.write(|t| {

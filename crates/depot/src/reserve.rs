@@ -15,7 +15,7 @@ use crate::admit::raw_size;
 use crate::commit::{self, Committed};
 use crate::error::Error;
 use crate::layout::{Layout, discard};
-use crate::live::Promise;
+use crate::memory_state::Promise;
 use crate::object::{ObjectKey, classes_for};
 use crate::{CacheId, Depot, Reader, Size, State, os};
 
@@ -199,7 +199,7 @@ impl Reservation {
     /// [`Error::Exceeded`] once it is more than was declared: the cache is INVALID, and the reservation is of no use
     /// any more.
     pub fn grown(&self, staged: Size) -> Result<(), Error> {
-        if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
+        if let Some(promise) = self.depot.0.memory.write().promises.get_mut(&self.id) {
             promise.staged = staged;
         }
         let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
@@ -256,7 +256,7 @@ impl Reservation {
 
     /// Removes the staged files.
     fn clear(&self) -> Result<(), Error> {
-        if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
+        if let Some(promise) = self.depot.0.memory.write().promises.get_mut(&self.id) {
             promise.staged = Size::ZERO;
         }
         self.layout().remove_all(&self.staging())
@@ -288,7 +288,7 @@ impl Drop for Staged {
         let layout = &self.depot.0.layout;
         let _ = layout.remove_all(&layout.staging(self.id));
         // Of a cache that turned out to be here already, the names were all that took room.
-        self.depot.0.live.write().promises.remove(&self.id);
+        self.depot.0.memory.write().promises.remove(&self.id);
     }
 }
 
@@ -318,14 +318,14 @@ impl Drop for Reservation {
             let _ = self.clear();
         }
         // Leftover files occupy space, reported or not; those of a commit belong to the cache.
-        let promised = self.depot.0.live.read().promises.contains_key(&self.id);
+        let promised = self.depot.0.memory.read().promises.contains_key(&self.id);
         if promised {
             let left = self.layout().measure(&self.staging()).unwrap_or_default();
-            let mut live = self.depot.0.live.write();
-            if let Some(promise) = live.promises.get_mut(&self.id) {
+            let mut memory = self.depot.0.memory.write();
+            if let Some(promise) = memory.promises.get_mut(&self.id) {
                 *promise = Promise { promised: left, staged: left, held: false };
                 if left == Size::ZERO {
-                    live.promises.remove(&self.id);
+                    memory.promises.remove(&self.id);
                 }
             }
         }

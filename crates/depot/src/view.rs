@@ -36,10 +36,10 @@ impl Depot {
     /// # Errors
     /// [`Error::NoCache`].
     pub fn busy(&self, id: CacheId, now: u64) -> Result<Busy, Error> {
-        let mut live = self.0.live.write();
-        live.get(id).ok_or(Error::NoCache(id))?;
-        *live.busy.entry(id).or_default() += 1;
-        live.touch(id, now);
+        let mut memory = self.0.memory.write();
+        memory.get(id).ok_or(Error::NoCache(id))?;
+        *memory.busy.entry(id).or_default() += 1;
+        memory.touch(id, now);
         Ok(Busy { depot: self.clone(), id })
     }
 
@@ -100,11 +100,11 @@ fn leads_elsewhere(e: &io::Error) -> Option<&'static str> {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut live = self.depot.0.live.write();
-        if let Some(n) = live.busy.get_mut(&self.id) {
+        let mut memory = self.depot.0.memory.write();
+        if let Some(n) = memory.busy.get_mut(&self.id) {
             *n -= 1;
             if *n == 0 {
-                live.busy.remove(&self.id);
+                memory.busy.remove(&self.id);
             }
         }
     }

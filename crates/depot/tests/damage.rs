@@ -79,12 +79,12 @@ fn a_damaged_cache_that_is_mended_is_the_same_as_before() {
     assert_eq!(check(&depot).invalid.len(), 2, "they share it");
     let (m, lacking) = depot.lacks(a.id).unwrap();
     assert_eq!((lacking.len(), m.hash_v2()), (1, a.content));
-    let none = depot.mend(a.id, &mut |_, _| Ok(false)).unwrap();
+    let none = depot.repair(a.id, &mut |_, _| Ok(false)).unwrap();
     assert_eq!((none.bad.len(), none.restored.len()), (1, 0));
-    let mended = depot.mend(a.id, &mut bring).unwrap();
-    assert_eq!((mended.mended.len(), &mended.restored), (1, &vec![a.id]));
+    let repaired = depot.repair(a.id, &mut bring).unwrap();
+    assert_eq!((repaired.mended.len(), &repaired.restored), (1, &vec![a.id]));
     assert_eq!(depot.lacks(b.id).unwrap().1, [0; 0]);
-    assert_eq!(depot.mend(b.id, &mut |_, _| Ok(false)).unwrap().restored, [b.id]);
+    assert_eq!(depot.repair(b.id, &mut |_, _| Ok(false)).unwrap().restored, [b.id]);
     for (id, version) in [(a.id, a.version), (b.id, b.version)] {
         let record = depot.cache(id).unwrap();
         assert_eq!((record.state, record.version, &record.reason), (State::Committed, version, &None));
@@ -146,7 +146,7 @@ fn a_program_that_knows_nothing_of_damaged_caches_does_not_touch_them() {
     let depot = again(depot, 1);
     assert_eq!(check(&depot).invalid.len(), 2, "they share it");
     let depot = again(depot, 2);
-    assert_eq!(depot.mend(a.id, &mut bring).unwrap().restored, [a.id]);
+    assert_eq!(depot.repair(a.id, &mut bring).unwrap().restored, [a.id]);
     let depot = again(depot, 2);
     depot.remove(b.id, 2).unwrap();
     assert_clean(&again(depot, 1));

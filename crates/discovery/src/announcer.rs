@@ -22,12 +22,12 @@ use tracing::{debug, warn};
 
 use crate::tiers::Order;
 use crate::tracker::{self, Announce, Event, Options, Response};
-use crate::{Error, Found, InfoHash, PeerId, Source, TrackerUrl};
+use crate::{DiscoveredPeers, Error, InfoHash, PeerId, Source, TrackerUrl};
 
 /// Most trackers used of one manifest; the rest are ignored.
 const MAX_TRACKERS: usize = 64;
 /// Most announces under way at once.
-const MAX_FLYING: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 /// A tracker is contacted no more often than this, however short its interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
 /// However long the interval, it gets an announcement this often.
@@ -38,8 +38,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const RETRY_REFUSED: Duration = Duration::from_secs(30);
 /// A tracker that has not answered for this long does not keep the next one waiting.
 const LATE: Duration = Duration::from_secs(5);
-/// How long saying goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// The maximum time to announce that the peer has stopped.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The swarm to announce, and its trackers.
 #[derive(Debug, Clone)]
@@ -109,8 +109,8 @@ pub struct Status {
     pub leechers: Option<u32>,
 }
 
-/// The task that keeps a swarm announced. [`Announcer::stop`] sends the trackers a goodbye; dropping it just ends
-/// the task.
+/// The task that keeps a swarm announced. [`Announcer::stop`] tells the trackers that the peer has
+/// stopped; dropping it just ends the task.
 pub struct Announcer {
     progress: watch::Sender<Progress>,
     more: Arc<Notify>,
@@ -124,7 +124,7 @@ impl Announcer {
     ///
     /// Must be called within a tokio runtime.
     #[must_use]
-    pub fn start(config: Config, found: mpsc::Sender<Found>) -> Self {
+    pub fn start(config: Config, found: mpsc::Sender<DiscoveredPeers>) -> Self {
         let (progress, progress_rx) = watch::channel(config.progress);
         let (stop, stop_rx) = oneshot::channel();
         let more = Arc::new(Notify::new());
@@ -136,7 +136,7 @@ impl Announcer {
             config,
             entries,
             order,
-            flying: JoinSet::new(),
+            in_flight: JoinSet::new(),
             progress: progress_rx,
             found,
             status: Arc::clone(&status),
@@ -166,7 +166,7 @@ impl Announcer {
         self.status.lock().clone()
     }
 
-    /// Sends a goodbye to the trackers that have accepted an announce, within about two seconds, and ends.
+    /// Sends event `stopped` to the trackers that have accepted an announce, within about two seconds, and ends.
     pub async fn stop(self) {
         // Both fail only when the task has ended already.
         let _ = self.stop.send(());
@@ -259,23 +259,23 @@ struct Run {
     completed: bool,
     entries: Vec<Entry>,
     order: Vec<Order>,
-    flying: JoinSet<(usize, Event, Result<Response, Error>)>,
+    in_flight: JoinSet<(usize, Event, Result<Response, Error>)>,
     progress: watch::Receiver<Progress>,
-    found: mpsc::Sender<Found>,
+    found: mpsc::Sender<DiscoveredPeers>,
     status: Arc<Mutex<Vec<Status>>>,
 }
 
 impl Run {
     async fn run(mut self, mut stop: oneshot::Receiver<()>, more: Arc<Notify>) {
-        let goodbye = loop {
+        let stopped = loop {
             self.send_due();
             let next = self.next();
-            let full = self.flying.len() >= MAX_FLYING;
+            let full = self.in_flight.len() >= MAX_IN_FLIGHT;
             tokio::select! {
                 asked = &mut stop => break asked.is_ok(),
-                Some(done) = self.flying.join_next() => {
+                Some(done) = self.in_flight.join_next() => {
                     if let Ok((at, event, result)) = done {
-                        self.landed(at, event, result);
+                        self.answered(at, event, result);
                     }
                 }
                 () = until(next), if !full => {}
@@ -291,8 +291,8 @@ impl Run {
                 }
             }
         };
-        if goodbye {
-            let _ = timeout(GOODBYE, self.say_goodbye()).await;
+        if stopped {
+            let _ = timeout(STOP_TIMEOUT, self.announce_stopped()).await;
         }
     }
 
@@ -317,7 +317,7 @@ impl Run {
     fn send_due(&mut self) {
         let now = Instant::now();
         for at in self.asked(now) {
-            if self.flying.len() >= MAX_FLYING {
+            if self.in_flight.len() >= MAX_IN_FLIGHT {
                 return;
             }
             let Some(entry) = self.entries.get_mut(at).filter(|e| e.saying.is_none() && e.due <= now) else {
@@ -332,7 +332,7 @@ impl Run {
             entry.saying = Some(event);
             let (url, ask) = (entry.url.clone(), self.ask(at, event));
             let options = self.config.options.clone();
-            self.flying.spawn(async move { (at, event, tracker::announce(&url, &ask, &options).await) });
+            self.in_flight.spawn(async move { (at, event, tracker::announce(&url, &ask, &options).await) });
         }
     }
 
@@ -371,7 +371,7 @@ impl Run {
         }
     }
 
-    fn landed(&mut self, at: usize, event: Event, result: Result<Response, Error>) {
+    fn answered(&mut self, at: usize, event: Event, result: Result<Response, Error>) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         entry.saying = None;
         match result {
@@ -404,28 +404,31 @@ impl Run {
     }
 
     fn hand_over(&self, hash: InfoHash, source: Source, peers: Vec<SocketAddr>) {
-        if !peers.is_empty() && self.found.try_send(Found { hash, source, peers }).is_err() {
+        if !peers.is_empty() && self.found.try_send(DiscoveredPeers { hash, source, peers }).is_err() {
             debug!("dropped peers of a tracker: the queue is full");
         }
     }
 
     /// Tells the trackers that know us, or may soon, that we leave; before it, that the download is complete, if
     /// they were not told.
-    async fn say_goodbye(&mut self) {
+    async fn announce_stopped(&mut self) {
         self.note_completed();
         // A tracker counts announces: a `completed` in progress is awaited, not sent again.
-        let _ = timeout(GOODBYE / 2, async {
+        let _ = timeout(STOP_TIMEOUT / 2, async {
             while self.entries.iter().any(|e| e.saying == Some(Event::Completed)) {
-                let Some(done) = self.flying.join_next().await else { break };
+                let Some(done) = self.in_flight.join_next().await else { break };
                 if let Ok((at, event, result)) = done {
-                    self.landed(at, event, result);
+                    self.answered(at, event, result);
                 }
             }
         })
         .await;
-        self.flying.abort_all();
-        let options =
-            Options { timeout: GOODBYE, udp_first_wait: Some(GOODBYE / 4), ..self.config.options.clone() };
+        self.in_flight.abort_all();
+        let options = Options {
+            timeout: STOP_TIMEOUT,
+            udp_first_wait: Some(STOP_TIMEOUT / 4),
+            ..self.config.options.clone()
+        };
         let mut leaving = JoinSet::new();
         for at in 0..self.entries.len() {
             if let Some(entry) = self.entries.get(at).filter(|e| e.started || e.saying.is_some()) {

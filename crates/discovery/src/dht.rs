@@ -16,7 +16,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use crate::{Error, Found, InfoHash, Source, peers, usable};
+use crate::{DiscoveredPeers, Error, InfoHash, Source, peers, usable};
 
 /// Time between announces (BEP 5: nodes forget after about 30 minutes).
 const INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -47,7 +47,7 @@ pub struct Options {
 /// A running DHT node. Dropping it ends it.
 pub struct Dht {
     node: AsyncDht,
-    found: mpsc::Sender<Found>,
+    found: mpsc::Sender<DiscoveredPeers>,
     searches: JoinSet<()>,
 }
 
@@ -57,7 +57,7 @@ impl Dht {
     /// # Errors
     /// [`Error::Address`] for a bootstrap node that cannot be read, [`Error::Socket`] when the port
     /// cannot be bound. Bootstrap nodes that do not resolve are left out.
-    pub async fn start(options: Options, found: mpsc::Sender<Found>) -> Result<Self, Error> {
+    pub async fn start(options: Options, found: mpsc::Sender<DiscoveredPeers>) -> Result<Self, Error> {
         let mut builder = mainline::Dht::builder();
         if let Some(names) = &options.bootstrap {
             builder.bootstrap(&resolve(names).await?);
@@ -103,7 +103,7 @@ async fn resolve(names: &[String]) -> Result<Vec<String>, Error> {
     Ok(nodes)
 }
 
-async fn search(node: AsyncDht, hash: InfoHash, port: u16, found: mpsc::Sender<Found>) {
+async fn search(node: AsyncDht, hash: InfoHash, port: u16, found: mpsc::Sender<DiscoveredPeers>) {
     let id = Id::from(hash);
     loop {
         let mut peers: Vec<SocketAddr> = Vec::new();
@@ -114,7 +114,8 @@ async fn search(node: AsyncDht, hash: InfoHash, port: u16, found: mpsc::Sender<F
                 new.retain(|peer| !peers.contains(peer));
                 new.truncate(MAX_PEERS.saturating_sub(peers.len()));
                 peers.extend(&new);
-                if !new.is_empty() && found.try_send(Found { hash, source: Source::Dht, peers: new }).is_err()
+                if !new.is_empty()
+                    && found.try_send(DiscoveredPeers { hash, source: Source::Dht, peers: new }).is_err()
                 {
                     debug!("dropped peers of the DHT: the queue is full");
                 }

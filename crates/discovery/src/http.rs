@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::error::printable;
 use crate::tracker::{Announce, Event, Options, Response, dedup, interval};
-use crate::{Error, Scheme, TrackerUrl, compact, content, peers, socket, usable};
+use crate::{Error, Scheme, TrackerUrl, compact, content_encoding, peers, socket, usable};
 
 /// Largest body read. A thousand peers of both families in compact form take 24 KiB, in the old form 100 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -146,7 +146,7 @@ where
     let request = Request::get(target)
         .header(HOST, url.authority())
         .header(USER_AGENT, AGENT)
-        .header(ACCEPT_ENCODING, content::ACCEPTED)
+        .header(ACCEPT_ENCODING, content_encoding::ACCEPTED)
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| http_error(url, "cannot form an HTTP request"))?;
@@ -196,8 +196,8 @@ where
 
 /// A body as it was before the tracker compressed it.
 fn decoded(body: &Bytes, encoding: &str, url: &TrackerUrl) -> Result<Bytes, Error> {
-    use content::Fault;
-    let content = content::decode(body, encoding, MAX_BODY).map_err(|fault| match fault {
+    use content_encoding::Fault;
+    let content = content_encoding::decode(body, encoding, MAX_BODY).map_err(|fault| match fault {
         Fault::TooLong => Error::TooLarge { url: url.to_string(), limit: MAX_BODY },
         Fault::Damaged => Error::Malformed { from: url.to_string(), why: "compressed content is damaged" },
         Fault::Unknown => http_error(url, &format!("unsupported content encoding {encoding:?}")),

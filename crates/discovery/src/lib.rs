@@ -8,7 +8,7 @@
 //! * [`web`]: ranges of files over HTTP and HTTPS, for web seeds (BEP 19).
 //! * [`dht`]: the Mainline DHT (BEP 5), only when asked for; cargo feature `dht`.
 //!
-//! The announcer, local discovery and the DHT send their results, as [`Found`], into one bounded channel of the
+//! The announcer, local discovery and the DHT send their results, as [`DiscoveredPeers`], into one bounded channel of the
 //! caller; when it is full they drop rather than wait, because every source repeats them. Nothing here connects to
 //! a peer, and everything received is considered hostile: each answer, table, queue and wait has a limit.
 //!
@@ -16,11 +16,11 @@
 
 pub mod announcer;
 pub mod compact;
-mod content;
+mod content_encoding;
 #[cfg(feature = "dht")]
 pub mod dht;
+mod discovered;
 mod error;
-mod found;
 mod http;
 pub mod interfaces;
 pub mod lsd;
@@ -34,8 +34,8 @@ mod udp_packet;
 mod url;
 pub mod web;
 
+pub use discovered::{DiscoveredPeers, Source, usable};
 pub use error::Error;
-pub use found::{Found, Source, usable};
 pub use url::{Scheme, TrackerUrl};
 
 /// The 20 bytes that name a swarm: a v1 info hash, or a v2 one cut to 20 bytes (BEP 52).

@@ -10,7 +10,7 @@ use common::{ask, options, tracker, url};
 use tidecast_discovery::announcer::{Announcer, Config, Progress, Trackers};
 use tidecast_discovery::server::{self, Tracker};
 use tidecast_discovery::tracker::{Event, announce};
-use tidecast_discovery::{Found, Source};
+use tidecast_discovery::{DiscoveredPeers, Source};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -37,7 +37,7 @@ async fn eventually(what: impl AsyncFn() -> bool) {
     }
 }
 
-async fn next(found: &mut mpsc::Receiver<Found>) -> Found {
+async fn next(found: &mut mpsc::Receiver<DiscoveredPeers>) -> DiscoveredPeers {
     timeout(Duration::from_secs(60), found.recv()).await.unwrap().unwrap()
 }
 

@@ -119,7 +119,7 @@ pub struct Open {
 
 /// Files that existed at the destination before, by their treatment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Found {
+pub struct ExistingFiles {
     /// Files with other content that were replaced.
     pub replaced: u64,
     /// Of `replaced`: files that are not recorded as delivered by Tidecast.
@@ -178,7 +178,7 @@ pub struct Figures {
     pub kept: u64,
     /// Files that existed before.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: ExistingFiles,
 }
 
 /// A worker that cannot connect to the host of the broadcast.

@@ -136,7 +136,7 @@ pub struct CacheInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<Vec<CacheUse>>,
     /// Bytes received, by source; all zero if it was created here.
-    pub came: Came,
+    pub came: ReceivedBytes,
     /// The path of its files on this host.
     pub path: Option<PathBuf>,
     /// Device and inode of `path`, by which a caller checks that it sees the same directory; only in answer to a get.
@@ -185,7 +185,7 @@ impl CacheUse {
 /// Bytes received, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Came {
+pub struct ReceivedBytes {
     /// From the cache's origin.
     pub origin: u64,
     /// From other hosts.
@@ -254,12 +254,12 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct History {
     /// The events, newest first.
-    pub events: Vec<Happened>,
+    pub events: Vec<HistoryEntry>,
 }
 
 /// An event in the history of a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Happened {
+pub struct HistoryEntry {
     /// Time, seconds since 1970.
     pub at: u64,
     /// The user or daemon that caused it.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{CacheUse, Came};
+use crate::cache::{CacheUse, ReceivedBytes};
 
 /// An event of `daemon`.
 pub type Event = crate::Event<Started, Done>;
@@ -69,14 +69,14 @@ pub struct Initialized {
 
 /// The results of an administrator's command on several hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct AllRuled {
+pub struct CommandResults {
     /// The result on each host.
-    pub hosts: Vec<Ruled>,
+    pub hosts: Vec<CommandResult>,
 }
 
 /// The result of an administrator's command on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ruled {
+pub struct CommandResult {
     /// The host; its address if its name is not known.
     pub host: String,
     /// Why the command failed.
@@ -123,7 +123,7 @@ pub struct Status {
     pub transfers: Vec<String>,
     /// The progress of these transfers, as far as the caller may see it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub coming: Vec<Underway>,
+    pub coming: Vec<TransferProgress>,
     /// Uses of caches, as far as the caller may see them; the first hundred.
     pub uses: Vec<CacheUse>,
     /// Bytes sent to other hosts since the start.
@@ -131,7 +131,7 @@ pub struct Status {
     /// Bytes received from other hosts since the start.
     pub received: u64,
     /// Bytes of caches received since the start, by source.
-    pub came: Came,
+    pub came: ReceivedBytes,
     /// The daemon on this machine from which it gets caches; absent if it is the oldest, or shares with none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -150,7 +150,7 @@ pub struct Status {
 impl Status {
     /// With these transfers.
     #[must_use]
-    pub fn with_coming(self, coming: Vec<Underway>) -> Self {
+    pub fn with_transfers(self, coming: Vec<TransferProgress>) -> Self {
         let transfers = coming.iter().map(|one| one.name.clone()).collect();
         Self { transfers, coming, ..self }
     }
@@ -159,7 +159,7 @@ impl Status {
 /// A transfer of a cache to this host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Underway {
+pub struct TransferProgress {
     /// The cache's name, as requested.
     pub name: String,
     /// The user who requested it.

@@ -15,7 +15,7 @@ pub enum Kind {
     /// The options are invalid: the same call fails again.
     Usage = 2,
     /// It timed out or was stopped; the same call resumes.
-    Cut = 3,
+    Interrupted = 3,
 }
 
 impl Kind {
@@ -24,7 +24,7 @@ impl Kind {
     pub fn of_exit(code: u64) -> Self {
         match code {
             2 => Self::Usage,
-            3 => Self::Cut,
+            3 => Self::Interrupted,
             _ => Self::Fault,
         }
     }
@@ -35,7 +35,7 @@ impl Kind {
         match self {
             Self::Fault => "fault",
             Self::Usage => "usage",
-            Self::Cut => "cut off",
+            Self::Interrupted => "cut off",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Reached {
+pub enum PartialResult {
     /// Of a download.
     Get(Box<Totals>),
     /// Of a seed.
@@ -78,7 +78,7 @@ struct Inner {
     kind: Kind,
     context: Option<String>,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
-    reached: Option<Reached>,
+    partial: Option<PartialResult>,
 }
 
 impl Error {
@@ -87,7 +87,7 @@ impl Error {
         match cause.into().downcast::<Self>() {
             Ok(own) => Self(Arc::new(Inner { kind, ..Arc::unwrap_or_clone(own.0) })),
             Err(cause) => {
-                Self(Arc::new(Inner { kind, context: None, cause: Some(cause.into()), reached: None }))
+                Self(Arc::new(Inner { kind, context: None, cause: Some(cause.into()), partial: None }))
             }
         }
     }
@@ -106,21 +106,21 @@ impl Error {
     }
 
     /// It timed out or was stopped.
-    pub fn cut(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::new(Kind::Cut, cause)
+    pub fn interrupted(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::new(Kind::Interrupted, cause)
     }
 
     /// The same error with `text` as its message; this error becomes the cause.
     #[must_use]
     pub fn context(self, text: impl fmt::Display) -> Self {
-        let (kind, reached) = (self.0.kind, self.0.reached.clone());
-        Self(Arc::new(Inner { kind, context: Some(text.to_string()), cause: Some(Arc::new(self)), reached }))
+        let (kind, partial) = (self.0.kind, self.0.partial.clone());
+        Self(Arc::new(Inner { kind, context: Some(text.to_string()), cause: Some(Arc::new(self)), partial }))
     }
 
     /// The same error, with the results reached.
     #[must_use]
-    pub fn with(self, reached: Reached) -> Self {
-        Self(Arc::new(Inner { reached: Some(reached), ..Arc::unwrap_or_clone(self.0) }))
+    pub fn with(self, partial: PartialResult) -> Self {
+        Self(Arc::new(Inner { partial: Some(partial), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The kind of the error.
@@ -131,8 +131,8 @@ impl Error {
 
     /// The results that the operation had reached, if it had begun.
     #[must_use]
-    pub fn reached(&self) -> Option<&Reached> {
-        self.0.reached.as_ref()
+    pub fn partial_result(&self) -> Option<&PartialResult> {
+        self.0.partial.as_ref()
     }
 
     /// The cause of this type, if there is one.
@@ -227,13 +227,13 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-impl From<Totals> for Reached {
+impl From<Totals> for PartialResult {
     fn from(totals: Totals) -> Self {
         Self::Get(Box::new(totals))
     }
 }
 
-impl From<get::Done> for Reached {
+impl From<get::Done> for PartialResult {
     fn from(done: get::Done) -> Self {
         Self::Get(Box::new(done.totals))
     }
@@ -256,7 +256,7 @@ mod tests {
         let wrapped =
             wrapped.context("it failed").err().map(|e| (e.kind(), e.cause::<std::io::Error>().is_some()));
         assert_eq!(wrapped, Some((Kind::Usage, true)));
-        assert_eq!(Error::cut(of("x")).kind(), Kind::Cut);
+        assert_eq!(Error::interrupted(of("x")).kind(), Kind::Interrupted);
         assert_eq!(Error::fault(of("x")).kind(), Kind::Usage);
     }
 }

@@ -28,12 +28,12 @@ pub mod show;
 pub mod sim;
 pub mod status;
 mod swarm;
+mod texts;
 pub mod tracker;
 pub mod verify;
 mod warning;
-mod words;
 
-pub use error::{Context, Error, Fault, Kind, Reached};
+pub use error::{Context, Error, Fault, Kind, PartialResult};
 pub use event::{Event, Failed, NoNews};
 pub use path::Text;
 pub use progress::{Connected, OneSwarm, Phase, Progress, Stage, Traffic};

@@ -56,7 +56,7 @@ pub struct Process {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub swarms: Vec<Swarm>,
     /// Its last error.
-    pub last_error: Option<Trouble>,
+    pub last_error: Option<LastError>,
 }
 
 /// Names and addresses of a process, from its `started` event without secrets.
@@ -133,7 +133,7 @@ pub struct Swarm {
 /// The last error of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Trouble {
+pub struct LastError {
     /// The message.
     pub message: String,
     /// Seconds since then.

@@ -162,7 +162,7 @@ fn answers(out: &mut String) {
     answer("`cache history`", event::<cache::History>);
     answer("`daemon init`", event::<daemon::Initialized>);
     answer("`admin`", event::<daemon::Status>);
-    answer("`admin` with `--all` or `--host`", event::<daemon::AllRuled>);
+    answer("`admin` with `--all` or `--host`", event::<daemon::CommandResults>);
     answer("`admin fsck`", event::<daemon::Checked>);
     answer("`show` of a manifest", event::<show::Shown>);
     answer("`show` of a ticket", event::<show::Ticket>);

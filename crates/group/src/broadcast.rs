@@ -5,12 +5,12 @@
 
 mod begin;
 mod end;
-mod hear;
+mod input;
 mod launching;
+mod manifest_swarm;
+mod measure_places;
 mod origin;
-mod places;
 mod planning;
-mod prelude;
 mod roster;
 mod start;
 
@@ -31,15 +31,15 @@ use tokio::time::Instant;
 
 pub(crate) use self::begin::hostname;
 use self::launching::{LAUNCHES, WAITING};
+use self::manifest_swarm::ManifestSwarm;
+use self::measure_places::{PlaceMeasurement, ProbeListener};
 use self::origin::Origin;
-use self::places::{Door, Finding};
 use self::planning::Planning;
-use self::prelude::Prelude;
 use self::roster::Roster;
 pub(crate) use self::roster::machine;
-use crate::channel::BEAT;
-use crate::control::message::{Met, ToWorker};
-use crate::control::server::{ConnId, Heard};
+use crate::channel::HEARTBEAT;
+use crate::control::message::{ProbeResult, ToWorker};
+use crate::control::server::{ConnId, Incoming};
 use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
 use crate::hosts::Host;
@@ -164,7 +164,7 @@ pub struct State {
 /// Events of a broadcast.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The ticket for workers that the caller starts ([`Launch::Themselves`]); the first event, and only then.
+    /// The ticket for workers that the caller starts ([`Launch::ByCaller`]); the first event, and only then.
     Ticket(Box<GroupTicket>),
     /// The progress, several times a second.
     State(State),
@@ -176,7 +176,7 @@ pub enum Event {
 
 /// Input of the coordinator.
 enum Input {
-    Control(Heard),
+    Control(Incoming),
     /// A launcher has ended, for this reason.
     LaunchEnded {
         places: Vec<usize>,
@@ -187,8 +187,8 @@ enum Input {
         conn: ConnId,
         reached: Vec<Reached>,
     },
-    /// The result of a meeting of the origin with a worker.
-    Met(Met),
+    /// The result of a probe of the origin with a worker.
+    ProbeResult(ProbeResult),
     /// The source is ready to be served.
     Source(Box<Result<Source, Error>>),
 }
@@ -208,7 +208,7 @@ pub async fn run(
     let result = loop {
         tokio::select! {
             Some(input) = inputs.recv() => {
-                if let Err(error) = group.hear(input, tell) {
+                if let Err(error) = group.handle_input(input, tell) {
                     break Err(error);
                 }
             }
@@ -219,7 +219,7 @@ pub async fn run(
             break Err(error);
         }
         if group.over() {
-            group.see_off(stop, tell).await;
+            group.serve_other_clients(stop, tell).await;
             break Ok(());
         }
     };
@@ -247,12 +247,12 @@ struct Group {
     hashing: Arc<Hashing>,
     source: Option<Source>,
     origin: Option<Origin>,
-    /// The origin's listener for meetings; the measurement of places, and its result.
-    door: Option<Door>,
-    finding: Option<Finding>,
+    /// The origin's listener for probes; the measurement of places, and its result.
+    probe_listener: Option<ProbeListener>,
+    measurement: Option<PlaceMeasurement>,
     places: Option<Vec<Vec<String>>>,
     planning: Option<Planning>,
-    prelude: Option<Prelude>,
+    manifest_swarm: Option<ManifestSwarm>,
     choice: Option<Choice>,
     /// The number of workers with which the rate of networks may still be measured.
     trials: usize,
@@ -303,11 +303,11 @@ impl Group {
             hashing: Arc::new(Hashing::new()),
             source: None,
             origin: None,
-            door: None,
-            finding: None,
+            probe_listener: None,
+            measurement: None,
             places: None,
             planning: None,
-            prelude: None,
+            manifest_swarm: None,
             choice: None,
             trials: TRIALS,
             manifest: Vec::new(),
@@ -318,7 +318,7 @@ impl Group {
             last_beat: now,
             tell_waiting: (now + WAITING, WAITING),
         };
-        group.open_door()?;
+        group.open_probe_listener()?;
         let ticket = group.open_control()?;
         group.hash();
         group.launch_all(ticket, tell)?;
@@ -329,14 +329,14 @@ impl Group {
     fn tick(&mut self, tell: &mut (dyn FnMut(Event) + Send)) {
         let now = Instant::now();
         let others = self.nodes.iter().map(|n| n.moved).max().unwrap_or(now);
-        let beat = now - self.last_beat >= BEAT;
+        let beat = now - self.last_beat >= HEARTBEAT;
         for node in &mut self.nodes {
             if let Some(why) = node.overdue(now, others) {
                 let source = self.origin.as_ref().and_then(Origin::trouble);
                 node.fail(source.map_or(why.clone(), |trouble| format!("{why}; the origin: {trouble}")));
             }
             if beat {
-                node.say(ToWorker::Alive);
+                node.send(ToWorker::Alive);
             }
         }
         if beat {
@@ -390,9 +390,9 @@ impl Group {
         {
             self.start(tell)?;
             self.started = Some(Instant::now());
-            self.begin_finding();
+            self.begin_measurement();
         }
-        if self.started.is_some() && !self.find_places(tell) {
+        if self.started.is_some() && !self.measure_places(tell) {
             self.start_ready().await?;
             self.replan().await?;
         }

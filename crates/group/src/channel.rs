@@ -22,7 +22,7 @@ use rustls::{ClientConfig, ServerConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidecast_admission::{Admitted, Cut, DEADLINE, Gate, Limited, Progress, accept};
-use tidecast_control::{Bounds, Dialling, FrameError};
+use tidecast_control::{Bounds, ConnectAttempts, FrameError};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tidecast_tls::{Accepting, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -39,11 +39,11 @@ const BOUNDS: Bounds = Bounds { message: 16 << 20, payload: MAX_PAYLOAD };
 /// The maximum time until both ends are authenticated.
 const HANDSHAKE: Duration = DEADLINE;
 /// How often either end sends a message.
-pub const BEAT: Duration = Duration::from_secs(1);
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The maximum time to deliver the last messages.
-pub const LAST: Duration = Duration::from_secs(5);
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time without a message after which the other end counts as lost.
-pub const SILENCE: Duration = Duration::from_secs(30);
+pub const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Errors of a channel.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +59,10 @@ pub enum ChannelError {
     TooLong(usize),
     /// A malformed message.
     #[error("received a malformed message")]
-    Garbage,
+    Malformed,
     /// The other end is another program.
     #[error("the other end is not a Tidecast process")]
-    Stranger,
+    OtherProgram,
     /// Another version of Tidecast.
     #[error(
         "the other end has version {theirs} of this channel, this program {VERSION}; install the same Tidecast on all hosts"
@@ -76,20 +76,20 @@ pub enum ChannelError {
     Secret,
     /// The handshake took too long.
     #[error("no connection within {} s", .0.as_secs())]
-    Late(Duration),
+    Timeout(Duration),
     /// The connection was closed before the caller was authenticated.
     #[error(transparent)]
     Cut(#[from] Cut),
     /// No message was received.
-    #[error("no message for {} s", SILENCE.as_secs())]
-    Silent,
+    #[error("no message for {} s", RECEIVE_TIMEOUT.as_secs())]
+    ReceiveTimeout,
 }
 
 impl ChannelError {
     /// Whether a retry is useless.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Stranger | Self::Version { .. } | Self::Secret)
+        matches!(self, Self::OtherProgram | Self::Version { .. } | Self::Secret)
     }
 }
 
@@ -146,21 +146,22 @@ impl Channel {
     ///
     /// # Errors
     /// The last failure, with its address; a final one takes precedence.
-    pub async fn find(
+    pub async fn connect(
         &self,
         addresses: Vec<SocketAddr>,
         own: NodeId,
         config: &Arc<ClientConfig>,
     ) -> Result<Called, (Option<SocketAddr>, ChannelError)> {
-        let mut dialling = Dialling::new(addresses, |address| {
+        let mut attempts = ConnectAttempts::new(addresses, |address| {
             let (channel, config) = (self.clone(), config.clone());
             async move {
-                let call = async { channel.call(TcpStream::connect(address).await?, own, config).await };
-                timeout(HANDSHAKE, call).await.unwrap_or(Err(ChannelError::Late(HANDSHAKE)))
+                let call =
+                    async { channel.connect_to(TcpStream::connect(address).await?, own, config).await };
+                timeout(HANDSHAKE, call).await.unwrap_or(Err(ChannelError::Timeout(HANDSHAKE)))
             }
         });
         let mut last = (None, ChannelError::Closed);
-        while let Some((address, called)) = dialling.staggered().await {
+        while let Some((address, called)) = attempts.next_delayed().await {
             match called {
                 Ok(stream) => return Ok(stream),
                 Err(failed) if !last.1.is_final() => last = (Some(address), failed),
@@ -170,7 +171,7 @@ impl Channel {
         Err(last)
     }
 
-    async fn call(
+    async fn connect_to(
         &self,
         stream: TcpStream,
         own: NodeId,
@@ -179,9 +180,9 @@ impl Channel {
         stream.set_nodelay(true)?;
         let mut stream = Stream::connect(config, placeholder_name(), stream).await?;
         let callee = peer_node_id(stream.session().agreed().peer_certificates())
-            .map_err(|_| ChannelError::Stranger)?;
+            .map_err(|_| ChannelError::OtherProgram)?;
         let keys = (own, callee);
-        self.greet(&mut stream).await?;
+        self.exchange_magic(&mut stream).await?;
         self.prove(&mut stream, "caller", keys).await?;
         self.check(&mut stream, "callee", keys).await?;
         Ok(stream)
@@ -205,9 +206,9 @@ impl Channel {
             tokio::spawn(async move {
                 let progress = admitted.progress();
                 let stream = admitted.limited(stream);
-                let welcome = channel.welcome(stream, own, (config, &progress));
-                let welcomed = admitted.run(welcome).await.unwrap_or_else(|cut| Err(cut.into()));
-                let first = match welcomed {
+                let accept_caller = channel.accept_caller(stream, own, (config, &progress));
+                let accepted = admitted.run(accept_caller).await.unwrap_or_else(|cut| Err(cut.into()));
+                let first = match accepted {
                     Ok((stream, caller)) => first(stream, caller, admitted).await,
                     Err(error) => Err(error),
                 };
@@ -222,7 +223,7 @@ impl Channel {
         }
     }
 
-    async fn welcome(
+    async fn accept_caller(
         &self,
         stream: Limited<TcpStream>,
         own: NodeId,
@@ -234,9 +235,9 @@ impl Channel {
         progress.advance();
         let mut stream = hello.answer(config).await?;
         let caller = peer_node_id(stream.session().agreed().peer_certificates())
-            .map_err(|_| ChannelError::Stranger)?;
+            .map_err(|_| ChannelError::OtherProgram)?;
         let keys = (caller, own);
-        self.greet(&mut stream).await?;
+        self.exchange_magic(&mut stream).await?;
         if let Err(error) = self.check(&mut stream, "caller", keys).await {
             // A cleanly closed TLS session means rejection; a broken one only that the connection was lost.
             let _ = stream.shutdown().await;
@@ -247,21 +248,24 @@ impl Channel {
     }
 
     /// Exchanges magic and version with the other end.
-    async fn greet(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), ChannelError> {
+    async fn exchange_magic(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Result<(), ChannelError> {
         stream.write_all(&self.magic).await?;
         stream.write_all(&VERSION.to_be_bytes()).await?;
         stream.flush().await?;
         let mut magic = [0; 16];
         stream.read_exact(&mut magic).await?;
         match stream.read_u16().await? {
-            _ if magic != self.magic => Err(ChannelError::Stranger),
+            _ if magic != self.magic => Err(ChannelError::OtherProgram),
             VERSION => Ok(()),
             theirs => Err(ChannelError::Version { theirs }),
         }
     }
 
     /// The proof that one side knows the secret, valid for this pair of keys only.
-    fn proven(&self, side: &str, keys: (NodeId, NodeId)) -> Vec<u8> {
+    fn proof(&self, side: &str, keys: (NodeId, NodeId)) -> Vec<u8> {
         [&self.magic[..], side.as_bytes(), &keys.0.0, &keys.1.0].concat()
     }
 
@@ -271,7 +275,7 @@ impl Channel {
         side: &str,
         keys: (NodeId, NodeId),
     ) -> Result<(), ChannelError> {
-        to.write_all(hmac::sign(&self.secret, &self.proven(side, keys)).as_ref()).await?;
+        to.write_all(hmac::sign(&self.secret, &self.proof(side, keys)).as_ref()).await?;
         Ok(to.flush().await?)
     }
 
@@ -289,7 +293,7 @@ impl Channel {
                 some => read += some,
             }
         }
-        hmac::verify(&self.secret, &self.proven(side, keys), &tag).map_err(|_| ChannelError::Secret)
+        hmac::verify(&self.secret, &self.proof(side, keys), &tag).map_err(|_| ChannelError::Secret)
     }
 }
 
@@ -301,19 +305,20 @@ async fn first<M: DeserializeOwned>(
 ) -> Result<(Accepted, NodeId, M), ChannelError> {
     admitted.prove();
     let first = timeout(HANDSHAKE, read(&mut stream)).await;
-    let (first, _) = first.unwrap_or(Err(ChannelError::Late(HANDSHAKE)))?;
+    let (first, _) = first.unwrap_or(Err(ChannelError::Timeout(HANDSHAKE)))?;
     Ok((stream, caller, first))
 }
 
-/// Carries messages both ways until the connection ends, `hear` returns false, or `queue` ends; sends `alive`, if
-/// given, as a keep-alive. Messages that the other end has already sent are still received, for [`LAST`] at most: they
+/// Carries messages both ways until the connection ends, `handle` returns false, or `queue` ends; sends `alive`, if
+/// given, as a keep-alive. Messages that the other end has already sent are still received, for [`FLUSH_TIMEOUT`]
+/// at most: they
 /// count, and closing the socket while data arrives would reset the connection and lose our own last messages.
 ///
 /// # Errors
 /// Why the connection ended, if not by this end.
 pub async fn carry<I, O, Q, F>(
     stream: impl AsyncRead + AsyncWrite,
-    mut hear: impl FnMut(I, Bytes) -> F,
+    mut handle: impl FnMut(I, Bytes) -> F,
     mut queue: mpsc::Receiver<Q>,
     alive: Option<O>,
 ) -> Result<(), ChannelError>
@@ -324,16 +329,16 @@ where
     F: Future<Output = bool>,
 {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let hearing = async {
+    let receiving = async {
         loop {
             let (message, payload) = read(&mut reader).await?;
-            if !hear(message, payload).await {
+            if !handle(message, payload).await {
                 return Ok(());
             }
         }
     };
-    let saying = async {
-        let mut beat = interval(BEAT);
+    let sending = async {
+        let mut beat = interval(HEARTBEAT);
         loop {
             tokio::select! {
                 next = queue.recv() => match next {
@@ -349,22 +354,22 @@ where
             }
         }
         // The other end reads up to this point and closes.
-        timeout(LAST, writer.shutdown()).await.unwrap_or(Ok(()))?;
+        timeout(FLUSH_TIMEOUT, writer.shutdown()).await.unwrap_or(Ok(()))?;
         Ok(())
     };
-    let mut hearing = std::pin::pin!(hearing);
+    let mut receiving = std::pin::pin!(receiving);
     tokio::select! {
-        ended = &mut hearing => ended,
-        said = saying => match (said, timeout(LAST, hearing).await.unwrap_or(Ok(()))) {
+        ended = &mut receiving => ended,
+        sent = sending => match (sent, timeout(FLUSH_TIMEOUT, receiving).await.unwrap_or(Ok(()))) {
             // The normal end after our last message.
             (Ok(()), Err(ChannelError::Closed)) => Ok(()),
-            (said, Ok(())) => said,
-            (_, heard) => heard,
+            (sent, Ok(())) => sent,
+            (_, received) => received,
         },
     }
 }
 
-/// Writes one message and its payload, within [`SILENCE`].
+/// Writes one message and its payload, within [`RECEIVE_TIMEOUT`].
 ///
 /// # Errors
 /// The channel is broken, or the message is too long.
@@ -373,19 +378,19 @@ pub async fn write<T: Serialize>(
     message: &T,
     payload: &[u8],
 ) -> Result<(), ChannelError> {
-    let body = postcard::to_stdvec(message).map_err(|_| ChannelError::Garbage)?;
+    let body = postcard::to_stdvec(message).map_err(|_| ChannelError::Malformed)?;
     let written = tidecast_control::write(to, &body, payload, BOUNDS);
-    Ok(timeout(SILENCE, written).await.map_err(|_| ChannelError::Late(SILENCE))??)
+    Ok(timeout(RECEIVE_TIMEOUT, written).await.map_err(|_| ChannelError::Timeout(RECEIVE_TIMEOUT))??)
 }
 
-/// Reads one message and its payload, within [`SILENCE`].
+/// Reads one message and its payload, within [`RECEIVE_TIMEOUT`].
 ///
 /// # Errors
 /// The channel is broken or silent, or the message is malformed.
 pub async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<(T, Bytes), ChannelError> {
-    timeout(SILENCE, read_frame(from)).await.unwrap_or(Err(ChannelError::Silent))
+    timeout(RECEIVE_TIMEOUT, read_frame(from)).await.unwrap_or(Err(ChannelError::ReceiveTimeout))
 }
 
 async fn read_frame<T: DeserializeOwned>(
@@ -394,7 +399,7 @@ async fn read_frame<T: DeserializeOwned>(
     let (body, payload) = tidecast_control::read(from, BOUNDS).await?;
     match postcard::take_from_bytes(&body) {
         Ok((message, [])) => Ok((message, payload)),
-        _ => Err(ChannelError::Garbage),
+        _ => Err(ChannelError::Malformed),
     }
 }
 
@@ -418,26 +423,26 @@ mod tests {
 
     #[tokio::test]
     async fn last_words_are_heard_of_one_who_listens_no_more() {
-        let mut words = Vec::new();
+        let mut bytes = Vec::new();
         for word in 0..3u8 {
-            write(&mut words, &word, &[]).await.unwrap();
+            write(&mut bytes, &word, &[]).await.unwrap();
         }
-        let (deaf, gone) = tokio::io::duplex(1);
+        let (unread, gone) = tokio::io::duplex(1);
         drop(gone);
-        let (heard, mut inbox) = mpsc::channel(1);
-        let hear = move |word: u8, _| {
-            let heard = heard.clone();
-            async move { heard.send(word).await.is_ok() }
+        let (received, mut inbox) = mpsc::channel(1);
+        let handle = move |word: u8, _| {
+            let received = received.clone();
+            async move { received.send(word).await.is_ok() }
         };
         let (_said, queue) = mpsc::channel::<(u8, Bytes)>(1);
-        let carried = carry(tokio::io::join(&words[..], deaf), hear, queue, Some(0u8));
+        let carried = carry(tokio::io::join(&bytes[..], unread), handle, queue, Some(0u8));
         let listen = async {
             // The inbox is full until after the first word that is not taken.
             tokio::time::sleep(Duration::from_millis(20)).await;
             [inbox.recv().await, inbox.recv().await, inbox.recv().await]
         };
-        let (carried, heard) = tokio::join!(carried, listen);
-        assert_eq!(heard, [Some(0), Some(1), Some(2)]);
+        let (carried, received) = tokio::join!(carried, listen);
+        assert_eq!(received, [Some(0), Some(1), Some(2)]);
         assert!(matches!(carried, Err(ChannelError::Closed)), "{carried:?}");
     }
 
@@ -446,11 +451,11 @@ mod tests {
         let refused = async |bytes: &[u8]| read::<Vec<u8>>(&mut &bytes[..]).await.unwrap_err();
         assert!(matches!(refused(&[255; 8]).await, ChannelError::TooLong(_)));
         assert!(
-            matches!(refused(&[0, 0, 0, 3, 0, 0, 0, 0, 1, 9, 9]).await, ChannelError::Garbage),
+            matches!(refused(&[0, 0, 0, 3, 0, 0, 0, 0, 1, 9, 9]).await, ChannelError::Malformed),
             "a byte over"
         );
         assert!(
-            matches!(refused(&[0, 0, 0, 2, 0, 0, 0, 0, 5, 9]).await, ChannelError::Garbage),
+            matches!(refused(&[0, 0, 0, 2, 0, 0, 0, 0, 5, 9]).await, ChannelError::Malformed),
             "five promised"
         );
         assert!(matches!(refused(&[0, 255, 0, 0, 0, 0, 0, 0, 1]).await, ChannelError::Closed));
@@ -468,14 +473,14 @@ mod tests {
     #[tokio::test]
     async fn another_version_is_told() {
         let channel = Channel::new(MAGIC, b"");
-        let heard = async |bytes: &[u8]| {
+        let received = async |bytes: &[u8]| {
             let (mut a, mut b) = tokio::io::duplex(100);
             a.write_all(bytes).await.unwrap();
-            channel.greet(&mut b).await
+            channel.exchange_magic(&mut b).await
         };
         let other = [&MAGIC[..], &9u16.to_be_bytes()].concat();
-        assert!(matches!(heard(&other).await, Err(ChannelError::Version { theirs: 9 })));
-        assert!(matches!(heard(b"GET / HTTP/1.1\r\n\r\n").await, Err(ChannelError::Stranger)));
+        assert!(matches!(received(&other).await, Err(ChannelError::Version { theirs: 9 })));
+        assert!(matches!(received(b"GET / HTTP/1.1\r\n\r\n").await, Err(ChannelError::OtherProgram)));
     }
 
     /// Whether a caller with one secret gets its word to a callee with another.
@@ -483,21 +488,21 @@ mod tests {
         let tls = || Tls::new(&NodeKey::generate().unwrap()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let (heard, mut hear) = mpsc::channel(1);
+        let (received, mut inbox) = mpsc::channel(1);
         let serve = move |_, _, _, first: u8| {
-            let heard = heard.clone();
-            async move { heard.send(first).await.unwrap() }
+            let received = received.clone();
+            async move { received.send(first).await.unwrap() }
         };
         let answering = tokio::spawn(Channel::new(MAGIC, callees).answer(listener, tls(), serve));
         let caller = tls();
-        let found = Channel::new(MAGIC, callers).find(vec![at], caller.id(), &caller.client()).await;
-        let said = async {
+        let found = Channel::new(MAGIC, callers).connect(vec![at], caller.id(), &caller.client()).await;
+        let sent = async {
             write(&mut found.map_err(|(_, e)| e)?, &7u8, &[]).await?;
-            Ok(hear.recv().await.unwrap())
+            Ok(inbox.recv().await.unwrap())
         };
-        let said = said.await;
+        let sent = sent.await;
         answering.abort();
-        said
+        sent
     }
 
     #[tokio::test]
@@ -510,7 +515,7 @@ mod tests {
     #[test]
     fn a_proof_is_good_for_one_side_and_one_pair_of_keys() {
         let (a, b, channel) = (NodeId([1; 32]), NodeId([2; 32]), Channel::new(MAGIC, b"x"));
-        assert_ne!(channel.proven("caller", (a, b)), channel.proven("callee", (a, b)));
-        assert_ne!(channel.proven("caller", (a, b)), channel.proven("caller", (b, a)));
+        assert_ne!(channel.proof("caller", (a, b)), channel.proof("callee", (a, b)));
+        assert_ne!(channel.proof("caller", (a, b)), channel.proof("caller", (b, a)));
     }
 }

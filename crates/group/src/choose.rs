@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use tidecast_swarm::plan::topology::Map;
 use tidecast_text::{Size, count, with_causes};
 
-use crate::hosts::{Host, job, parse, printed, without};
+use crate::hosts::{Host, job, parse, program_output, without};
 
 /// Maximum length of a file with hosts or a topology (bytes).
 const MAX_FILE: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub fn choose(list: Option<&str>, exclude: Option<&str>) -> Result<Vec<Host>, Ch
                 file: |path: &Path| {
                     contents(path, LIST).map_err(|why| std::io::Error::other(why.to_string()))
                 },
-                program: printed,
+                program: program_output,
             };
             let none =
                 || refused("no hosts given and no batch job detected; use --hosts LIST or --hosts @FILE");

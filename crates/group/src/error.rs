@@ -33,7 +33,7 @@ pub enum Error {
     Dest(PathBuf),
     /// Source and destination overlap.
     #[error("cannot copy {} to {}: {why}", source_path.display(), dest.display())]
-    Lineage {
+    SourceOverlap {
         /// The source.
         source_path: PathBuf,
         /// The destination.

@@ -11,7 +11,7 @@ use crate::control::message::{Done, Hello, Progress, ToWorker};
 use crate::control::server::ConnId;
 use crate::hosts::Host;
 use crate::launch::Job;
-use crate::launch::run::LastWords;
+use crate::launch::run::OutputTail;
 use crate::network::Place;
 use crate::reach::Reached;
 
@@ -49,10 +49,10 @@ pub(crate) struct Node {
     /// Its number in the group, from its start on; the origin is 0.
     pub(crate) number: Option<u32>,
     /// Its number as an additional source.
-    pub(crate) seat: Option<u32>,
+    pub(crate) source_member: Option<u32>,
     pub(crate) stage: Stage,
     /// The output of its launcher; shared by hosts with the same launcher.
-    pub(crate) words: LastWords,
+    pub(crate) output: OutputTail,
     /// The program that launches it, and where, if that is another host.
     pub(crate) launched_by: String,
     /// The permit of its launch, held until its worker has connected.
@@ -76,9 +76,9 @@ impl Node {
         Self {
             host,
             number: None,
-            seat: None,
+            source_member: None,
             stage: Stage::Queued,
-            words: LastWords::default(),
+            output: OutputTail::default(),
             launched_by: String::new(),
             turn: None,
             conn: None,
@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// Sends a message to its worker; a worker that does not read its messages fails.
-    pub(crate) fn say(&mut self, message: ToWorker) {
+    pub(crate) fn send(&mut self, message: ToWorker) {
         if let Some((_, to)) = &self.conn
             && to.try_send(message).is_err()
         {
@@ -150,7 +150,7 @@ impl Node {
 
     /// Why it fails now by a timeout, if it does. `others`: when any host last made progress.
     pub(crate) fn overdue(&self, now: Instant, others: Instant) -> Option<String> {
-        let said = match self.words.text() {
+        let said = match self.output.text() {
             said if said.is_empty() => String::new(),
             said => format!(": {said}"),
         };

@@ -6,7 +6,7 @@
 //! ```text
 //!   ── connect ──▶   ◀── key (32 bytes) ──      the end, or:
 //!   ── 2, pass (16 bytes) ──▶                   callers without the pass cause no further work
-//!   ── zeros, until the answer ──▶              at most TRIAL_BYTES, TRIAL_TIME; or a meeting, see `meet`
+//!   ── zeros, until the answer ──▶              at most TRIAL_BYTES, TRIAL_TIME; or a probe, see `probe.rs`
 //!   ◀── bits per second, 8 bytes ──             the measured rate
 //! ```
 
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
-use crate::meet;
+use crate::probe;
 
 /// The timeout after which an address is unreachable.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -57,7 +57,7 @@ pub(crate) fn listener() -> Result<std::net::TcpListener, tidecast_net::Error> {
 }
 
 /// Tries all addresses at once.
-pub(crate) async fn dial_back(addresses: Vec<IpAddr>, port: u16, node: NodeId) -> Vec<Reached> {
+pub(crate) async fn connect_back(addresses: Vec<IpAddr>, port: u16, node: NodeId) -> Vec<Reached> {
     let mut trying = JoinSet::new();
     for ip in addresses.into_iter().take(MAX_ADDRESSES) {
         trying.spawn(async move {
@@ -128,8 +128,8 @@ async fn try_rate(address: SocketAddr, node: NodeId, pass: &[u8; 16]) -> std::io
     }
 }
 
-/// Answers callers with this node's key, and serves trials and meetings to callers with the pass, until the task is ended.
-pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], tell: meet::Tell) {
+/// Answers callers with this node's key, and serves trials and probes to callers with the pass, until the task is ended.
+pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], tell: probe::Results) {
     let gate = Gate::new(Limits { deadline: PATIENCE, ..Limits::of_process() });
     let mut callers = JoinSet::new();
     loop {
@@ -156,9 +156,9 @@ async fn greet(mut stream: TcpStream, node: NodeId, pass: &[u8; 16]) -> std::io:
     }
 }
 
-async fn serve(mut stream: TcpStream, wish: u8, tell: &meet::Tell) -> std::io::Result<()> {
+async fn serve(mut stream: TcpStream, wish: u8, tell: &probe::Results) -> std::io::Result<()> {
     match wish {
-        meet::MEET => return meet::welcome(stream, tell).await,
+        probe::PROBE => return probe::answer(stream, tell).await,
         TRY => {}
         _ => return Ok(()),
     }
@@ -190,10 +190,10 @@ mod tests {
     async fn only_who_it_is_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], probe::channel().0));
         let here: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap(), "127.0.0.9".parse().unwrap()];
         let ips = async |id| {
-            let reached = dial_back(here.clone(), port, NodeId([id; 32])).await;
+            let reached = connect_back(here.clone(), port, NodeId([id; 32])).await;
             reached.into_iter().map(|r| r.ip.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(ips(1).await, ["127.0.0.1"]);
@@ -205,12 +205,12 @@ mod tests {
     async fn one_that_is_silent_holds_nobody_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], probe::channel().0));
         // It takes the connection and says nothing.
         let _silent = std::net::TcpListener::bind(("127.0.0.9", port)).unwrap();
         let began = Instant::now();
         let both = vec!["127.0.0.9".parse().unwrap(), "127.0.0.1".parse().unwrap()];
-        assert_eq!(dial_back(both, port, NodeId([1; 32])).await.len(), 1);
+        assert_eq!(connect_back(both, port, NodeId([1; 32])).await.len(), 1);
         assert!(began.elapsed() < PATIENCE);
         answering.abort();
     }
@@ -219,12 +219,12 @@ mod tests {
     async fn callers_that_say_nothing_keep_no_other_away() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], probe::channel().0));
         let mut silent = Vec::new();
         for _ in 0..300 {
             silent.push(TcpStream::connect(at).await.unwrap());
         }
-        let mut reached = dial_back(vec![at.ip()], at.port(), NodeId([1; 32])).await;
+        let mut reached = connect_back(vec![at.ip()], at.port(), NodeId([1; 32])).await;
         assert_eq!(reached.len(), 1);
         try_rates(&mut reached, &[at.ip()], at.port(), (NodeId([1; 32]), [9; 16])).await;
         assert_eq!(reached[0].rate, None, "another pass");
@@ -237,9 +237,9 @@ mod tests {
     async fn a_way_is_tried_where_that_is_asked() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], probe::channel().0));
         let here: IpAddr = "127.0.0.1".parse().unwrap();
-        let reached = dial_back(vec![here], port, NodeId([1; 32])).await;
+        let reached = connect_back(vec![here], port, NodeId([1; 32])).await;
         let tried = async |ips: &[IpAddr], id| {
             let mut reached = reached.clone();
             try_rates(&mut reached, ips, port, (NodeId([id; 32]), [0; 16])).await;

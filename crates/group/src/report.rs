@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidecast_event::bcast::Unreached;
 use tidecast_event::get::LinkRateFrom;
 
-pub use crate::control::message::{Action, Found};
+pub use crate::control::message::{Action, ExistingFiles};
 
 /// The result of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Outcome {
         /// The result for the copy.
         action: Action,
         /// Files that existed at the destination.
-        found: Found,
+        found: ExistingFiles,
     },
     /// The host does not have the copy.
     Failed {
@@ -52,7 +52,7 @@ pub enum Outcome {
 impl Outcome {
     /// Files that existed at the destination, if the host is complete.
     #[must_use]
-    pub fn found(&self) -> Option<&Found> {
+    pub fn found(&self) -> Option<&ExistingFiles> {
         match self {
             Outcome::Done { found, .. } => Some(found),
             Outcome::Failed { .. } => None,
@@ -162,7 +162,7 @@ mod tests {
             corrupt: 0,
             kept: 0,
             action: Action::Delivered,
-            found: Found::default(),
+            found: ExistingFiles::default(),
         };
         let host = |name: &str, outcome| HostReport { name: name.into(), aliases: Vec::new(), outcome };
         Report {

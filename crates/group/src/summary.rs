@@ -1,6 +1,6 @@
 //! The result of a broadcast for programs: its last event.
 
-use tidecast_event::bcast::{Action, Done, Figures, Found, Host, Link, Source};
+use tidecast_event::bcast::{Action, Done, ExistingFiles, Figures, Host, Link, Source};
 use tidecast_event::round;
 
 use crate::report::{self, HostReport, Outcome, Report};
@@ -61,7 +61,7 @@ fn of_host(host: &HostReport) -> Host {
     let (name, aliases) = (host.name.clone(), host.aliases.clone());
     match &host.outcome {
         Outcome::Done { after, received, sent, duplicate, corrupt, kept, action, found } => {
-            let report::Found { replaced, replaced_foreign, stale, foreign, deleted } = *found;
+            let report::ExistingFiles { replaced, replaced_foreign, stale, foreign, deleted } = *found;
             let figures = Figures {
                 seconds: after.as_secs_f64(),
                 received: *received,
@@ -69,7 +69,7 @@ fn of_host(host: &HostReport) -> Host {
                 duplicate: *duplicate,
                 corrupt: *corrupt,
                 kept: *kept,
-                found: Found { replaced, replaced_foreign, stale, foreign, deleted },
+                found: ExistingFiles { replaced, replaced_foreign, stale, foreign, deleted },
             };
             let action = match action {
                 report::Action::Delivered => Action::Delivered,

@@ -3,10 +3,10 @@
 //! It runs as long as its coordinator sends messages. If the coordinator is lost after the start, the members continue
 //! among themselves: a worker stays while data moves, and leaves when it does not.
 
-mod errands;
-mod older;
+mod base;
+mod launches;
+mod manifest_swarm;
 mod place;
-mod prelude;
 mod session;
 mod source;
 
@@ -22,25 +22,25 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::errands::Errands;
-use self::prelude::Prelude;
+use self::launches::Launches;
+use self::manifest_swarm::ManifestSwarm;
 use self::session::Session;
 use self::source::Offer;
 use crate::broadcast::{hostname, machine};
-use crate::channel::BEAT;
+use crate::channel::HEARTBEAT;
 use crate::control::client::Client;
-use crate::control::message::{Hello, Met, News, Progress, Start, ToCoordinator, ToWorker};
+use crate::control::message::{Hello, News, ProbeResult, Progress, Start, ToCoordinator, ToWorker};
 use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
-use crate::{meet, reach};
+use crate::{probe, reach};
 
 /// The maximum time to send the last message.
-const GOODBYE: Duration = Duration::from_secs(5);
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Launchers end with the workers that they started. `LEAVE`: their time when the broadcast is over; `ALONE`: when the
-/// coordinator was lost, as those workers may continue among themselves.
-const LEAVE: Duration = Duration::from_secs(60);
-const ALONE: Duration = Duration::from_secs(3600);
+/// The time for launchers to end, with the workers that they started, when the broadcast is over.
+const LAUNCH_END_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same if the coordinator was lost: those workers may continue among themselves.
+const LAUNCH_END_TIMEOUT_ALONE: Duration = Duration::from_secs(3600);
 
 /// Called when the copy on this host is complete, while the broadcast continues for others.
 pub type Placed = Box<dyn FnOnce() + Send>;
@@ -71,9 +71,9 @@ async fn take_part(
     let key = NodeKey::generate()?;
     let local = local_addresses().map_err(system("list this host's networks"))?;
     let listener = reach::listener()?;
-    let door = reach::listener()?;
+    let probe_listener = reach::listener()?;
     let before = reach::listener()?;
-    let offer = Offer::look(ticket)?;
+    let offer = Offer::find(ticket)?;
     let hello = Hello {
         host,
         scheduled: std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()),
@@ -81,32 +81,32 @@ async fn take_part(
         machine: machine(),
         addresses: local.iter().cloned().map(Into::into).collect(),
         port: listener.local_addr().map_err(system("listen"))?.port(),
-        answers: door.local_addr().map_err(system("listen"))?.port(),
-        prelude: before.local_addr().map_err(system("listen"))?.port(),
+        answers: probe_listener.local_addr().map_err(system("listen"))?.port(),
+        manifest_swarm: before.local_addr().map_err(system("listen"))?.port(),
         pass: rand::random(),
         pid: std::process::id(),
-        sight: offer.as_ref().map(Offer::sight).transpose()?,
+        source_offer: offer.as_ref().map(Offer::source_offer).transpose()?,
     };
-    let door = tokio::net::TcpListener::from_std(door).map_err(system("listen"))?;
-    let (tell, told) = meet::channel();
-    let answering = tokio::spawn(reach::answer(door, key.id(), hello.pass, tell.clone()));
+    let probe_listener = tokio::net::TcpListener::from_std(probe_listener).map_err(system("listen"))?;
+    let (tell, results) = probe::channel();
+    let answering = tokio::spawn(reach::answer(probe_listener, key.id(), hello.pass, tell.clone()));
     let client = Client::connect(ticket, &key, &local, hello).await;
     let client = client.map_err(|e| {
         let coordinator_addresses = ticket.addresses.clone();
         Error::Unreached(Unreached { coordinator_addresses, coordinator_error: e.to_string() })
     })?;
-    let mut line = Line::new(client, (records, placed), Errands::new(ticket.to_string()));
-    let start = line.wait_for_start(tell, told).await;
+    let mut connection = Connection::new(client, (records, placed), Launches::new(ticket.to_string()));
+    let start = connection.wait_for_start(tell, results).await;
     answering.abort();
     let done = match start {
-        Ok(start) => get(start, &key, [before, listener], offer, &local, &mut line).await,
-        Err(Left::Finished) => Ok(()),
-        Err(left) => Err(left.into()),
+        Ok(start) => get(start, &key, [before, listener], offer, &local, &mut connection).await,
+        Err(Disconnect::Finished) => Ok(()),
+        Err(disconnect) => Err(disconnect.into()),
     };
     if let Err(error) = &done {
-        line.say_last(&ToCoordinator::Failed(error.to_string())).await;
+        connection.send_last(&ToCoordinator::Failed(error.to_string())).await;
     }
-    line.end_errands().await;
+    connection.end_launches().await;
     done
 }
 
@@ -117,27 +117,27 @@ async fn get(
     [before, listener]: [TcpListener; 2],
     offer: Option<Offer>,
     local: &[LocalAddress],
-    line: &mut Line,
+    connection: &mut Connection,
 ) -> Result<(), Error> {
     let Some(bulk) = start.bulk.take() else {
         drop(before);
-        return Session::open(start, key, (listener, offer), local, line).await?.run(line).await;
+        return Session::open(start, key, (listener, offer), local, connection).await?.run(connection).await;
     };
-    let prelude = Prelude::open(bulk, &start, key, before, local).await?;
+    let manifest_swarm = ManifestSwarm::open(bulk, &start, key, before, local).await?;
     let mut aside = Vec::new();
     let done = async {
-        start.manifest = prelude.fetch(line, &mut aside).await?;
+        start.manifest = manifest_swarm.fetch(connection, &mut aside).await?;
         aside.into_iter().for_each(|news| start.news.add(news));
-        Session::open(start, key, (listener, offer), local, line).await?.run(line).await
+        Session::open(start, key, (listener, offer), local, connection).await?.run(connection).await
     };
     let done = done.await;
-    prelude.stop().await;
+    manifest_swarm.stop().await;
     done
 }
 
 /// Why the coordinator is no longer connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Disconnect {
     /// All hosts are done.
     Finished,
     /// The coordinator stopped this worker.
@@ -146,31 +146,31 @@ pub(crate) enum Left {
     Lost,
 }
 
-impl From<Left> for Error {
-    fn from(left: Left) -> Self {
-        Error::Coordinator(match left {
-            Left::Finished => "the broadcast ended without this host".into(),
-            Left::Stopped(why) => format!("the coordinator stopped this worker: {why}"),
-            Left::Lost => "lost the connection to the coordinator".into(),
+impl From<Disconnect> for Error {
+    fn from(disconnect: Disconnect) -> Self {
+        Error::Coordinator(match disconnect {
+            Disconnect::Finished => "the broadcast ended without this host".into(),
+            Disconnect::Stopped(why) => format!("the coordinator stopped this worker: {why}"),
+            Disconnect::Lost => "lost the connection to the coordinator".into(),
         })
     }
 }
 
 /// Messages and ticks while a worker is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum WorkerEvent {
     /// Members, and a plan.
     News(News),
     /// Time to report the progress.
-    Beat,
+    Tick,
     /// The coordinator requests exact totals.
     Count,
     /// The coordinator is no longer connected.
-    Left(Left),
+    Disconnect(Disconnect),
 }
 
 /// The connection to the coordinator, and the progress of this worker.
-pub(crate) struct Line {
+pub(crate) struct Connection {
     /// `None` after the connection was lost.
     client: Option<Client>,
     beat: tokio::time::Interval,
@@ -179,18 +179,18 @@ pub(crate) struct Line {
     pub(crate) placed: Option<Placed>,
     /// The directory of records of delivered files, or why there is none.
     pub(crate) records: Result<Option<PathBuf>, String>,
-    errands: Errands,
+    launches: Launches,
     /// All hosts are done.
     finished: bool,
 }
 
-impl Line {
+impl Connection {
     fn new(
         client: Client,
         (records, placed): (Result<Option<PathBuf>, String>, Option<Placed>),
-        errands: Errands,
+        launches: Launches,
     ) -> Self {
-        let mut beat = interval(BEAT);
+        let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             client: Some(client),
@@ -198,102 +198,106 @@ impl Line {
             progress: Progress::default(),
             placed,
             records,
-            errands,
+            launches,
             finished: false,
         }
     }
 
-    /// Waits for the start, and runs the meetings that the coordinator requests before it.
-    async fn wait_for_start(&mut self, tell: meet::Tell, mut told: Receiver<Met>) -> Result<Start, Left> {
-        let mut meetings = JoinSet::new();
+    /// Waits for the start, and runs the probes that the coordinator requests before it.
+    async fn wait_for_start(
+        &mut self,
+        tell: probe::Results,
+        mut results: Receiver<ProbeResult>,
+    ) -> Result<Start, Disconnect> {
+        let mut probes = JoinSet::new();
         loop {
-            let Some(client) = &mut self.client else { return Err(Left::Lost) };
+            let Some(client) = &mut self.client else { return Err(Disconnect::Lost) };
             tokio::select! {
-                heard = client.heard.recv() => match heard {
+                received = client.received.recv() => match received {
                     Some(ToWorker::Start(start)) => return Ok(*start),
-                    Some(ToWorker::Launch(errands)) => self.errands.start(errands),
-                    Some(ToWorker::Meet(all)) => drop(meetings.spawn(meet::keep(all, tell.clone()))),
+                    Some(ToWorker::Launch(launches)) => self.launches.start(launches),
+                    Some(ToWorker::Probe(all)) => drop(probes.spawn(probe::run(all, tell.clone()))),
                     Some(ToWorker::Finish) => {
                         self.finished = true;
-                        return Err(Left::Finished);
+                        return Err(Disconnect::Finished);
                     }
-                    Some(ToWorker::Stop(why)) => return Err(Left::Stopped(why)),
+                    Some(ToWorker::Stop(why)) => return Err(Disconnect::Stopped(why)),
                     Some(ToWorker::Alive | ToWorker::News(_) | ToWorker::Count) => {}
-                    None => return Err(Left::Lost),
+                    None => return Err(Disconnect::Lost),
                 },
-                (place, why) = self.errands.ended() => self.say(&ToCoordinator::LaunchEnded { place, why }).await,
-                Some(met) = told.recv() => self.say(&ToCoordinator::Met(met)).await,
-                _ = self.beat.tick() => self.tell_progress().await,
+                (place, why) = self.launches.ended() => self.send(&ToCoordinator::LaunchEnded { place, why }).await,
+                Some(result) = results.recv() => self.send(&ToCoordinator::ProbeResult(result)).await,
+                _ = self.beat.tick() => self.report_progress().await,
             }
         }
     }
 
     /// The next message or tick; ticks continue after the connection is lost.
-    pub(crate) async fn next(&mut self) -> Word {
+    pub(crate) async fn next(&mut self) -> WorkerEvent {
         loop {
             let Some(client) = &mut self.client else {
                 self.beat.tick().await;
-                return Word::Beat;
+                return WorkerEvent::Tick;
             };
             tokio::select! {
-                heard = client.heard.recv() => match heard {
-                    Some(ToWorker::News(news)) => return Word::News(*news),
-                    Some(ToWorker::Launch(errands)) => self.errands.start(errands),
+                received = client.received.recv() => match received {
+                    Some(ToWorker::News(news)) => return WorkerEvent::News(*news),
+                    Some(ToWorker::Launch(launches)) => self.launches.start(launches),
                     Some(ToWorker::Finish) => {
                         self.finished = true;
-                        return Word::Left(Left::Finished);
+                        return WorkerEvent::Disconnect(Disconnect::Finished);
                     }
-                    Some(ToWorker::Stop(why)) => return Word::Left(Left::Stopped(why)),
-                    Some(ToWorker::Count) => return Word::Count,
-                    Some(ToWorker::Alive | ToWorker::Start(_) | ToWorker::Meet(_)) => {}
+                    Some(ToWorker::Stop(why)) => return WorkerEvent::Disconnect(Disconnect::Stopped(why)),
+                    Some(ToWorker::Count) => return WorkerEvent::Count,
+                    Some(ToWorker::Alive | ToWorker::Start(_) | ToWorker::Probe(_)) => {}
                     None => {
                         self.client = None;
-                        return Word::Left(Left::Lost);
+                        return WorkerEvent::Disconnect(Disconnect::Lost);
                     }
                 },
-                (place, why) = self.errands.ended() => self.say(&ToCoordinator::LaunchEnded { place, why }).await,
-                _ = self.beat.tick() => return Word::Beat,
+                (place, why) = self.launches.ended() => self.send(&ToCoordinator::LaunchEnded { place, why }).await,
+                _ = self.beat.tick() => return WorkerEvent::Tick,
             }
         }
     }
 
     /// Reports the progress. A failure is noticed by the reading half of the connection.
-    pub(crate) async fn tell_progress(&mut self) {
-        self.say(&ToCoordinator::Progress(self.progress)).await;
+    pub(crate) async fn report_progress(&mut self) {
+        self.send(&ToCoordinator::Progress(self.progress)).await;
     }
 
-    pub(crate) async fn say(&mut self, message: &ToCoordinator) {
+    pub(crate) async fn send(&mut self, message: &ToCoordinator) {
         if let Some(client) = &mut self.client
-            && let Err(error) = client.say(message).await
+            && let Err(error) = client.send(message).await
         {
             tracing::info!(%error, "cannot send to the coordinator");
         }
     }
 
     /// Sends the last message; does not wait if the connection is lost.
-    async fn say_last(&mut self, message: &ToCoordinator) {
-        let _ = tokio::time::timeout(GOODBYE, self.say(message)).await;
+    async fn send_last(&mut self, message: &ToCoordinator) {
+        let _ = tokio::time::timeout(LAST_MESSAGE_TIMEOUT, self.send(message)).await;
         // Wait until the other end has read it and closed, so that it is not lost.
-        let heard = async {
+        let received = async {
             while let Some(client) = &mut self.client
-                && client.heard.recv().await.is_some()
+                && client.received.recv().await.is_some()
             {}
         };
-        let _ = tokio::time::timeout(GOODBYE, heard).await;
+        let _ = tokio::time::timeout(LAST_MESSAGE_TIMEOUT, received).await;
     }
 
     /// Waits for the workers that this one started, which continue even if its own part failed; their launchers end with
     /// them. The wait lasts as long as the coordinator is connected, and then within bounds.
-    async fn end_errands(&mut self) {
-        while !self.errands.is_empty() && !self.finished && self.client.is_some() {
+    async fn end_launches(&mut self) {
+        while !self.launches.is_empty() && !self.finished && self.client.is_some() {
             match self.next().await {
-                Word::Left(_) => break,
-                Word::Beat => self.tell_progress().await,
-                Word::News(_) | Word::Count => {}
+                WorkerEvent::Disconnect(_) => break,
+                WorkerEvent::Tick => self.report_progress().await,
+                WorkerEvent::News(_) | WorkerEvent::Count => {}
             }
         }
-        let bound = if self.client.is_some() { LEAVE } else { ALONE };
-        let _ = tokio::time::timeout(bound, self.errands.all_ended()).await;
+        let bound = if self.client.is_some() { LAUNCH_END_TIMEOUT } else { LAUNCH_END_TIMEOUT_ALONE };
+        let _ = tokio::time::timeout(bound, self.launches.all_ended()).await;
     }
 
     /// Runs `work` while the connection is kept alive; messages meanwhile are kept in `aside`.
@@ -301,15 +305,15 @@ impl Line {
         &mut self,
         work: impl Future<Output = T>,
         aside: &mut Vec<News>,
-    ) -> Result<T, Left> {
+    ) -> Result<T, Disconnect> {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return Ok(done),
-                word = self.next() => match word {
-                    Word::News(news) => aside.push(news),
-                    Word::Beat | Word::Count => self.tell_progress().await,
-                    Word::Left(left) => return Err(left),
+                event = self.next() => match event {
+                    WorkerEvent::News(news) => aside.push(news),
+                    WorkerEvent::Tick | WorkerEvent::Count => self.report_progress().await,
+                    WorkerEvent::Disconnect(disconnect) => return Err(disconnect),
                 },
             }
         }

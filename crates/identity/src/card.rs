@@ -89,7 +89,7 @@ pub enum CardError {
     KeyUsage,
     /// The certificate is valid, but names no known identity.
     #[error("certificate identifies no host or user ({0})")]
-    Nobody(String),
+    NoIdentity(String),
     /// Something else is wrong with a certificate.
     #[error("invalid certificate: {0}")]
     Certificate(String),

@@ -11,7 +11,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The door of `swarm`, owned by `authority`.
+    /// The gate of `swarm`, owned by `authority`.
     #[must_use]
     pub fn new(authority: NodeId, swarm: SwarmId) -> Self {
         Self { authority, swarm, revoked: None }

@@ -24,6 +24,7 @@ pub mod date;
 mod error;
 mod files;
 mod gate;
+mod identity;
 mod invitation;
 mod node;
 pub mod ssl_torrent;
@@ -31,7 +32,6 @@ mod ticket;
 mod tls;
 mod trust;
 mod verifier;
-mod who;
 
 pub use authority::{Authority, TokenInfo};
 pub use ca::enrolment::{EnrolError, Enrolled, root_hash};
@@ -44,6 +44,7 @@ pub use credential::{
 pub use error::{Error, Refused, TicketError};
 pub use files::{own_dir, read_private};
 pub use gate::Gate;
+pub use identity::{BadIdentity, Identity};
 pub use invitation::Invitation;
 pub use node::{NodeId, NodeKey};
 pub use ticket::{
@@ -52,4 +53,3 @@ pub use ticket::{
 };
 pub use tls::{ALPN, Tls, peer_node_id, placeholder_name};
 pub use trust::{Trust, Verified, describe};
-pub use who::{BadIdentity, Identity};

@@ -26,7 +26,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::verifier::{Judge, Judged, Signed, Verifier};
+use crate::verifier::{CertificatePolicy, PolicyResult, Signed, Verifier};
 use crate::{Error, files};
 
 /// Longest PEM text that is parsed, bytes: a manifest could contain a larger one.
@@ -264,8 +264,8 @@ impl RootVerifier {
     }
 }
 
-impl Judge for RootVerifier {
-    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged {
+impl CertificatePolicy for RootVerifier {
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> PolicyResult {
         let parsed = ParsedCertificate::try_from(cert)?;
         let algorithms = provider::default_provider().signature_verification_algorithms.all;
         rustls::client::verify_server_cert_signed_by_trust_anchor(
@@ -278,7 +278,7 @@ impl Judge for RootVerifier {
         self.check_name(cert)
     }
 
-    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged {
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> PolicyResult {
         self.inner.verify_client_cert(cert, more, now)?;
         self.check_name(cert)
     }

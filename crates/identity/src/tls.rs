@@ -15,7 +15,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::verifier::{Judge, Judged, Signed, Verifier};
+use crate::verifier::{CertificatePolicy, PolicyResult, Signed, Verifier};
 use crate::{Error, NodeId, NodeKey};
 
 /// Protocol name negotiated by ALPN; a peer without it is not a Tidecast node.
@@ -213,12 +213,12 @@ fn other(why: String) -> rustls::Error {
 #[error("{0}")]
 struct Why(String);
 
-impl Judge for KeyVerifier {
-    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> Judged {
+impl CertificatePolicy for KeyVerifier {
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> PolicyResult {
         self.check(cert, more)
     }
 
-    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> Judged {
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> PolicyResult {
         self.check(cert, more)
     }
 

@@ -286,8 +286,8 @@ impl Root {
         found.dedup();
         match found.as_slice() {
             [one] => Ok(one.clone()),
-            [] => Err(CardError::Nobody(subject)),
-            _ => Err(CardError::Nobody(format!("{subject} matches several identities"))),
+            [] => Err(CardError::NoIdentity(subject)),
+            _ => Err(CardError::NoIdentity(format!("{subject} matches several identities"))),
         }
     }
 }

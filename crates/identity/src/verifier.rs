@@ -8,16 +8,16 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
 /// A certificate passes, or why not.
-pub(crate) type Judged = Result<(), rustls::Error>;
+pub(crate) type PolicyResult = Result<(), rustls::Error>;
 /// A signature is that of the certificate's key, or why not.
 pub(crate) type Signed = Result<HandshakeSignatureValid, rustls::Error>;
 
 /// Decides whether a certificate is accepted. Both ends have one, and host names are not checked.
-pub(crate) trait Judge: Debug + Send + Sync {
+pub(crate) trait CertificatePolicy: Debug + Send + Sync {
     /// A server's certificate, and its intermediates.
-    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> PolicyResult;
     /// Of a client.
-    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> PolicyResult;
     /// A signature of TLS 1.2.
     fn tls12(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed;
     /// A signature of TLS 1.3.
@@ -30,11 +30,11 @@ pub(crate) trait Judge: Debug + Send + Sync {
     }
 }
 
-/// A [`Judge`] as rustls wants it, for servers and for clients.
+/// A [`CertificatePolicy`] as rustls wants it, for servers and for clients.
 #[derive(Debug)]
 pub(crate) struct Verifier<J>(pub(crate) J);
 
-impl<J: Judge> ServerCertVerifier for Verifier<J> {
+impl<J: CertificatePolicy> ServerCertVerifier for Verifier<J> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -69,7 +69,7 @@ impl<J: Judge> ServerCertVerifier for Verifier<J> {
     }
 }
 
-impl<J: Judge> ClientCertVerifier for Verifier<J> {
+impl<J: CertificatePolicy> ClientCertVerifier for Verifier<J> {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.0.roots()
     }

@@ -286,7 +286,7 @@ fn an_existing_ca_serves_with_rules() {
     }
     // A subject with a space, which the little helper above cannot pass.
     let alice = leaf(dir, "-newkey rsa:3072", "/C=DE/O=Uni/CN=Alice\u{a0}A.", "keyUsage=digitalSignature\n");
-    assert!(matches!(judge(&alice), Err(CardError::Nobody(_))), "a look-alike");
+    assert!(matches!(judge(&alice), Err(CardError::NoIdentity(_))), "a look-alike");
     assert_eq!(
         judge(&leaf(
             dir,

@@ -28,7 +28,7 @@ struct Known {
 /// A malformed packet, or one with a description that is not signed.
 #[derive(Debug, thiserror::Error)]
 #[error("not a packet of a member")]
-pub(crate) struct Bad;
+pub(crate) struct DecodeError;
 
 impl<K> Clone for Codec<K> {
     fn clone(&self) -> Self {
@@ -104,9 +104,9 @@ impl<K: Keys> Codec<K> {
 }
 
 impl<K: Keys> foca::Codec<Peer> for Codec<K> {
-    type Error = Bad;
+    type Error = DecodeError;
 
-    fn encode_header(&mut self, header: &Header<Peer>, mut buf: impl BufMut) -> Result<(), Bad> {
+    fn encode_header(&mut self, header: &Header<Peer>, mut buf: impl BufMut) -> Result<(), DecodeError> {
         let mut out = header.src.bytes().to_vec();
         out.extend(header.src_incarnation.to_be_bytes());
         out.extend(header.dst.bytes());
@@ -128,33 +128,33 @@ impl<K: Keys> foca::Codec<Peer> for Codec<K> {
         put(&out, &mut buf)
     }
 
-    fn decode_header(&mut self, mut buf: impl Buf) -> Result<Header<Peer>, Bad> {
+    fn decode_header(&mut self, mut buf: impl Buf) -> Result<Header<Peer>, DecodeError> {
         let mut r = Reader::new(buf.chunk());
-        let header = self.header(&mut r).ok_or(Bad)?;
+        let header = self.header(&mut r).ok_or(DecodeError)?;
         let read = buf.chunk().len() - r.left();
         buf.advance(read);
         Ok(header)
     }
 
-    fn encode_member(&mut self, member: &Member<Peer>, mut buf: impl BufMut) -> Result<(), Bad> {
+    fn encode_member(&mut self, member: &Member<Peer>, mut buf: impl BufMut) -> Result<(), DecodeError> {
         let mut out = Vec::new();
         put_member(&mut out, member);
         put(&out, &mut buf)
     }
 
-    fn decode_member(&mut self, mut buf: impl Buf) -> Result<Member<Peer>, Bad> {
+    fn decode_member(&mut self, mut buf: impl Buf) -> Result<Member<Peer>, DecodeError> {
         let mut r = Reader::new(buf.chunk());
-        let member = read_member(&mut r).ok_or(Bad)?;
+        let member = read_member(&mut r).ok_or(DecodeError)?;
         let read = buf.chunk().len() - r.left();
         buf.advance(read);
-        self.admit_member(member).ok_or(Bad)
+        self.admit_member(member).ok_or(DecodeError)
     }
 }
 
 /// Writes all bytes or none.
-fn put(bytes: &[u8], buf: &mut impl BufMut) -> Result<(), Bad> {
+fn put(bytes: &[u8], buf: &mut impl BufMut) -> Result<(), DecodeError> {
     if buf.remaining_mut() < bytes.len() {
-        return Err(Bad);
+        return Err(DecodeError);
     }
     buf.put_slice(bytes);
     Ok(())

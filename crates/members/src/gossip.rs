@@ -5,7 +5,7 @@
 //! - Lists are compared periodically, and fetched whole where they differ, as memberlist's push-pull does. So thousands of
 //!   members soon have the same list, which rendezvous hashing needs, and learn of every death: when many members die at
 //!   once, gossip does not reach every member with each death, and probing takes as many periods as there are members.
-//! - A member that a hint concerns is asked at once ([`Watch`]).
+//! - A member that a hint concerns is asked at once ([`Liveness`]).
 //! - Time during which this node did not run does not count against others ([`Clock`]).
 //! - Seeds that are not members are called again, which reconnects members that gossip has forgotten.
 //! - Memory is bounded.
@@ -27,8 +27,8 @@ use self::runtime::{Asked, Due};
 use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::frame::{Frame, put_member};
-use crate::watch::Watch;
-use crate::{Dice, Key, Keys, Limits, Peer};
+use crate::liveness::Liveness;
+use crate::{Key, Keys, Limits, Peer, Rng};
 
 /// Longest packet of foca, bytes. Channels are streams, so it need not fit into a datagram.
 pub(crate) const MAX_PACKET: usize = 8 << 10;
@@ -37,13 +37,13 @@ pub(crate) const MAX_PACKET: usize = 8 << 10;
 const MOST_IN_PACKET: usize = MAX_PACKET / 64;
 
 /// Members that are asked at once after a failed probe whether they live, and that receive a goodbye directly.
-const SOME: usize = 64;
+const ASK_AT_ONCE: usize = 64;
 /// Members that are asked to probe a member that does not answer.
 const HELPERS: usize = 3;
 /// With more silent members than this no helpers are asked.
 const FEW_SILENT: usize = 8;
 /// A question that every version answers; any frame from the member counts as the answer.
-const ARE_YOU_THERE: Frame = Frame::Ask(0, Key([0; 32]));
+const PROBE: Frame = Frame::Ask(0, Key([0; 32]));
 
 /// Changes of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ pub enum Change {
 
 /// This node's part in the gossip.
 pub(crate) struct Gossip<K: Keys> {
-    foca: Foca<Peer, Codec<K>, Dice, NoCustomBroadcast>,
+    foca: Foca<Peer, Codec<K>, Rng, NoCustomBroadcast>,
     /// The same as foca's codec, which foca does not expose.
     codec: Codec<K>,
     asked: Asked,
     timers: BinaryHeap<Due>,
     count: u64,
     clock: Clock,
-    watch: Watch,
+    liveness: Liveness,
     /// The member that foca probes, and the start of the probe, until the answer is late.
     probed: Option<(NodeId, u64)>,
     /// Members that this node will declare dead if they do not refute it.
@@ -89,7 +89,7 @@ pub(crate) struct Gossip<K: Keys> {
     /// The members that received our list, and when.
     gave_list: BTreeMap<NodeId, u64>,
     out: Vec<(NodeId, Frame)>,
-    dice: Dice,
+    rng: Rng,
     limits: Limits,
     left: bool,
 }
@@ -100,16 +100,16 @@ pub(crate) type Done = (Vec<(NodeId, Frame)>, Vec<Change>);
 impl<K: Keys> Gossip<K> {
     pub(crate) fn new(keys: &Arc<K>, me: Peer, limits: Limits, seed: u64, now: u64) -> Self {
         let codec = Codec::new(keys.clone());
-        let mut dice = Dice(seed);
-        let compare_at = now + dice.below(limits.compare_every.max(1));
+        let mut rng = Rng(seed);
+        let compare_at = now + rng.below(limits.compare_every.max(1));
         let mut gossip = Self {
-            foca: Foca::new(me.clone(), config(&limits), Dice(dice.next()), codec.clone()),
+            foca: Foca::new(me.clone(), config(&limits), Rng(rng.next()), codec.clone()),
             codec,
             asked: Asked::default(),
             timers: BinaryHeap::new(),
             count: 0,
             clock: Clock::new(now),
-            watch: Watch::new(2 * limits.probe_every, now),
+            liveness: Liveness::new(2 * limits.probe_every, now),
             probed: None,
             suspected: BTreeSet::new(),
             last_call: BTreeMap::new(),
@@ -122,7 +122,7 @@ impl<K: Keys> Gossip<K> {
             asked_list: None,
             gave_list: BTreeMap::new(),
             out: Vec::new(),
-            dice,
+            rng,
             limits,
             left: false,
         };
@@ -151,14 +151,14 @@ impl<K: Keys> Gossip<K> {
     }
 
     /// `node` has sent something.
-    pub(crate) fn hear(&mut self, node: NodeId, now: u64) {
+    pub(crate) fn received(&mut self, node: NodeId, now: u64) {
         let now = self.time(now);
         self.note(node, now);
     }
 
     fn note(&mut self, node: NodeId, now: u64) {
         if self.alive.contains_key(&node) {
-            self.watch.hear(node, now);
+            self.liveness.received(node, now);
             if self.suspected.contains(&node) {
                 self.warn(node);
             }
@@ -184,10 +184,10 @@ impl<K: Keys> Gossip<K> {
         }
     }
 
-    /// Asks a member whether it lives; see [`Watch`].
+    /// Asks a member whether it lives; see [`Liveness`].
     fn ask(&mut self, node: NodeId, said: Option<Member<Peer>>, now: u64) {
-        if self.watch.ask(node, said, now) {
-            self.out.push((node, ARE_YOU_THERE));
+        if self.liveness.ask(node, said, now) {
+            self.out.push((node, PROBE));
         }
     }
 
@@ -212,9 +212,9 @@ impl<K: Keys> Gossip<K> {
     pub(crate) fn leave(&mut self, now: u64) {
         let now = self.time(now);
         let _ = self.foca.leave_cluster(&mut self.asked);
-        // A goodbye that comes from the member itself is not doubted; see `doubts`.
+        // A goodbye that comes from the member itself is not doubted; see `needs_confirmation`.
         let me = self.me().clone();
-        let others = self.alive.values().filter(|peer| **peer != me).take(SOME).cloned();
+        let others = self.alive.values().filter(|peer| **peer != me).take(ASK_AT_ONCE).cloned();
         for peer in others.collect::<Vec<_>>() {
             let down = Member::down(me.clone());
             let told = self.told(&peer, Message::Gossip, Some(&down));
@@ -280,7 +280,7 @@ impl<K: Keys> Gossip<K> {
             let room = room || size + kept.len() < self.limits.members;
             // Entries about this node are always admitted, as they may call it dead; see `own`.
             let admitted = room || self.is_known(node) || node == self.me().node();
-            if admitted && !self.doubts(from, &member, now) {
+            if admitted && !self.needs_confirmation(from, &member, now) {
                 kept.push(member);
             }
         }
@@ -296,7 +296,7 @@ impl<K: Keys> Gossip<K> {
 
     /// Whether `from` declares a member dead that was not suspected: then the member is asked first. Either it has
     /// left, and `from` passes that on; or `from` was disconnected, and its list has members as dead that are alive.
-    fn doubts(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
+    fn needs_confirmation(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
         let node = said.id().node();
         let known = self.known(node).filter(|known| known.state() == State::Alive);
         let same_life = known.is_some_and(|known| known.id() == said.id());
@@ -335,14 +335,14 @@ impl<K: Keys> Gossip<K> {
 
     fn due(&self) -> u64 {
         let timer = self.timers.peek().map_or(u64::MAX, |due| due.0);
-        self.compare_at.min(timer).min(self.watch.next())
+        self.compare_at.min(timer).min(self.liveness.next())
     }
 
     pub(crate) fn tick(&mut self, now: u64) {
         let now = self.time(now);
         while self.timers.peek().is_some_and(|due| due.0 <= now) {
             let Some(Due(_, _, timer)) = self.timers.pop() else { break };
-            if let Some(at) = self.put_off(&timer, now) {
+            if let Some(at) = self.postpone(&timer, now) {
                 self.schedule(at, timer);
                 continue;
             }
@@ -356,35 +356,35 @@ impl<K: Keys> Gossip<K> {
     }
 
     /// The time to which a due timer is postponed, if there is reason to wait.
-    fn put_off(&mut self, timer: &Timer<Peer>, now: u64) -> Option<u64> {
+    fn postpone(&mut self, timer: &Timer<Peer>, now: u64) -> Option<u64> {
         match timer {
             // The end of a probe without an answer: it gets another period, as do all members without a
             // recent message.
             Timer::ProbeRandomMember(_) => {
                 let (node, since) = self.probed.take()?;
-                if self.left || !self.alive.contains_key(&node) || self.watch.was_heard(node, since) {
+                if self.left || !self.alive.contains_key(&node) || self.liveness.was_heard(node, since) {
                     return None;
                 }
                 self.ask_silent(now);
                 Some(now + self.limits.probe_every)
             }
-            Timer::ChangeSuspectToDown { member_id, .. } => self.reprieve(member_id.node(), now),
+            Timer::ChangeSuspectToDown { member_id, .. } => self.extend_suspicion(member_id.node(), now),
             _ => None,
         }
     }
 
     /// The time to which the death of a suspect is postponed after its time to refute.
-    fn reprieve(&mut self, node: NodeId, now: u64) -> Option<u64> {
+    fn extend_suspicion(&mut self, node: NodeId, now: u64) -> Option<u64> {
         let patience = 2 * self.limits.probe_every;
         self.known(node).filter(|known| known.state() == State::Suspect)?;
         // A node without any incoming message may be disconnected itself.
-        let silence = self.watch.silence(now);
+        let silence = self.liveness.silence(now);
         if silence > patience && silence < self.limits.alone_for {
             return Some(now + self.limits.probe_every);
         }
         // The member or this node was disconnected, and its messages arrive again: it will refute the
         // suspicion.
-        let heard = self.watch.was_heard(node, now.saturating_sub(patience));
+        let heard = self.liveness.was_heard(node, now.saturating_sub(patience));
         let called = self.last_call.get(&node).filter(|at| !heard && now <= **at + 2 * patience);
         match called {
             Some(at) => Some(at + patience).filter(|end| now < *end),
@@ -398,22 +398,22 @@ impl<K: Keys> Gossip<K> {
 
     /// If one member does not answer, others may have failed with it: asks silent members.
     fn ask_silent(&mut self, now: u64) {
-        if !self.watch.may_sweep(5 * self.limits.probe_every, now) {
+        if !self.liveness.may_ask_silent(5 * self.limits.probe_every, now) {
             return;
         }
         let (me, since) = (self.me().node(), now.saturating_sub(2 * self.limits.probe_every));
-        let silent = self.alive.keys().filter(|n| **n != me && !self.watch.was_heard(**n, since));
+        let silent = self.alive.keys().filter(|n| **n != me && !self.liveness.was_heard(**n, since));
         let mut silent: Vec<_> = silent.copied().collect();
-        for at in 0..silent.len().min(SOME) {
-            let other = at + self.dice.below((silent.len() - at) as u64) as usize;
+        for at in 0..silent.len().min(ASK_AT_ONCE) {
+            let other = at + self.rng.below((silent.len() - at) as u64) as usize;
             silent.swap(at, other);
         }
-        silent.into_iter().take(SOME).for_each(|node| self.ask(node, None, now));
+        silent.into_iter().take(ASK_AT_ONCE).for_each(|node| self.ask(node, None, now));
     }
 
     /// Handles members that were asked whether they live and do not answer.
     fn look_after_silent(&mut self, now: u64) {
-        for node in self.watch.unhelped(FEW_SILENT, now) {
+        for node in self.liveness.without_helpers(FEW_SILENT, now) {
             let Some(target) = self.alive.get(&node).cloned() else { continue };
             for _ in 0..HELPERS {
                 let helper = self.anyone().filter(|n| *n != node).and_then(|n| self.alive.get(&n).cloned());
@@ -423,7 +423,7 @@ impl<K: Keys> Gossip<K> {
                 self.out.extend(told);
             }
         }
-        for (node, said) in self.watch.overdue(now) {
+        for (node, said) in self.liveness.overdue(now) {
             let Some(known) = self.known(node).filter(|known| known.state() != State::Down) else { continue };
             let (member_id, incarnation) = (known.id().clone(), known.incarnation());
             let said = said.filter(|said| *said.id() == member_id);
@@ -500,7 +500,7 @@ impl<K: Keys> Gossip<K> {
         if let Some(old) = self.alive.remove(&node) {
             self.digest ^= digest(&old);
         }
-        self.watch.forget(node);
+        self.liveness.forget(node);
         self.suspected.remove(&node);
         self.last_call.remove(&node);
     }

@@ -27,23 +27,22 @@
 
 mod clock;
 mod codec;
-mod dice;
 mod frame;
 mod gossip;
-mod keep;
 mod keys;
 mod limits;
+mod liveness;
 mod lookup;
 mod members;
 mod peer;
 mod publish;
 mod rank;
 mod record;
+mod record_store;
+mod rng;
 #[cfg(test)]
 mod tests;
-mod watch;
 
-pub(crate) use dice::Dice;
 pub use frame::MAX_FRAME;
 pub use gossip::Change;
 pub use keys::Keys;
@@ -52,6 +51,7 @@ pub use lookup::Found;
 pub use members::{Describe, Event, Members};
 pub use peer::{MAX_ADDRESSES, Peer};
 pub use record::{Claim, Key, MAX_AD, MAX_NAME, MAX_RECORD, Record, Slot};
+pub(crate) use rng::Rng;
 
 /// For fuzzing: decodes a frame, encodes it, and decodes it again. True if both are equal; `None` if it is malformed.
 #[doc(hidden)]

@@ -55,7 +55,8 @@ impl Lookup {
         let mut honest = true;
         for record in records {
             let slot = record.slot();
-            let newer = record.expires > now && self.found.get(&slot).is_none_or(|have| record.beats(have));
+            let newer =
+                record.expires > now && self.found.get(&slot).is_none_or(|have| record.supersedes(have));
             if slot.key != self.key || newer && !record.is_signed(keys) {
                 honest = false;
             } else if newer {

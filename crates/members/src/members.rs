@@ -8,10 +8,10 @@ use tidecast_identity::NodeId;
 
 use crate::frame::Frame;
 use crate::gossip::{Change, Gossip};
-use crate::keep::{Kept, Verdict};
 use crate::lookup::{Found, Lookup};
 use crate::publish::{Published, frames};
-use crate::{Claim, Dice, Key, Keys, Limits, Peer, Record, Slot, rank};
+use crate::record_store::{RecordStore, Verdict};
+use crate::{Claim, Key, Keys, Limits, Peer, Record, Rng, Slot, rank};
 
 /// Time between two rounds of announcing, milliseconds.
 const ROUND: u64 = 1_000;
@@ -45,13 +45,13 @@ pub struct Members<K: Keys> {
     describe: Describe,
     gossip: Gossip<K>,
     own: Published,
-    kept: Kept,
+    kept: RecordStore,
     lookups: BTreeMap<u64, Lookup>,
     last_lookup: u64,
     /// Records that each peer may still send, and the time from which this grows.
     credit: BTreeMap<NodeId, (u64, u64)>,
     round_at: u64,
-    dice: Dice,
+    rng: Rng,
     messages: Vec<(NodeId, Vec<u8>)>,
     events: Vec<Event>,
 }
@@ -61,19 +61,19 @@ impl<K: Keys> Members<K> {
     #[must_use]
     pub fn new(keys: K, describe: Describe, limits: Limits, seed: u64, now: u64) -> Self {
         let keys = Arc::new(keys);
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let me = Peer::sign(&*keys, describe.incarnation, describe.card, &describe.addresses);
-        let gossip = Gossip::new(&keys, me, limits.clone(), dice.next(), now);
+        let gossip = Gossip::new(&keys, me, limits.clone(), rng.next(), now);
         Self {
             keys,
             gossip,
             own: Published::default(),
-            kept: Kept::default(),
+            kept: RecordStore::default(),
             lookups: BTreeMap::new(),
             last_lookup: 0,
             credit: BTreeMap::new(),
-            round_at: now + dice.below(ROUND),
-            dice,
+            round_at: now + rng.below(ROUND),
+            rng,
             limits,
             describe,
             messages: Vec::new(),
@@ -137,10 +137,10 @@ impl<K: Keys> Members<K> {
 
     /// Publishes `claim` until it is withdrawn; each signature is valid for `life` milliseconds, and is renewed after about
     /// half of it. `None` if the claim has a name or an ad that is too long or empty.
-    pub fn say(&mut self, claim: Claim, life: u64, now: u64) -> Option<Record> {
+    pub fn announce(&mut self, claim: Claim, life: u64, now: u64) -> Option<Record> {
         let life = life.clamp(1_000, self.limits.longest_life);
         let record = self.own.sign(&*self.keys, claim, now + life, false, now)?;
-        self.see_to(record.clone(), Some(life), now);
+        self.update(record.clone(), Some(life), now);
         Some(record)
     }
 
@@ -149,7 +149,7 @@ impl<K: Keys> Members<K> {
         let Some(record) = self.own.get(slot).filter(|r| r.signer == self.keys.node()) else { return };
         let (claim, end) = (record.claim.clone(), record.expires);
         if let Some(record) = self.own.sign(&*self.keys, claim, end, true, now) {
-            self.see_to(record, None, now);
+            self.update(record, None, now);
         }
     }
 
@@ -157,8 +157,8 @@ impl<K: Keys> Members<K> {
     pub fn carry(&mut self, record: Record, now: u64) -> bool {
         let old = self.own.get(&record.slot());
         let good = record.expires > now && record.signer != self.keys.node() && record.is_signed(&*self.keys);
-        if good && old.is_none_or(|old| record.beats(old)) {
-            self.see_to(record, None, now);
+        if good && old.is_none_or(|old| record.supersedes(old)) {
+            self.update(record, None, now);
         }
         good
     }
@@ -168,9 +168,9 @@ impl<K: Keys> Members<K> {
         self.own.forget(slot);
     }
 
-    fn see_to(&mut self, record: Record, life: Option<u64>, now: u64) {
+    fn update(&mut self, record: Record, life: Option<u64>, now: u64) {
         let members: Vec<_> = self.gossip.alive().keys().copied().collect();
-        self.own.see_to(record, life, members.into_iter(), (&self.limits, &mut self.dice, now));
+        self.own.update(record, life, members.into_iter(), (&self.limits, &mut self.rng, now));
     }
 
     /// Looks up `key`; an [`Event::Found`] with the returned number follows, at the latest after two timeouts.
@@ -201,7 +201,7 @@ impl<K: Keys> Members<K> {
         let (me, key) = (self.keys.node(), lookup.key());
         for node in whom {
             if *node == me {
-                let here = self.kept.find(&key, &self.limits, &mut self.dice, now);
+                let here = self.kept.find(&key, &self.limits, &mut self.rng, now);
                 lookup.answer(me, here, &*self.keys, now);
             } else {
                 self.send(*node, &Frame::Ask(id, key));
@@ -211,7 +211,7 @@ impl<K: Keys> Members<K> {
 
     /// A frame of `from`, which TLS has authenticated and whose card is valid.
     pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: u64) {
-        self.gossip.hear(from, now);
+        self.gossip.received(from, now);
         let fine = match Frame::decode(bytes) {
             None => Frame::is_newer(bytes),
             Some(Frame::Gossip(packet)) => self.gossip.packet(from, &packet, now),
@@ -227,7 +227,7 @@ impl<K: Keys> Members<K> {
                 true
             }
             Some(Frame::Ask(id, key)) => {
-                let records = self.kept.find(&key, &self.limits, &mut self.dice, now);
+                let records = self.kept.find(&key, &self.limits, &mut self.rng, now);
                 let records = frames(records).next().unwrap_or_default();
                 self.send(from, &Frame::Answer(id, records));
                 true
@@ -298,7 +298,7 @@ impl<K: Keys> Members<K> {
         if now >= self.round_at || self.round_at > now + ROUND {
             self.round_at = now + ROUND;
             self.kept.expire(now);
-            let due = self.own.round(&*self.keys, &mut self.dice, now);
+            let due = self.own.round(&*self.keys, &mut self.rng, now);
             for (node, records) in due {
                 if node == self.keys.node() {
                     self.keep_here(&records, now);

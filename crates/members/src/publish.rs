@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use tidecast_identity::NodeId;
 
 use crate::frame::FULL;
-use crate::{Claim, Dice, Keys, Limits, Record, Slot, rank};
+use crate::{Claim, Keys, Limits, Record, Rng, Slot, rank};
 
 /// Maximum number of records for one member in one round.
 const BATCH: usize = 500;
 /// Interval at which a record that is not signed again (another node's record, a tombstone) is sent, milliseconds: so a
 /// carrier learns of a newer record of the origin.
-const AGAIN: u64 = 600_000;
+const RETRY_DELAY: u64 = 600_000;
 
 #[derive(Debug)]
 struct Own {
@@ -57,15 +57,15 @@ impl Published {
     }
 
     /// Publishes `record`, in place of an older one of its slot.
-    pub(crate) fn see_to(
+    pub(crate) fn update(
         &mut self,
         record: Record,
         life: Option<u64>,
         members: impl Iterator<Item = NodeId>,
-        (limits, dice, now): (&Limits, &mut Dice, u64),
+        (limits, rng, now): (&Limits, &mut Rng, u64),
     ) {
         let slot = record.slot();
-        let renew_at = life.map_or(u64::MAX, |life| now + life / 2 + dice.below(life / 4 + 1));
+        let renew_at = life.map_or(u64::MAX, |life| now + life / 2 + rng.below(life / 4 + 1));
         let placed = match self.records.remove(&slot) {
             Some(old) => {
                 self.tags.remove(&old.record.tag());
@@ -133,7 +133,7 @@ impl Published {
                 own.kept_by.push(node);
             }
             if own.is_kept() {
-                (own.tries, own.due) = (0, own.life.map_or(now + AGAIN, |_| u64::MAX));
+                (own.tries, own.due) = (0, own.life.map_or(now + RETRY_DELAY, |_| u64::MAX));
             }
         }
     }
@@ -142,7 +142,7 @@ impl Published {
     /// sequence; if by another node, the newer record wins.
     pub(crate) fn newer(&mut self, record: Record, keys: &dyn Keys, now: u64) {
         let Some(own) = self.records.get_mut(&record.slot()) else { return };
-        if !record.beats(&own.record) || !record.is_signed(keys) {
+        if !record.supersedes(&own.record) || !record.is_signed(keys) {
             return;
         }
         self.tags.remove(&own.record.tag());
@@ -160,7 +160,7 @@ impl Published {
     }
 
     /// The records that are due, by member. Called about once a second.
-    pub(crate) fn round(&mut self, keys: &dyn Keys, dice: &mut Dice, now: u64) -> Vec<(NodeId, Vec<Record>)> {
+    pub(crate) fn round(&mut self, keys: &dyn Keys, rng: &mut Rng, now: u64) -> Vec<(NodeId, Vec<Record>)> {
         let gone: Vec<_> =
             self.records.iter().filter(|(_, own)| own.record.expires <= now).map(|(s, _)| *s).collect();
         gone.iter().for_each(|slot| self.forget(slot));
@@ -172,7 +172,7 @@ impl Published {
                     self.tags.remove(&own.record.tag());
                     self.tags.insert(record.tag(), *slot);
                     own.record = record;
-                    own.renew_at = now + life / 2 + dice.below(life / 4 + 1);
+                    own.renew_at = now + life / 2 + rng.below(life / 4 + 1);
                     own.tell_all(now);
                 }
             }
@@ -194,7 +194,7 @@ impl Published {
             // Records that did not fit are sent in the next round; unconfirmed ones at growing intervals.
             if all {
                 let wait = 2_000u64 << own.tries.min(5);
-                (own.tries, own.due) = (own.tries + 1, now + wait + dice.below(wait / 2));
+                (own.tries, own.due) = (own.tries + 1, now + wait + rng.below(wait / 2));
             }
         }
         batches

@@ -8,7 +8,7 @@ use tidecast_identity::NodeId;
 
 use crate::Key;
 
-fn lane(bytes: &[u8; 32], at: usize) -> u64 {
+fn word(bytes: &[u8; 32], at: usize) -> u64 {
     bytes.iter().skip(at * 8).take(8).fold(0, |all, b| all << 8 | u64::from(*b))
 }
 
@@ -20,7 +20,7 @@ fn mix(a: u64, b: u64) -> u64 {
 
 /// The score of `node` for `key`. Keys are hashes, so a few multiplications are enough.
 pub(crate) fn score(key: &Key, node: &NodeId) -> u64 {
-    let fold = |all, at| mix(all ^ lane(&key.0, at), lane(&node.0, at) ^ 0x9e37_79b9_7f4a_7c15);
+    let fold = |all, at| mix(all ^ word(&key.0, at), word(&node.0, at) ^ 0x9e37_79b9_7f4a_7c15);
     let all = (0..4).fold(0xa076_1d64_78bd_642f, fold);
     mix(all ^ 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3)
 }

@@ -196,7 +196,7 @@ impl Record {
     }
 
     /// Whether this record wins over `other` of the same slot.
-    pub(crate) fn beats(&self, other: &Self) -> bool {
+    pub(crate) fn supersedes(&self, other: &Self) -> bool {
         // If a signer uses a sequence twice, a withdrawal wins, else all members choose the same record.
         let order = |r: &Self| (r.seq, r.withdrawn, r.signature);
         order(self) > order(other)

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use tidecast_identity::{NodeId, NodeKey};
 
 use crate::frame::Frame;
-use crate::keep::{Kept, Verdict};
-use crate::{Claim, Describe, Dice, Event, Key, Keys, Limits, Members, Peer, Record};
+use crate::record_store::{RecordStore, Verdict};
+use crate::{Claim, Describe, Event, Key, Keys, Limits, Members, Peer, Record, Rng};
 
 const NOW: u64 = 1_800_000_000_000;
 const HOUR: u64 = 3_600_000;
@@ -87,7 +87,7 @@ fn an_earlier_life_is_outbid() {
 fn an_older_record_never_replaces_a_newer_one() {
     let (k, limits) = (key(), Limits::default());
     let (old, new, gone) = (holder(&k, 1, 5, false), holder(&k, 1, 6, false), holder(&k, 1, 7, true));
-    let mut kept = Kept::default();
+    let mut kept = RecordStore::default();
     let mut offer = |record: &Record| kept.offer(k.id(), record, &k, &limits, NOW);
     assert_eq!(offer(&new), Verdict::Kept);
     assert_eq!(offer(&old), Verdict::Newer(Box::new(new.clone())));
@@ -101,7 +101,7 @@ fn an_older_record_never_replaces_a_newer_one() {
     ] {
         assert_eq!(offer(&forged), Verdict::Refused);
     }
-    let kept = kept.find(&gone.slot().key, &limits, &mut Dice(1), NOW);
+    let kept = kept.find(&gone.slot().key, &limits, &mut Rng(1), NOW);
     assert_eq!(kept, [gone]);
 }
 
@@ -109,10 +109,10 @@ fn an_older_record_never_replaces_a_newer_one() {
 fn a_record_has_an_end() {
     let (k, limits) = (key(), Limits { longest_life: HOUR, ..Limits::default() });
     let record = holder(&k, 1, 5, false);
-    let mut kept = Kept::default();
+    let mut kept = RecordStore::default();
     assert_eq!(kept.offer(k.id(), &record, &k, &limits, NOW - 1), Verdict::Refused, "too long");
     assert_eq!(kept.offer(k.id(), &record, &k, &limits, NOW), Verdict::Kept);
-    assert!(kept.find(&record.slot().key, &limits, &mut Dice(1), NOW + HOUR).is_empty());
+    assert!(kept.find(&record.slot().key, &limits, &mut Rng(1), NOW + HOUR).is_empty());
     kept.expire(NOW + HOUR);
     assert_eq!(kept.len(), 0);
     assert_eq!(kept.offer(k.id(), &record, &k, &limits, NOW + HOUR), Verdict::Refused, "over");
@@ -122,7 +122,7 @@ fn a_record_has_an_end() {
 fn nobody_takes_the_room_of_others() {
     let limits = Limits { records: 100, records_per_peer: 80, records_per_key: 320, ..Limits::default() };
     let (hostile, honest) = (key(), key());
-    let mut kept = Kept::default();
+    let mut kept = RecordStore::default();
     let of = |k: &NodeKey, i: u8| holder(k, i, 1, false);
     // Under one name or under many, it counts against the member that sends it.
     let brought = (0..=255).filter(|i| {
@@ -134,13 +134,13 @@ fn nobody_takes_the_room_of_others() {
         (0..20).filter(|i| kept.offer(honest.id(), &of(&honest, *i), &honest, &limits, NOW) == Verdict::Kept);
     assert_eq!(first.count(), 20);
     assert_eq!(kept.len(), 100);
-    // Full: the greediest gives way, until all have the same.
+    // Full: the member with the most records gives way, until all have the same.
     let more = (20..100)
         .filter(|i| kept.offer(honest.id(), &of(&honest, *i), &honest, &limits, NOW) == Verdict::Kept);
     assert!((28..=31).contains(&more.count()));
     assert_eq!(kept.len(), 100);
     // One name cannot be buried either: a 32nd of its room for each.
-    let mut kept = Kept::default();
+    let mut kept = RecordStore::default();
     let buried = (0..50).filter(|_| {
         let signer = key();
         kept.offer(hostile.id(), &of(&signer, 1), &signer, &limits, NOW) == Verdict::Kept

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::message::{Down, Enter, Hello, Part, What};
+use crate::message::{Down, Enter, Hello, Part, Role};
 
 /// Size of the window in shared memory when all ranks are on one host, bytes.
 pub(crate) const RING: u64 = 32 << 20;
 
 /// A message for a rank.
-pub(crate) type Letter = (u32, Down, Bytes);
+pub(crate) type Outgoing = (u32, Down, Bytes);
 
 /// A call: it gathers until all ranks have called, then runs.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Call {
         if self.running.is_some() {
             return false;
         }
-        if matches!(enter.what, What::Offer { .. }) {
+        if matches!(enter.role, Role::Offer { .. }) {
             self.payload = payload;
         }
         self.entered.insert(rank, enter);
@@ -47,14 +47,14 @@ impl Call {
         &mut self,
         number: u64,
         lost: &BTreeMap<u32, &str>,
-        seats: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
-        out: &mut Vec<Letter>,
+        placement: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
+        out: &mut Vec<Outgoing>,
     ) -> bool {
-        let (root, len, along) = match self.offer(lost) {
+        let (root, len, inline) = match self.offer(lost) {
             Ok(offer) => offer,
             Err(why) => {
                 for (rank, enter) in &self.entered {
-                    if !matches!(enter.what, What::Unfit(_)) {
+                    if !matches!(enter.role, Role::Unfit(_)) {
                         out.push((*rank, Down::Failed { call: number, why: why.clone() }, Bytes::new()));
                     }
                 }
@@ -64,29 +64,29 @@ impl Call {
         let mut missed: BTreeSet<u32> = lost.keys().copied().collect();
         let mut receivers = Vec::new();
         for (rank, enter) in &self.entered {
-            match &enter.what {
-                What::Offer { .. } => {}
-                What::Want { len: wanted } if *wanted == len => receivers.push(*rank),
-                What::Want { len: wanted } => {
+            match &enter.role {
+                Role::Offer { .. } => {}
+                Role::Want { len: wanted } if *wanted == len => receivers.push(*rank),
+                Role::Want { len: wanted } => {
                     let why = format!("rank {root} sends {len} bytes, this rank's buffer has {wanted}");
                     out.push((*rank, Down::Failed { call: number, why }, Bytes::new()));
                     missed.insert(*rank);
                 }
-                What::Unfit(_) => {
+                Role::Unfit(_) => {
                     missed.insert(*rank);
                 }
             }
         }
-        if along || receivers.is_empty() {
+        if inline || receivers.is_empty() {
             for rank in receivers {
-                let go = Down::Go { call: number, part: Part::Along };
+                let go = Down::Go { call: number, part: Part::Inline };
                 out.push((rank, go, self.payload.clone()));
             }
             let missed = missed.into_iter().collect();
             out.push((root, Down::End { call: number, missed }, Bytes::new()));
             return true;
         }
-        self.running = Some(Running::begin(number, root, len, missed, &receivers, seats, out));
+        self.running = Some(Running::begin(number, root, len, missed, &receivers, placement, out));
         false
     }
 
@@ -101,10 +101,10 @@ impl Call {
                 enter.root
             ));
         }
-        match self.entered.get(&root).map(|e| &e.what) {
-            Some(What::Offer { len, along }) => Ok((root, *len, *along)),
-            Some(What::Unfit(why)) => Err(format!("the root, rank {root}, cannot send: {why}")),
-            Some(What::Want { .. }) => Err(format!("rank {root} is the root, but called as a receiver")),
+        match self.entered.get(&root).map(|e| &e.role) {
+            Some(Role::Offer { len, inline }) => Ok((root, *len, *inline)),
+            Some(Role::Unfit(why)) => Err(format!("the root, rank {root}, cannot send: {why}")),
+            Some(Role::Want { .. }) => Err(format!("rank {root} is the root, but called as a receiver")),
             None => {
                 let why = lost.get(&root).copied().unwrap_or("unknown rank");
                 Err(format!("the root, rank {root}, was removed from the group: {why}"))
@@ -144,28 +144,29 @@ impl Running {
         len: u64,
         missed: BTreeSet<u32>,
         ranks: &[u32],
-        seats: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
-        out: &mut Vec<Letter>,
+        placement: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
+        out: &mut Vec<Outgoing>,
     ) -> Self {
-        let host = |rank: u32| seats(rank).map(|(host, _)| host);
+        let host = |rank: u32| placement(rank).map(|(host, _)| host);
         let mut writers = BTreeMap::from([(host(root), root)]);
         let mut leaders = Vec::new();
         for rank in ranks {
             // The first is the lowest rank of its host, because ranks are in order.
             if *writers.entry(host(*rank)).or_insert(*rank) == *rank {
-                leaders.extend(seats(*rank).map(|(_, hello)| own_path(hello)));
+                leaders.extend(placement(*rank).map(|(_, hello)| own_path(hello)));
             }
         }
         // A root that sends to other hosts needs the whole buffer in shared memory.
         let capacity = if leaders.is_empty() { len.min(RING) } else { len };
-        let mut say = |rank: u32, part: Part| out.push((rank, Down::Go { call: number, part }, Bytes::new()));
-        say(root, Part::Source { leaders, capacity });
+        let mut send =
+            |rank: u32, part: Part| out.push((rank, Down::Go { call: number, part }, Bytes::new()));
+        send(root, Part::Source { leaders, capacity });
         let mut receivers = BTreeMap::new();
         for rank in ranks {
             let writer = writers.get(&host(*rank)).copied().unwrap_or(*rank);
-            let dir = seats(writer).map_or_else(String::new, |(_, hello)| hello.dir.clone());
+            let dir = placement(writer).map_or_else(String::new, |(_, hello)| hello.dir.clone());
             let reader = Part::Reader { dir, capacity };
-            say(*rank, if writer == *rank { Part::Leader } else { reader });
+            send(*rank, if writer == *rank { Part::Leader } else { reader });
             receivers.insert(*rank, Receiver { writer, taken: 0, busy: true });
         }
         Self { number, root, len, capacity, room: capacity, ticketed: false, receivers, missed }
@@ -178,17 +179,17 @@ impl Running {
         self.receivers.iter().filter_map(waits).collect()
     }
 
-    fn say(&self, rank: u32, down: Down, out: &mut Vec<Letter>) {
+    fn send(&self, rank: u32, down: Down, out: &mut Vec<Outgoing>) {
         out.push((rank, down, Bytes::new()));
     }
 
-    pub(crate) fn ready(&self, rank: u32, bytes: u64, out: &mut Vec<Letter>) {
+    pub(crate) fn ready(&self, rank: u32, bytes: u64, out: &mut Vec<Outgoing>) {
         for reader in self.readers(rank) {
-            self.say(reader, Down::Ready { call: self.number, bytes }, out);
+            self.send(reader, Down::Ready { call: self.number, bytes }, out);
         }
     }
 
-    pub(crate) fn taken(&mut self, rank: u32, bytes: u64, out: &mut Vec<Letter>) {
+    pub(crate) fn taken(&mut self, rank: u32, bytes: u64, out: &mut Vec<Outgoing>) {
         if let Some(receiver) = self.receivers.get_mut(&rank) {
             receiver.taken = receiver.taken.max(bytes);
         }
@@ -196,21 +197,21 @@ impl Running {
     }
 
     /// Lets the root write as far as its slowest reader allows.
-    fn make_room(&mut self, out: &mut Vec<Letter>) {
+    fn make_room(&mut self, out: &mut Vec<Outgoing>) {
         let readers = self.receivers.values().filter(|r| r.busy && r.writer == self.root);
         let slowest = readers.map(|r| r.taken).min().unwrap_or(self.len);
         let room = slowest.saturating_add(self.capacity).min(self.len);
         if room > self.room {
             self.room = room;
-            self.say(self.root, Down::Room { call: self.number, bytes: room }, out);
+            self.send(self.root, Down::Room { call: self.number, bytes: room }, out);
         }
     }
 
-    pub(crate) fn ticket(&mut self, rank: u32, ticket: &str, out: &mut Vec<Letter>) {
+    pub(crate) fn ticket(&mut self, rank: u32, ticket: &str, out: &mut Vec<Outgoing>) {
         if rank == self.root {
             self.ticketed = true;
             for leader in self.leaders() {
-                self.say(leader, Down::Ticket { call: self.number, ticket: ticket.to_owned() }, out);
+                self.send(leader, Down::Ticket { call: self.number, ticket: ticket.to_owned() }, out);
             }
         }
     }
@@ -220,7 +221,7 @@ impl Running {
         self.receivers.iter().filter(|(rank, r)| r.writer == **rank).map(|(rank, _)| *rank).collect()
     }
 
-    pub(crate) fn done(&mut self, rank: u32, error: Option<String>, out: &mut Vec<Letter>) {
+    pub(crate) fn done(&mut self, rank: u32, error: Option<String>, out: &mut Vec<Outgoing>) {
         match error {
             Some(why) if rank == self.root => {
                 self.fail_all(&format!("the root, rank {rank}, failed: {why}"), out);
@@ -235,7 +236,7 @@ impl Running {
         self.make_room(out);
     }
 
-    pub(crate) fn lost(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+    pub(crate) fn lost(&mut self, rank: u32, why: &str, out: &mut Vec<Outgoing>) {
         if rank == self.root {
             let why = format!("the root, rank {rank}, was removed from the group: {why}");
             if self.ticketed {
@@ -252,7 +253,7 @@ impl Running {
     }
 
     /// A receiver failed, and so do the ranks that read its copy.
-    fn miss(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+    fn miss(&mut self, rank: u32, why: &str, out: &mut Vec<Outgoing>) {
         let Some(receiver) = self.receivers.get_mut(&rank).filter(|r| r.busy) else { return };
         receiver.busy = false;
         self.missed.insert(rank);
@@ -260,27 +261,27 @@ impl Running {
         self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));
     }
 
-    fn fail_all(&mut self, why: &str, out: &mut Vec<Letter>) {
+    fn fail_all(&mut self, why: &str, out: &mut Vec<Outgoing>) {
         let busy: Vec<u32> = self.receivers.iter().filter(|(_, r)| r.busy).map(|(rank, _)| *rank).collect();
         busy.into_iter().for_each(|rank| self.fail(rank, why, out));
     }
 
-    fn fail(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+    fn fail(&mut self, rank: u32, why: &str, out: &mut Vec<Outgoing>) {
         if let Some(receiver) = self.receivers.get_mut(&rank) {
             receiver.busy = false;
         }
         self.missed.insert(rank);
-        self.say(rank, Down::Failed { call: self.number, why: why.to_owned() }, out);
+        self.send(rank, Down::Failed { call: self.number, why: why.to_owned() }, out);
     }
 
     /// True when no rank is busy; then the ranks that hold the data are notified.
-    pub(crate) fn over(&self, out: &mut Vec<Letter>) -> bool {
+    pub(crate) fn over(&self, out: &mut Vec<Outgoing>) -> bool {
         if self.receivers.values().any(|r| r.busy) {
             return false;
         }
         let missed: Vec<u32> = self.missed.iter().copied().collect();
         for rank in std::iter::once(self.root).chain(self.leaders()) {
-            self.say(rank, Down::End { call: self.number, missed: missed.clone() }, out);
+            self.send(rank, Down::End { call: self.number, missed: missed.clone() }, out);
         }
         true
     }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use crate::error::{Error, system};
 use crate::hub::Hub;
 use crate::message::Hello;
-use crate::part::{self, Buffer, Common, Which};
+use crate::part::{self, Buffer, CallSpec, Common};
 use crate::session::Session;
 use crate::shared::{BASE, Shared};
 
@@ -182,7 +182,7 @@ impl Group {
     ) -> Result<Vec<u32>, Error> {
         self.right(root, matches!(buffer, Buffer::Send(_)))?;
         self.call(root, patience, watch, async move |which, session, common| {
-            part::take(which, buffer, session, common).await
+            part::take_part(which, buffer, session, common).await
         })
     }
 
@@ -236,7 +236,7 @@ impl Group {
         root: u32,
         patience: Duration,
         watch: Watch<'_>,
-        act: impl AsyncFnOnce(Which, &mut Session, &mut Common) -> Result<T, Error>,
+        act: impl AsyncFnOnce(CallSpec, &mut Session, &mut Common) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // Another thread's call comes first.
         let mut state = loop {
@@ -253,7 +253,7 @@ impl Group {
         let number = *next;
         *next += 1;
         while common.workers.try_join_next().is_some() {}
-        let done = watched(runtime, act(Which { number, root, patience }, joined, common), watch);
+        let done = watched(runtime, act(CallSpec { number, root, patience }, joined, common), watch);
         if matches!(done, Err(Error::Stopped)) {
             common.workers.abort_all();
             if let Some(joined) = session.take() {

@@ -1,23 +1,23 @@
-//! The hub at rank 0, to which every rank connects. One task passes messages to the [`Council`] and delivers its answers.
+//! The hub at rank 0, to which every rank connects. One task passes messages to the [`HubState`] and delivers its answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidecast_group::channel::{self, ChannelError, LAST};
+use tidecast_group::channel::{self, ChannelError, FLUSH_TIMEOUT};
 use tidecast_identity::{NodeKey, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 
-use crate::council::Council;
 use crate::error::{Error, system};
+use crate::hub_state::HubState;
 use crate::message::{Down, Hello, Up};
 use crate::session;
 
 /// Messages that may wait for the hub.
-const INBOX: usize = 4096;
+const HUB_QUEUE: usize = 4096;
 /// Messages that may wait for one rank; a rank that does not read them is removed.
 const QUEUE: usize = 1024;
 /// How often timeouts are checked.
@@ -28,8 +28,8 @@ const LINGER: Duration = Duration::from_secs(120);
 /// Input of the hub. A connection has a number, because a rank may connect more than once.
 enum Input {
     Joined { conn: u64, hello: Hello, to: mpsc::Sender<(Down, Bytes)> },
-    Said { conn: u64, up: Up, payload: Bytes },
-    Gone { conn: u64, why: String },
+    Message { conn: u64, up: Up, payload: Bytes },
+    Disconnected { conn: u64, why: String },
 }
 
 /// A running hub.
@@ -48,14 +48,14 @@ impl Hub {
         let tls = |e: tidecast_identity::Error| Error::Join(e.to_string());
         let key = NodeKey::generate().map_err(tls)?;
         let tls = Tls::new(&key).map_err(tls)?;
-        let (sender, inputs) = mpsc::channel(INBOX);
+        let (sender, inputs) = mpsc::channel(HUB_QUEUE);
         let channel = session::channel(secret);
         let (ending, ended) = oneshot::channel();
         let task = tokio::spawn(async move {
             let mut tasks = JoinSet::new();
             let serve = move |conn, stream, _, first| carry(conn, stream, first, sender.clone());
             tasks.spawn(channel.answer(listener, tls, serve));
-            preside(size, inputs, ended).await;
+            run(size, inputs, ended).await;
         });
         Ok(Self { port, ending, task })
     }
@@ -64,7 +64,7 @@ impl Hub {
     pub(crate) async fn end(self) {
         let _ = self.ending.send(());
         let mut task = self.task;
-        if timeout(LINGER + LAST, &mut task).await.is_err() {
+        if timeout(LINGER + FLUSH_TIMEOUT, &mut task).await.is_err() {
             task.abort();
         }
     }
@@ -77,63 +77,63 @@ async fn carry(conn: u64, stream: channel::Accepted, first: Up, to: mpsc::Sender
     if to.send(Input::Joined { conn, hello, to: sender }).await.is_err() {
         return;
     }
-    let hear = {
+    let handle = {
         let to = &to;
-        move |up, payload| async move { to.send(Input::Said { conn, up, payload }).await.is_ok() }
+        move |up, payload| async move { to.send(Input::Message { conn, up, payload }).await.is_ok() }
     };
-    let why = match channel::carry(stream, hear, queue, Some(Down::Alive)).await {
+    let why = match channel::carry(stream, handle, queue, Some(Down::Alive)).await {
         Ok(()) => "the hub closed its connection".into(),
         Err(ChannelError::Closed) => "its process has ended".into(),
         Err(error) => error.to_string(),
     };
-    let _ = to.send(Input::Gone { conn, why }).await;
+    let _ = to.send(Input::Disconnected { conn, why }).await;
 }
 
 /// The connections, by number and by rank.
 #[derive(Default)]
-struct Lines {
+struct Connections {
     ranks: HashMap<u64, u32>,
     to: HashMap<u32, (u64, mpsc::Sender<(Down, Bytes)>)>,
 }
 
 /// Runs until it is told to end and no call is open.
-async fn preside(size: u32, mut inputs: mpsc::Receiver<Input>, mut ending: oneshot::Receiver<()>) {
-    let (mut council, mut lines) = (Council::new(size), Lines::default());
+async fn run(size: u32, mut inputs: mpsc::Receiver<Input>, mut ending: oneshot::Receiver<()>) {
+    let (mut hub_state, mut connections) = (HubState::new(size), Connections::default());
     let (began, mut tick, mut until) = (Instant::now(), interval(TICK), None);
     loop {
         tokio::select! {
             input = inputs.recv() => match input {
-                Some(input) => lines.hear(input, &mut council, began.elapsed()),
+                Some(input) => connections.handle(input, &mut hub_state, began.elapsed()),
                 None => break,
             },
-            _ = tick.tick() => council.tick(began.elapsed()),
+            _ = tick.tick() => hub_state.tick(began.elapsed()),
             _ = &mut ending, if until.is_none() => until = Some(Instant::now() + LINGER),
         }
-        lines.deliver(&mut council, began.elapsed());
-        if until.is_some_and(|until| council.idle() || Instant::now() > until) {
+        connections.deliver(&mut hub_state, began.elapsed());
+        if until.is_some_and(|until| hub_state.idle() || Instant::now() > until) {
             break;
         }
     }
     // Queued messages are still sent: connections end when their queues are empty.
-    lines.to.clear();
+    connections.to.clear();
     let ended = async {
-        while !lines.ranks.is_empty() {
+        while !connections.ranks.is_empty() {
             match inputs.recv().await {
-                Some(Input::Gone { conn, .. }) => drop(lines.ranks.remove(&conn)),
+                Some(Input::Disconnected { conn, .. }) => drop(connections.ranks.remove(&conn)),
                 Some(_) => {}
                 None => return,
             }
         }
     };
-    let _ = timeout(LAST, ended).await;
+    let _ = timeout(FLUSH_TIMEOUT, ended).await;
 }
 
-impl Lines {
-    fn hear(&mut self, input: Input, council: &mut Council, now: Duration) {
+impl Connections {
+    fn handle(&mut self, input: Input, hub_state: &mut HubState, now: Duration) {
         match input {
             Input::Joined { conn, hello, to } => {
                 let rank = hello.rank;
-                match council.joined(hello) {
+                match hub_state.joined(hello) {
                     Ok(()) => {
                         self.ranks.insert(conn, rank);
                         self.to.insert(rank, (conn, to));
@@ -143,35 +143,35 @@ impl Lines {
                     }
                 }
             }
-            Input::Said { conn, up, payload } => {
+            Input::Message { conn, up, payload } => {
                 if let Some(rank) = self.ranks.get(&conn) {
-                    council.heard(*rank, up, payload, now);
+                    hub_state.handle(*rank, up, payload, now);
                 }
             }
-            Input::Gone { conn, why } => {
+            Input::Disconnected { conn, why } => {
                 if let Some(rank) = self.ranks.remove(&conn) {
                     self.to.remove(&rank);
-                    council.lost(rank, &why, now);
+                    hub_state.lost(rank, &why, now);
                 }
             }
         }
     }
 
     /// Delivers messages; those for disconnected ranks are dropped.
-    fn deliver(&mut self, council: &mut Council, now: Duration) {
+    fn deliver(&mut self, hub_state: &mut HubState, now: Duration) {
         loop {
-            let letters = council.take();
-            if letters.is_empty() {
+            let outgoing = hub_state.take();
+            if outgoing.is_empty() {
                 return;
             }
-            for (rank, down, payload) in letters {
+            for (rank, down, payload) in outgoing {
                 let last = matches!(down, Down::Lost(_));
                 let Some((_, to)) = self.to.get(&rank) else { continue };
                 let sent = to.try_send((down, payload)).is_ok();
                 if last {
                     self.to.remove(&rank);
                 } else if !sent {
-                    council.lost(rank, "it does not read its messages", now);
+                    hub_state.lost(rank, "it does not read its messages", now);
                 }
             }
         }

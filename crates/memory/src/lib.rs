@@ -14,7 +14,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`Group`] | the interface for programs |
-//! | `council`, `call` | decisions of the hub (pure) |
+//! | `hub_state`, `call` | decisions of the hub (pure) |
 //! | `hub`, `session`, `link` | the connections |
 //! | `part` | the work of one rank in one call |
 //! | `shared` | shared memory |
@@ -24,10 +24,10 @@
 //! read and written, not mapped.
 
 mod call;
-mod council;
 mod error;
 mod group;
 mod hub;
+mod hub_state;
 mod message;
 mod part;
 mod session;

@@ -44,14 +44,14 @@ pub(crate) struct Enter {
     pub(crate) root: u32,
     /// How long to wait for the other ranks, milliseconds.
     pub(crate) patience: u64,
-    pub(crate) what: What,
+    pub(crate) role: Role,
 }
 
 /// The role of a rank in a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum What {
-    /// The root: a buffer of `len` bytes, which is the payload if `along`.
-    Offer { len: u64, along: bool },
+pub(crate) enum Role {
+    /// The root: a buffer of `len` bytes, which is the payload if `inline`.
+    Offer { len: u64, inline: bool },
     /// A receiver: a buffer of `len` bytes.
     Want { len: u64 },
     /// The rank cannot join this call, for this reason.
@@ -64,7 +64,7 @@ pub(crate) enum Down {
     /// Asks which of these directories the rank sees, by number and name.
     Anchors(Vec<(u32, String)>),
     /// The rank is a member of the group.
-    Seated,
+    Admitted,
     /// All ranks have called: the part of this rank.
     Go { call: u64, part: Part },
     /// See [`Up::Ready`].
@@ -87,7 +87,7 @@ pub(crate) enum Down {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Part {
     /// The payload is the whole buffer.
-    Along,
+    Inline,
     /// The root: write the data to shared memory, a ring of `capacity` bytes, and broadcast it to these leaders, each
     /// identified by the path of its directory.
     Source { leaders: Vec<String>, capacity: u64 },

@@ -13,15 +13,15 @@ use tokio::task::{JoinSet, yield_now};
 
 use crate::call::RING;
 use crate::error::Error;
-use crate::message::{Down, Enter, Part, Up, What};
+use crate::message::{Down, Enter, Part, Role, Up};
 use crate::session::Session;
 use crate::shared::Shared;
 
 /// A buffer is sent with the messages of the hub if all its copies together are no longer than this, bytes: they arrive
 /// before a swarm could start.
-const ALONG: u64 = 4 << 20;
+const INLINE_LIMIT: u64 = 4 << 20;
 /// When no rank is busy any more, the broadcast between hosts may run for this time before it is ended.
-const FAREWELL: Duration = Duration::from_secs(2);
+const END_WAIT: Duration = Duration::from_secs(2);
 /// Bytes after which a writer reports its progress.
 const STEP: u64 = RING / 8;
 const STEP_BYTES: usize = STEP as usize;
@@ -46,15 +46,15 @@ pub(crate) struct Common {
 
 /// A call: its number, root and timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Which {
+pub(crate) struct CallSpec {
     pub(crate) number: u64,
     pub(crate) root: u32,
     pub(crate) patience: Duration,
 }
 
 /// Takes part in a call; returns at the root the ranks without the data.
-pub(crate) async fn take(
-    which: Which,
+pub(crate) async fn take_part(
+    which: CallSpec,
     buffer: Buffer<'_>,
     session: &mut Session,
     common: &mut Common,
@@ -71,7 +71,7 @@ pub(crate) async fn take(
                 }
                 sent
             }
-            (Part::Along, Buffer::Receive(buffer)) if payload.len() == buffer.len() => {
+            (Part::Inline, Buffer::Receive(buffer)) if payload.len() == buffer.len() => {
                 buffer.copy_from_slice(&payload);
                 return Ok(Vec::new());
             }
@@ -88,7 +88,7 @@ pub(crate) async fn take(
     match &done {
         Ok(_) => {}
         Err(Error::Lost(_)) => return done,
-        Err(error) => session.say(Up::Done { call: number, error: Some(error.to_string()) }).await?,
+        Err(error) => session.send(Up::Done { call: number, error: Some(error.to_string()) }).await?,
     }
     done
 }
@@ -98,29 +98,29 @@ fn unexpected() -> Error {
 }
 
 /// Calls without a buffer, so that the other ranks do not wait.
-pub(crate) async fn abstain(which: Which, why: String, session: &Session) -> Result<(), Error> {
+pub(crate) async fn abstain(which: CallSpec, why: String, session: &Session) -> Result<(), Error> {
     let patience = millis(which.patience);
-    let enter = Enter { call: which.number, root: which.root, patience, what: What::Unfit(why) };
-    session.say(Up::Enter(enter)).await
+    let enter = Enter { call: which.number, root: which.root, patience, role: Role::Unfit(why) };
+    session.send(Up::Enter(enter)).await
 }
 
 fn millis(patience: Duration) -> u64 {
     u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn enter(which: Which, buffer: &Buffer<'_>, session: &Session, size: u32) -> Result<(), Error> {
-    let (what, payload) = match buffer {
+async fn enter(which: CallSpec, buffer: &Buffer<'_>, session: &Session, size: u32) -> Result<(), Error> {
+    let (role, payload) = match buffer {
         Buffer::Send(data) => {
             let len = data.len() as u64;
             let copies = len.saturating_mul(u64::from(size.saturating_sub(1)));
-            let along = data.len() <= MAX_PAYLOAD && copies <= ALONG;
-            let payload = if along { Bytes::copy_from_slice(data) } else { Bytes::new() };
-            (What::Offer { len, along }, payload)
+            let inline = data.len() <= MAX_PAYLOAD && copies <= INLINE_LIMIT;
+            let payload = if inline { Bytes::copy_from_slice(data) } else { Bytes::new() };
+            (Role::Offer { len, inline }, payload)
         }
-        Buffer::Receive(buffer) => (What::Want { len: buffer.len() as u64 }, Bytes::new()),
+        Buffer::Receive(buffer) => (Role::Want { len: buffer.len() as u64 }, Bytes::new()),
     };
-    let enter = Enter { call: which.number, root: which.root, patience: millis(which.patience), what };
-    session.send(Up::Enter(enter), payload).await
+    let enter = Enter { call: which.number, root: which.root, patience: millis(which.patience), role };
+    session.send_with_payload(Up::Enter(enter), payload).await
 }
 
 /// The root: writes the buffer to shared memory, and broadcasts it to other hosts.
@@ -149,9 +149,9 @@ async fn source(
         }
         ring.write(now, at as u64)?;
         at += now.len();
-        session.say(Up::Ready { call: number, bytes: at as u64 }).await?;
+        session.send(Up::Ready { call: number, bytes: at as u64 }).await?;
     }
-    let missed = if leaders.is_empty() { None } else { spread(number, leaders, session, common).await? };
+    let missed = if leaders.is_empty() { None } else { broadcast(number, leaders, session, common).await? };
     match missed {
         Some(missed) => Ok(missed),
         None => ended(number, session).await,
@@ -168,7 +168,7 @@ async fn ended(number: u64, session: &mut Session) -> Result<Vec<u32>, Error> {
 }
 
 /// Broadcasts the file to the leaders of the other hosts. Returns the ranks without the data if they are known by then.
-async fn spread(
+async fn broadcast(
     number: u64,
     leaders: &[String],
     session: &mut Session,
@@ -200,7 +200,7 @@ async fn spread(
                 }
             },
             // All ranks have completed or failed: do not wait for a host that never joined the broadcast.
-            () = tokio::time::sleep(FAREWELL), if missed.is_some() => return Ok(missed),
+            () = tokio::time::sleep(END_WAIT), if missed.is_some() => return Ok(missed),
         }
     }
 }
@@ -209,7 +209,7 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
     // A leader's name is the path of its directory.
     let (dest, hosts) = (format!("{{host}}/{number}"), leaders.iter().map(|dir| Host::named(dir)).collect());
     Options {
-        launch: Launch::Themselves,
+        launch: Launch::ByCaller,
         plain: common.plain,
         // The manifest of a single file is never that long.
         manifest_limit: usize::MAX,
@@ -266,14 +266,14 @@ async fn leader(
     }
     let ring = common.shared.open(common.shared.name(), number, len)?;
     // The other ranks of this host copy at the same time.
-    let told = session.say(Up::Ready { call: number, bytes: len }).await;
+    let sent = session.send(Up::Ready { call: number, bytes: len }).await;
     for (step, part) in (0u64..).zip(buffer.chunks_mut(STEP_BYTES)) {
         ring.read(part, step * STEP)?;
         // The caller may want to break it off.
         yield_now().await;
     }
-    if told.is_ok() {
-        let _ = session.say(Up::Done { call: number, error: None }).await;
+    if sent.is_ok() {
+        let _ = session.send(Up::Done { call: number, error: None }).await;
     }
     Ok(())
 }
@@ -302,11 +302,11 @@ async fn reader(
             ring.read(buffer.get_mut(range).unwrap_or_default(), at)?;
             at = to;
             if capacity < len && at < len {
-                session.say(Up::Taken { call: number, bytes: at }).await?;
+                session.send(Up::Taken { call: number, bytes: at }).await?;
             }
         }
     }
     // The data is complete, even if the hub can no longer be notified.
-    let _ = session.say(Up::Done { call: number, error: None }).await;
+    let _ = session.send(Up::Done { call: number, error: None }).await;
     Ok(())
 }

@@ -21,9 +21,9 @@ use crate::shared::Shared;
 const MAGIC: [u8; 16] = *b"tidecast ranks\r\n";
 /// The first delay before all addresses are retried; it doubles each time. A hub with many new connections from one address
 /// closes the oldest unauthenticated ones first, so an attempt may fail.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// The maximum delay between retries.
-const AGAIN_MOST: Duration = Duration::from_millis(1600);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(1600);
 /// Messages that may wait for the hub, or for this rank.
 const QUEUE: usize = 1024;
 /// The maximum wait for the last message to be sent.
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     pub(crate) over: watch::Receiver<Option<u64>>,
     /// Why the connection ended.
     lost: Arc<Mutex<Option<String>>>,
-    carrying: JoinHandle<()>,
+    transport: JoinHandle<()>,
 }
 
 impl Session {
@@ -57,31 +57,31 @@ impl Session {
     ) -> Result<Self, Error> {
         let mut stream = find(at, secret, until).await?;
         let rank = hello.rank;
-        let said = channel::write(&mut stream, &Up::Hello(hello), &[]).await;
-        said.map_err(|e| Error::Join(format!("lost the connection to rank 0: {e}")))?;
+        let sent = channel::write(&mut stream, &Up::Hello(hello), &[]).await;
+        sent.map_err(|e| Error::Join(format!("lost the connection to rank 0: {e}")))?;
         let (up, queue) = mpsc::channel(QUEUE);
         let (sender, down) = mpsc::channel(QUEUE);
         let (ended, over) = watch::channel(None);
         let lost = Arc::new(Mutex::new(None));
-        let heard = Heard { to: sender, ended, shared: shared.clone(), lost: lost.clone() };
-        let carrying = tokio::spawn(carry(stream, queue, heard));
-        let mut session = Self { up, down, over, lost, carrying };
-        let seated = timeout_at(until, session.take_seat(&shared)).await;
-        seated.unwrap_or_else(|_| {
+        let incoming = Incoming { to: sender, ended, shared: shared.clone(), lost: lost.clone() };
+        let transport = tokio::spawn(carry(stream, queue, incoming));
+        let mut session = Self { up, down, over, lost, transport };
+        let admitted = timeout_at(until, session.await_admission(&shared)).await;
+        admitted.unwrap_or_else(|_| {
             Err(Error::Join(format!("rank 0 did not accept rank {rank} within the timeout")))
         })?;
         Ok(session)
     }
 
-    async fn take_seat(&mut self, shared: &Shared) -> Result<(), Error> {
+    async fn await_admission(&mut self, shared: &Shared) -> Result<(), Error> {
         loop {
             match self.down.recv().await {
                 Some((Down::Anchors(anchors), _)) => {
                     let shares =
                         anchors.iter().find(|(_, dir)| shared.reaches(dir)).map(|(number, _)| *number);
-                    self.say(Up::Shares(shares)).await?;
+                    self.send(Up::Shares(shares)).await?;
                 }
-                Some((Down::Seated, _)) => return Ok(()),
+                Some((Down::Admitted, _)) => return Ok(()),
                 Some(_) => {}
                 None => return Err(Error::Join(self.reason())),
             }
@@ -93,11 +93,11 @@ impl Session {
     }
 
     /// Sends a message to the hub.
-    pub(crate) async fn say(&self, up: Up) -> Result<(), Error> {
-        self.send(up, Bytes::new()).await
+    pub(crate) async fn send(&self, up: Up) -> Result<(), Error> {
+        self.send_with_payload(up, Bytes::new()).await
     }
 
-    pub(crate) async fn send(&self, up: Up, payload: Bytes) -> Result<(), Error> {
+    pub(crate) async fn send_with_payload(&self, up: Up, payload: Bytes) -> Result<(), Error> {
         self.up.send((up, payload)).await.map_err(|_| Error::Lost(self.reason()))
     }
 
@@ -128,10 +128,10 @@ impl Session {
 
     /// Leaves the group.
     pub(crate) async fn leave(self) {
-        let Self { up, carrying, .. } = self;
+        let Self { up, transport, .. } = self;
         let _ = timeout(LAST, up.send((Up::Bye, Bytes::new()))).await;
         drop(up);
-        let _ = timeout(LAST, carrying).await;
+        let _ = timeout(LAST, transport).await;
     }
 }
 
@@ -139,14 +139,14 @@ impl Session {
 async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<Called, Error> {
     let tls = NodeKey::generate().and_then(|key| Tls::new(&key)).map_err(|e| Error::Join(e.to_string()))?;
     let (channel, config, mut last) = (channel(secret), tls.client(), format!("no address in {at:?}"));
-    let mut again = AGAIN;
+    let mut again = RETRY_DELAY;
     loop {
-        let finding = channel.find(addresses(at).await, tls.id(), &config);
+        let finding = channel.connect(addresses(at).await, tls.id(), &config);
         match timeout_at(until, finding).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err((address, error))) => {
                 last = address.map_or(last, |address| format!("{address}: {error}"));
-                if error.is_final() || Instant::now() + AGAIN >= until {
+                if error.is_final() || Instant::now() + RETRY_DELAY >= until {
                     return Err(Error::Join(format!("rank 0 is not found at {last}")));
                 }
             }
@@ -154,7 +154,7 @@ async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<Called, Er
         }
         // A random delay, so that not all ranks connect at the same moment.
         sleep(again.mul_f64(rand::random_range(0.5..1.0))).await;
-        again = (again * 2).min(AGAIN_MOST);
+        again = (again * 2).min(MAX_RETRY_DELAY);
     }
 }
 
@@ -170,16 +170,16 @@ async fn addresses(at: &[String]) -> Vec<SocketAddr> {
 }
 
 /// The receivers of the hub's messages.
-struct Heard {
+struct Incoming {
     to: mpsc::Sender<(Down, Bytes)>,
     ended: watch::Sender<Option<u64>>,
     shared: Arc<Shared>,
     lost: Arc<Mutex<Option<String>>>,
 }
 
-impl Heard {
+impl Incoming {
     /// False if the connection is no longer needed.
-    async fn hear(&self, down: Down, payload: Bytes) -> bool {
+    async fn handle(&self, down: Down, payload: Bytes) -> bool {
         match down {
             Down::Alive => return true,
             Down::Lost(why) => {
@@ -199,12 +199,12 @@ impl Heard {
 }
 
 /// Carries messages both ways, with keep-alives when idle, until the hub is lost or this rank leaves.
-async fn carry(stream: Called, queue: mpsc::Receiver<(Up, Bytes)>, heard: Heard) {
-    let hear = |down, payload| heard.hear(down, payload);
-    let why = match channel::carry(stream, hear, queue, Some(Up::Alive)).await {
+async fn carry(stream: Called, queue: mpsc::Receiver<(Up, Bytes)>, incoming: Incoming) {
+    let handle = |down, payload| incoming.handle(down, payload);
+    let why = match channel::carry(stream, handle, queue, Some(Up::Alive)).await {
         Ok(()) => return,
         Err(ChannelError::Closed) => "rank 0 has ended".to_owned(),
         Err(error) => format!("lost the connection to rank 0: {error}"),
     };
-    heard.lost.lock().get_or_insert(why);
+    incoming.lost.lock().get_or_insert(why);
 }

@@ -32,7 +32,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Creates a directory, and removes those of dead processes.
     pub(crate) fn make(base: &Path) -> Result<Self, Error> {
-        sweep(base);
+        remove_stale(base);
         let name = format!("{PREFIX}{}", HEXLOWER.encode(&rand::random::<[u8; 16]>()));
         let path = base.join(&name);
         let what = || format!("create a directory in {}", base.display());
@@ -60,7 +60,7 @@ impl Shared {
     /// Whether a rank's directory is visible to this process. Its random name identifies it.
     pub(crate) fn reaches(&self, name: &str) -> bool {
         let mine = |at: fs::Metadata| at.is_dir() && at.uid() == rustix::process::geteuid().as_raw();
-        ours(name) && fs::symlink_metadata(self.base.join(name)).is_ok_and(mine)
+        is_own_name(name) && fs::symlink_metadata(self.base.join(name)).is_ok_and(mine)
     }
 
     /// Checks that there is space for `need` bytes.
@@ -86,7 +86,7 @@ impl Shared {
 
     /// Opens the file that another rank writes, or that this rank's worker has written.
     pub(crate) fn open(&self, dir: &str, call: u64, capacity: u64) -> Result<Ring, Error> {
-        let name = Some(dir).filter(|name| ours(name));
+        let name = Some(dir).filter(|name| is_own_name(name));
         let name =
             name.ok_or_else(|| Error::Failed(format!("{dir:?} is not the directory of a group member")))?;
         let opened = File::open(self.base.join(name).join(call.to_string()));
@@ -101,13 +101,13 @@ impl Drop for Shared {
 }
 
 /// Whether a name is that of one of our directories, and so cannot lead elsewhere.
-fn ours(name: &str) -> bool {
+fn is_own_name(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX).map(str::as_bytes);
     digits.is_some_and(|d| d.len() == 32 && d.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Removes directories of dead processes.
-fn sweep(base: &Path) {
+fn remove_stale(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let path = entry.path();
         let old = |at: fs::Metadata| {
@@ -116,7 +116,7 @@ fn sweep(base: &Path) {
                 && at.uid() == rustix::process::geteuid().as_raw()
                 && age.is_some_and(|age| age > FRESH)
         };
-        if !entry.file_name().to_str().is_some_and(ours) || !entry.metadata().is_ok_and(old) {
+        if !entry.file_name().to_str().is_some_and(is_own_name) || !entry.metadata().is_ok_and(old) {
             continue;
         }
         let Ok(dir) = File::open(&path) else { continue };

@@ -19,12 +19,12 @@ use tidecast_metainfo::{FileRef, Manifest};
 use tidecast_net::Urgency;
 use tidecast_store::Store;
 
-use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::prefetch::Prefetch;
+use crate::read_ahead::ReadAhead;
 use crate::record::Recorder;
 use crate::tree::Tree;
-use crate::waits::{Asker, Vain, Waits};
+use crate::waits::{Asker, WaitFailure, Waits};
 
 /// Files of at most this size, in bytes, are fetched whole at their first open.
 const WHOLE: u64 = 16 << 20;
@@ -75,7 +75,7 @@ pub(crate) struct Files {
     pub(crate) counters: Counters,
     pub(crate) recorder: Option<Recorder>,
     prefetch: Arc<Prefetch>,
-    ahead: Mutex<HashMap<u32, Ahead>>,
+    ahead: Mutex<HashMap<u32, ReadAhead>>,
     /// The pieces of all contents, each once, and how many of them, from the first, were found to be here.
     contents: Vec<u32>,
     found: AtomicUsize,
@@ -194,7 +194,7 @@ impl Files {
         &self,
         asker: Asker,
         pieces: Range<u32>,
-        came: Result<Duration, Vain>,
+        came: Result<Duration, WaitFailure>,
         before: Duration,
     ) -> Result<(), Fault> {
         match came {
@@ -205,11 +205,11 @@ impl Files {
                 }
                 Ok(())
             }
-            Err(Vain::Killed) => Err(Fault::Interrupted),
-            Err(vain) => {
+            Err(WaitFailure::Killed) => Err(Fault::Interrupted),
+            Err(failure) => {
                 let path = String::from_utf8_lossy(&self.tree.path(asker.file)).into_owned();
                 let missing = pieces.filter(|piece| !self.store.has(*piece)).count();
-                let why = self.why(vain);
+                let why = self.why(failure);
                 self.counters.failed(asker.file, &why);
                 tracing::error!(path, missing, why, "cannot read a file");
                 Err(Fault::Lost)
@@ -218,9 +218,9 @@ impl Files {
     }
 
     /// Why data did not come.
-    fn why(&self, vain: Vain) -> String {
-        match vain {
-            Vain::Late => self.peers.why(),
+    fn why(&self, failure: WaitFailure) -> String {
+        match failure {
+            WaitFailure::Late => self.peers.why(),
             _ => self.waits.trouble().unwrap_or_else(|| "the swarm has ended".to_owned()),
         }
     }
@@ -244,7 +244,7 @@ impl Files {
         let ahead = if ahead { self.look_ahead(content, &range, len, 0) } else { 0..0 };
         let files = self.clone();
         self.waits.when(pieces, Asker { file, pid: 0 }, move |came| {
-            then(came.map(drop).map_err(|vain| (vain == Vain::Late, files.why(vain))));
+            then(came.map(drop).map_err(|failure| (failure == WaitFailure::Late, files.why(failure))));
         });
         if !ahead.is_empty() {
             self.waits.want(self.pieces(content, ahead), Urgency::Soon);

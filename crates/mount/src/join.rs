@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidecast_event::{Context as _, Error};
 use tidecast_metainfo::Manifest;
 use tidecast_net::Notice;
-use tidecast_node::{Choices, Origin, Part, Running, Source, Stop, Teller, about_peer, right};
+use tidecast_node::{MessageSender, Origin, Part, Running, Source, Stop, SwarmSettings, about_peer, access};
 use tidecast_store::{DownloadOptions, Durability, Opened};
 use tidecast_text::Size;
 
@@ -37,18 +37,18 @@ pub(crate) async fn begin(
     source: Source,
     options: &ServeOptions,
     (state_dir, home): (&Path, &Home),
-    choices: &Choices,
-    (teller, stop): (&Teller<'_>, &Stop),
+    settings: &SwarmSettings,
+    (messages, stop): (&MessageSender<'_>, &Stop),
     open: impl AsyncFnOnce(&Arc<Manifest>) -> Result<Opened, Error>,
 ) -> Result<Begun, Error> {
     let timeout = options.timeout.unwrap_or(TIMEOUT);
-    let (security, again) = (right::of_source(&source, state_dir)?, right::of_source(&source, state_dir)?);
-    let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
+    let (security, again) = (access::of_source(&source, state_dir)?, access::of_source(&source, state_dir)?);
+    let (with_ticket, plain) = (source.private_ticket().is_some(), settings.plain || source.is_plain());
     let kept = if matches!(source, Source::File(_)) { None } else { home.manifest() };
     let Origin { manifest, peers, finders } = match kept {
-        Some(manifest) => source.with(manifest, choices, teller).await?,
+        Some(manifest) => source.with(manifest, settings, messages).await?,
         None => {
-            let origin = source.manifest(choices, Arc::new(security), Some(timeout), stop, teller).await?;
+            let origin = source.manifest(settings, Arc::new(security), Some(timeout), stop, messages).await?;
             home.keep(&origin.manifest)?;
             origin
         }
@@ -56,19 +56,19 @@ pub(crate) async fn begin(
     let security = if with_ticket {
         again
     } else {
-        right::of_manifest(&manifest, choices.ssl.as_ref(), plain, state_dir)?
+        access::of_manifest(&manifest, settings.ssl.as_ref(), plain, state_dir)?
     };
     let manifest = Arc::new(manifest);
     let opened = open(&manifest).await?;
     let arrivals = Arrivals::default();
-    let group = options.group && has_room(&opened, teller);
-    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), group))?;
+    let group = options.group && has_room(&opened, messages);
+    let mut running = Running::start(opened, security, settings, Part::OnDemand(arrivals.hook(), group))?;
     let service = serve(&running, arrivals, options, timeout).await?;
     let told = peers.iter().flatten().copied().collect();
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
-    running.go_on_finding(finders, choices, teller).await;
+    running.continue_finding(finders, settings, messages).await;
     if group {
         // Before that, each node would request the wanted pieces from the origin separately.
         let mut progress = running.swarm.progress();
@@ -78,16 +78,22 @@ pub(crate) async fn begin(
 }
 
 /// Tells a notice, and notes it for reads that wait or fail.
-pub(crate) fn hear(notice: Notice, service: &Service, running: &mut Running, teller: &Teller<'_>) {
+pub(crate) fn handle_notice(
+    notice: Notice,
+    service: &Service,
+    running: &mut Running,
+    messages: &MessageSender<'_>,
+) {
     // Of addresses that do not answer, only where no other does.
-    let vain = matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
-    if let Some(why) = about_peer(&notice).filter(|_| !vain) {
+    let harmless =
+        matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
+    if let Some(why) = about_peer(&notice).filter(|_| !harmless) {
         service.heard_of_peer(why);
     }
-    if let Some(error) = running.tell(notice, teller) {
+    if let Some(error) = running.handle_notice(notice, messages) {
         let cache = running.swarm.store().path();
         service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
-        running.warn(format!("{error}; reads are tried again"), teller);
+        running.warn(format!("{error}; reads are tried again"), messages);
     }
 }
 
@@ -139,7 +145,7 @@ fn is_busy(error: &Error) -> bool {
 
 /// Whether all data that the other members may open fits into the cache: a plan brings it all, wanted here or
 /// not, and could leave no room for data that this node needs.
-fn has_room(opened: &Opened, teller: &Teller<'_>) -> bool {
+fn has_room(opened: &Opened, messages: &MessageSender<'_>) -> bool {
     let manifest = opened.store.manifest();
     let here = opened.have.iter().chain(&opened.to_check).flat_map(|pieces| pieces.clone());
     let here: u64 = here.map(|piece| u64::from(manifest.piece_len(piece))).sum();
@@ -148,7 +154,7 @@ fn has_room(opened: &Opened, teller: &Teller<'_>) -> bool {
     let dir = path.ancestors().find(|dir| dir.is_dir()).unwrap_or(&path);
     let free = rustix::fs::statvfs(dir).map_or(u64::MAX, |of| of.f_bavail.saturating_mul(of.f_frsize));
     if missing > free {
-        teller.warning(format!(
+        messages.warning(format!(
             "the cache has {} free and the files of the group need {}: this node ignores --group and fetches \
              only the files that it opens",
             Size(free),

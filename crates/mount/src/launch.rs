@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 use tidecast_event::Kind;
 use tidecast_event::mount::{State, Status};
-use tidecast_node::{Source, Teller};
+use tidecast_node::{MessageSender, Source};
 
 use crate::error::{Error, home, system};
 use crate::home::Home;
@@ -48,7 +48,7 @@ pub struct Start<'a> {
     /// Readable when the start is to be broken off; each time that it is read from ends the server once.
     pub interrupts: Box<dyn AsFd + 'a>,
     /// Receives the server's messages until it serves.
-    pub teller: &'a Teller<'a>,
+    pub messages: &'a MessageSender<'a>,
 }
 
 impl<'a> Start<'a> {
@@ -59,11 +59,11 @@ impl<'a> Start<'a> {
     pub fn again(
         source: &Source,
         interrupts: Box<dyn AsFd + 'a>,
-        teller: &'a Teller<'a>,
+        messages: &'a MessageSender<'a>,
     ) -> Result<Self, Error> {
         let program = std::env::current_exe().map_err(system("cannot find this program"))?;
         let arguments = tidecast_secret::words().into_iter().skip(1).collect();
-        Ok(Self { program, arguments, secret: secret(source), interrupts, teller })
+        Ok(Self { program, arguments, secret: secret(source), interrupts, messages })
     }
 }
 
@@ -169,9 +169,9 @@ fn launch(of: &Home, start: &Start<'_>) -> Result<(), Error> {
         match text("event").as_str() {
             "started" => serves = true,
             "warning" if event.get("peer").is_some() => {
-                start.teller.unanswered(&text("peer"), &text("reason"))
+                start.messages.unanswered(&text("peer"), &text("reason"))
             }
-            "warning" => start.teller.warning(text("message")),
+            "warning" => start.messages.warning(text("message")),
             "error" => {
                 let _ = keeper.wait();
                 let kind = Kind::of_exit(event.get("code").and_then(Value::as_u64).unwrap_or_default());

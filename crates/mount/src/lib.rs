@@ -29,9 +29,9 @@
 //! descriptor that `fuser` owns (`session.rs`), and uses numbers that the kernel gave to that process
 //! (`passthrough.rs`); nothing else here is unsafe.
 
-mod ahead;
 pub mod closure;
 mod counters;
+mod created_dirs;
 pub mod elf;
 mod error;
 mod fallback;
@@ -42,7 +42,6 @@ mod join;
 pub mod keeper;
 pub mod launch;
 pub mod list;
-mod made;
 mod messages;
 mod mountpoint;
 pub mod namespace;
@@ -51,6 +50,7 @@ mod packets;
 mod passthrough;
 mod place;
 mod prefetch;
+mod read_ahead;
 pub mod reader;
 pub mod record;
 pub mod script;
@@ -63,11 +63,11 @@ mod waits;
 pub mod walk;
 
 pub use closure::Environment;
+pub use created_dirs::{Held, Released};
 pub use error::Error;
 pub use fallback::Fallback;
 pub use home::Home;
 pub use list::{Entry, List, ListError, Name, Resolved};
-pub use made::{Held, Released};
 pub use messages::{Answer, Ask, Keep, Role};
 pub use mountpoint::{How, Mounted, clean, mount, mounted_at, mounts, table_path, unmount};
 pub use options::{Mode, Prefetch, ServeOptions};

@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use tidecast_event::{Error, Fault as _, Progress, Stage};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Progress as Swarming, Summary};
-use tidecast_node::{Choices, Running, Source, Stop, SwarmOptions, Teller, progress};
+use tidecast_node::{MessageSender, Running, Source, Stop, SwarmOptions, SwarmSettings, progress};
 use tidecast_paths::{Lock, Root};
 use tidecast_store::{Opened, Store};
 use tokio::sync::watch;
@@ -60,9 +60,9 @@ impl Reading {
         source: Source,
         options: &ReadOptions,
         state_dir: &Path,
-        (teller, stop): (&Teller<'_>, &Stop),
+        (messages, stop): (&MessageSender<'_>, &Stop),
     ) -> Result<Reading, Error> {
-        let choices = Choices::new(&options.swarm)?;
+        let settings = SwarmSettings::new(&options.swarm)?;
         let home = Home::of(&source, options.cache.as_deref())?;
         let serve = ServeOptions {
             mode: Mode::File,
@@ -76,7 +76,7 @@ impl Reading {
             taken = Some(place);
             Ok(opened)
         };
-        let begun = join::begin(source, &serve, (state_dir, &home), &choices, (teller, stop), open);
+        let begun = join::begin(source, &serve, (state_dir, &home), &settings, (messages, stop), open);
         let (running, service, _) = begun.await?;
         let place = taken.ok_or_else(|| Error::fault("no place for pieces was opened"))?;
         Ok(Reading { running, service, place: Arc::new(place) })
@@ -101,19 +101,19 @@ impl Reading {
     /// If the swarm ended before.
     pub async fn go_on(
         mut self,
-        teller: &Teller<'_>,
+        messages: &MessageSender<'_>,
         stop: &Stop,
         told: impl Fn(Progress),
     ) -> Result<Summary, Error> {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                notice = self.running.notice() => join::hear(notice, &self.service, &mut self.running, teller),
+                notice = self.running.notice() => join::handle_notice(notice, &self.service, &mut self.running, messages),
                 () = stop.wait() => break,
                 _ = look.tick() => {
                     let now = self.running.swarm.progress().borrow().clone();
                     told(progress(Stage::Mount, &now));
-                    self.running.tell_troubles(teller);
+                    self.running.report_finder_errors(messages);
                 }
             }
         }
@@ -217,13 +217,13 @@ impl Coming {
     /// Waits until all are here, at most this long. It ends at the latest when nothing has come for the timeout of the options.
     ///
     /// # Errors
-    /// Why they do not come; of kind [`Cut`](tidecast_event::Kind::Cut) if no peer gave them in time.
+    /// Why they do not come; of kind [`Interrupted`](tidecast_event::Kind::Interrupted) if no peer gave them in time.
     pub fn wait(&mut self, most: Duration) -> Poll<Result<(), Error>> {
         let until = Instant::now() + most;
         while self.left > 0 {
             match self.came.recv_deadline(until) {
                 Ok(Ok(())) => self.left -= 1,
-                Ok(Err((true, why))) => return Poll::Ready(Err(Error::cut(why))),
+                Ok(Err((true, why))) => return Poll::Ready(Err(Error::interrupted(why))),
                 Ok(Err((false, why))) => return Poll::Ready(Err(Error::fault(why))),
                 Err(RecvTimeoutError::Timeout) => return Poll::Pending,
                 Err(RecvTimeoutError::Disconnected) => {

@@ -28,7 +28,7 @@ const ANSWERING: usize = 2;
 
 /// Why awaited data did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vain {
+pub(crate) enum WaitFailure {
     /// No peer supplied it in time.
     Late,
     /// The process that waited was killed.
@@ -54,11 +54,11 @@ pub(crate) struct Waiting {
     pub(crate) pieces: u32,
 }
 
-type Then = Box<dyn FnOnce(Result<Duration, Vain>) + Send>;
+type Then = Box<dyn FnOnce(Result<Duration, WaitFailure>) + Send>;
 
 /// The work of an answering thread.
 pub(crate) enum Work {
-    Answer(Then, Result<Duration, Vain>),
+    Answer(Then, Result<Duration, WaitFailure>),
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -146,7 +146,7 @@ impl Waits {
         &self,
         pieces: Range<u32>,
         asker: Asker,
-        then: impl FnOnce(Result<Duration, Vain>) + Send + 'static,
+        then: impl FnOnce(Result<Duration, WaitFailure>) + Send + 'static,
     ) {
         let mut table = self.table.lock();
         // Under the lock: pieces that are verified from here on are reported to `arrived`, which takes it
@@ -158,7 +158,7 @@ impl Waits {
         }
         if self.is_troubled() {
             drop(table);
-            return then(Err(Vain::Failed));
+            return then(Err(WaitFailure::Failed));
         }
         let id = table.next;
         table.next += 1;
@@ -172,7 +172,7 @@ impl Waits {
         drop(table);
         let gone = runs(&missing).any(|run| !self.demand.want(run, Urgency::Now));
         if gone || self.stopped.load(Ordering::Relaxed) {
-            self.fail(|_, _| Some(Vain::Failed));
+            self.fail(|_, _| Some(WaitFailure::Failed));
         }
     }
 
@@ -232,7 +232,7 @@ impl Waits {
     /// No further data will arrive: all waiting requests fail, and all later ones.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        self.fail(|_, _| Some(Vain::Failed));
+        self.fail(|_, _| Some(WaitFailure::Failed));
     }
 
     /// The cache rejected received data: all waiting requests fail, and all requests for absent data within
@@ -241,7 +241,7 @@ impl Waits {
     pub(crate) fn fail_all(self: &Arc<Self>, why: String) {
         let now = Instant::now();
         *self.trouble.lock() = Some(Trouble { why, last: now, probed: now });
-        self.fail(|_, _| Some(Vain::Failed));
+        self.fail(|_, _| Some(WaitFailure::Failed));
         let waits = self.clone();
         self.later(move || {
             if waits.is_troubled() {
@@ -284,19 +284,19 @@ impl Waits {
         self.fail(|asker, moved| {
             let waited = now.saturating_duration_since(moved);
             if waited >= self.timeout {
-                Some(Vain::Late)
+                Some(WaitFailure::Late)
             } else if waited >= LOOK && is_killed(asker.pid) {
-                Some(Vain::Killed)
+                Some(WaitFailure::Killed)
             } else {
                 None
             }
         });
     }
 
-    fn fail(&self, why: impl Fn(Asker, Instant) -> Option<Vain>) {
+    fn fail(&self, why: impl Fn(Asker, Instant) -> Option<WaitFailure>) {
         let mut table = self.table.lock();
-        let vain = |(id, wait): (&u64, &Wait)| why(wait.asker, wait.moved).map(|why| (*id, why));
-        let failed: Vec<(u64, Vain)> = table.waits.iter().filter_map(vain).collect();
+        let failure = |(id, wait): (&u64, &Wait)| why(wait.asker, wait.moved).map(|why| (*id, why));
+        let failed: Vec<(u64, WaitFailure)> = table.waits.iter().filter_map(failure).collect();
         if failed.is_empty() {
             return;
         }

@@ -96,7 +96,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Usage(_) => Kind::Usage,
-            Self::Cancelled | Self::Interrupted | Self::Timeout(_) => Kind::Cut,
+            Self::Cancelled | Self::Interrupted | Self::Timeout(_) => Kind::Interrupted,
             _ => Kind::Fault,
         }
     }

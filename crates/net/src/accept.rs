@@ -209,7 +209,7 @@ impl Port {
             && swarm.security.is_owner()
         {
             // If the driver's queue is full the notice is dropped: strangers can cause any number of them.
-            let _ = swarm.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why: why.clone() }));
+            let _ = swarm.inbox.try_send(Input::Notice(Notice::Rejected { addr, why: why.clone() }));
         }
         established.map(|established| (swarm, established))
     }

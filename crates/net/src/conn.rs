@@ -29,7 +29,7 @@ pub(crate) async fn run(
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);
     let Established { input, writer, protocol, greeting, .. } = established;
-    let moved = writer.moved().clone();
+    let last_payload = writer.last_payload().clone();
     let new = NewPeer {
         peer,
         addr,
@@ -47,14 +47,14 @@ pub(crate) async fn run(
         web: None,
         greeting,
         outbox: outbox.clone(),
-        moved: moved.clone(),
+        last_payload: last_payload.clone(),
     };
     let inbox = shared.inbox.clone();
     if inbox.send(Input::Up(Box::new(new))).await.is_err() {
         return;
     }
     let ids = Arc::new(Mutex::new(input.codec.peer_ids()));
-    let link = Link { shared, peer, outbox, ids, roots_heard: Arc::default(), moved };
+    let link = Link { shared, peer, outbox, ids, roots_heard: Arc::default(), last_payload };
     let writing = writer::run(link.clone(), writer, queue, protocol);
     let reading = reader::run(link, input, protocol);
     let ended: Result<(), ConnError> = tokio::select! {

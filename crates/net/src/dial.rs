@@ -1,4 +1,4 @@
-//! One outgoing connection: from the socket to a peer that is established. `race.rs` dials the addresses of a node.
+//! One outgoing connection: from the socket to a peer that is established. `dial_addresses.rs` dials the addresses of a node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use crate::cpu::Cpu;
 use crate::error::ConnError;
-use crate::handshake::{Established, LIMIT, Local, Opening, Way, establish};
+use crate::handshake::{Established, HandshakeKind, LIMIT, Local, Opening, establish};
+use crate::handshake_kinds::HandshakeKinds;
+use crate::handshake_turn::HandshakeTurn;
 use crate::intake::Intake;
 use crate::security::Security;
 use crate::transport::{Booked, Transport};
 use crate::tune::{tune, widen};
-use crate::turn::Turn;
-use crate::ways::Ways;
 
 /// One address gets this long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -31,25 +31,25 @@ pub(crate) const CONNECTING: &str = "accept the connection";
 /// Connects to one address and does the handshake. A peer of an open swarm that does not answer the plain handshake
 /// may require encryption: it is dialled again with MSE, or the other way round if MSE has worked with it before.
 /// Plain first is free with all other peers: the MSE handshake takes a round trip and two modular powers of 768
-/// bits. `silent` is told of each step without an answer in [`SILENT`]. The handshake waits for its `turn`, if
+/// bits. `report_silence` is told of each step without an answer in [`SILENT`]. The handshake waits for its `turn`, if
 /// several addresses are dialled in parallel.
 pub(crate) async fn dial_by(
     (local, security): (&Local, &Security),
     (addr, source): (SocketAddr, Option<IpAddr>),
-    ways: &Ways,
+    handshake_kinds: &HandshakeKinds,
     cpu: &Arc<Cpu>,
-    silent: &impl Fn(String),
-    turn: Option<&Turn<'_>>,
+    report_silence: &impl Fn(String),
+    turn: Option<&HandshakeTurn<'_>>,
 ) -> Result<Established, ConnError> {
     let [usual, other] = match security {
-        Security::Open => ways.of(addr).map(Some),
-        _ => [Some(Way::Direct), None],
+        Security::Open => handshake_kinds.of(addr).map(Some),
+        _ => [Some(HandshakeKind::Direct), None],
     };
     let mut unanswered = None;
-    for way in [usual, other].into_iter().flatten() {
+    for kind in [usual, other].into_iter().flatten() {
         let late = |_| ConnError::Late { what: CONNECTING, seconds: CONNECT.as_secs() };
         let connecting = timeout(CONNECT, connect(addr, source));
-        let stream = match impatient("", silent, connecting).await.map_err(late) {
+        let stream = match with_silence_report("", report_silence, connecting).await.map_err(late) {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(unanswered.unwrap_or(error.into())),
             Err(error) => return Err(unanswered.unwrap_or(error)),
@@ -59,56 +59,61 @@ pub(crate) async fn dial_by(
         }
         let first = local.hashes.first().copied().unwrap_or_default();
         let securing = secure(stream, security, first, cpu);
-        let (transport, node) = impatient(" to the TLS handshake", silent, securing).await?;
-        let calling = Opening::call(local, transport, way, cpu);
-        match impatient(" to the handshake", silent, calling).await {
+        let (transport, node) =
+            with_silence_report(" to the TLS handshake", report_silence, securing).await?;
+        let calling = Opening::call(local, transport, kind, cpu);
+        match with_silence_report(" to the handshake", report_silence, calling).await {
             Ok(opening) => {
                 if !security.is_encrypted() {
-                    ways.worked(addr, way);
+                    handshake_kinds.worked(addr, kind);
                 }
                 let establishing = establish(local, security, opening, node);
-                return impatient(" to the handshake", silent, establishing).await;
+                return with_silence_report(" to the handshake", report_silence, establishing).await;
             }
             Err(error) if unanswered.is_none() => unanswered = Some(error),
             Err(_) => {}
         }
-        if !unanswered.as_ref().is_some_and(may_be_the_way) {
+        if !unanswered.as_ref().is_some_and(may_need_other_kind) {
             break;
         }
     }
-    Err(turned_away(security, unanswered.unwrap_or(ConnError::Closed)))
+    Err(or_rejected(security, unanswered.unwrap_or(ConnError::Closed)))
 }
 
 /// [`dial_by`] for an address that is dialled alone.
 pub(crate) async fn dial(
     of: (&Local, &Security),
     at: (SocketAddr, Option<IpAddr>),
-    ways: &Ways,
+    handshake_kinds: &HandshakeKinds,
     cpu: &Arc<Cpu>,
-    silent: &impl Fn(String),
+    report_silence: &impl Fn(String),
 ) -> Result<Established, ConnError> {
-    dial_by(of, at, ways, cpu, silent, None).await
+    dial_by(of, at, handshake_kinds, cpu, report_silence, None).await
 }
 
 /// Whether the error may mean that the peer rejects this kind of handshake only.
-fn may_be_the_way(error: &ConnError) -> bool {
+fn may_need_other_kind(error: &ConnError) -> bool {
     matches!(error, ConnError::Closed | ConnError::Io(_) | ConnError::Late { .. } | ConnError::Mse(_))
 }
 
 /// Waits for a step, which has its own time limit; reports if it is slow.
-pub(crate) async fn impatient<T>(what: &str, silent: &impl Fn(String), step: impl Future<Output = T>) -> T {
+pub(crate) async fn with_silence_report<T>(
+    what: &str,
+    report_silence: &impl Fn(String),
+    step: impl Future<Output = T>,
+) -> T {
     let mut step = std::pin::pin!(step);
     if let Ok(done) = timeout(SILENT, &mut step).await {
         return done;
     }
-    silent(format!("no answer{what} in {} s", SILENT.as_secs()));
+    report_silence(format!("no answer{what} in {} s", SILENT.as_secs()));
     step.await
 }
 
 /// In swarms with node keys, a connection that ends after TLS was rejected because of this node's key.
-fn turned_away(security: &Security, error: ConnError) -> ConnError {
+fn or_rejected(security: &Security, error: ConnError) -> ConnError {
     match (security, &error) {
-        (Security::Known(_), ConnError::Closed | ConnError::Io(_)) => ConnError::TurnedAway,
+        (Security::Known(_), ConnError::Closed | ConnError::Io(_)) => ConnError::Rejected,
         _ => error,
     }
 }
@@ -208,8 +213,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, peer) = (listener.local_addr().unwrap(), Arc::new(Particular::default()));
         let answering = tokio::spawn(peer.clone().run(listener));
-        let (local, ways, cpu) = (Local::asking(vec![HASH]), Ways::default(), Arc::default());
-        let call = || dial((&local, &Security::Open), (addr, None), &ways, &cpu, &|_| {});
+        let (local, handshake_kinds, cpu) =
+            (Local::asking(vec![HASH]), HandshakeKinds::default(), Arc::default());
+        let call = || dial((&local, &Security::Open), (addr, None), &handshake_kinds, &cpu, &|_| {});
         for (demands, calls) in
             [(false, (1, 0)), (true, (1, 1)), (true, (0, 1)), (false, (1, 1)), (false, (1, 0))]
         {

@@ -1,12 +1,12 @@
 //! Runs the engine on a thread of its own: inputs from connections and disk go in, actions go out. It never waits
 //! for a disk or a socket; a connection that cannot keep up is closed.
 
-mod book;
+mod address_book;
 mod conn;
 mod dispatch;
-mod gather;
-mod group;
+mod group_state;
 mod id;
+mod join_plan;
 mod members;
 mod plan;
 mod progress;
@@ -32,9 +32,9 @@ use crate::member::{Complained, Group};
 use crate::report::{Notice, PeerReport, Progress, Summary};
 use crate::shared::Shared;
 use crate::web_seed::{Seed, key_of};
-use book::{Book, Culprit};
+use address_book::{AddressBook, Culprit};
 use conn::Conn;
-use group::Gather;
+use group_state::GroupState;
 use members::Members;
 use stall::Stall;
 
@@ -68,12 +68,12 @@ pub(crate) struct Driver {
     /// Scratch, kept so that nothing is allocated per batch.
     actions: Vec<Action>,
     start: Instant,
-    book: Book,
+    address_book: AddressBook,
     /// Our part in the plan, if there is one.
     role: Option<Arc<Role>>,
     members: Members,
     complaints: mpsc::Sender<Complained>,
-    gather: Gather,
+    group_state: GroupState,
     /// Addresses that the user or a ticket has named.
     told: BTreeSet<SocketAddr>,
     /// Peers are not introduced to each other: a plan determines the connections.
@@ -132,11 +132,11 @@ impl Driver {
             engine: start.engine,
             actions: Vec::with_capacity(BATCH),
             start: shared.start,
-            book: Book::default(),
+            address_book: AddressBook::default(),
             role: None,
             members: Members::default(),
             complaints: start.complaints,
-            gather: Gather::new(start.group),
+            group_state: GroupState::new(start.group),
             told: BTreeSet::new(),
             planned: start.planned,
             conns: BTreeMap::new(),
@@ -190,7 +190,7 @@ impl Driver {
 
     fn next_wake(&self) -> Instant {
         let regular = (self.published + PROGRESS).min(self.next_introduction);
-        let regular = self.gather.wakeup(self.start).map_or(regular, |at| at.min(regular));
+        let regular = self.group_state.wakeup(self.start).map_or(regular, |at| at.min(regular));
         let engine = self.engine.wakeup().map(|t| self.start + Duration::from_nanos(t.0));
         engine.map_or(regular, |t| t.min(regular))
     }
@@ -237,8 +237,8 @@ impl Driver {
                 });
             }
             Input::Call { addresses } => {
-                let known = addresses.iter().find_map(|a| self.book.find(*a));
-                if let Some(candidate) = self.book.enter(&addresses).or(known) {
+                let known = addresses.iter().find_map(|a| self.address_book.find(*a));
+                if let Some(candidate) = self.address_book.enter(&addresses).or(known) {
                     self.engine_event(Event::Retry { candidate });
                 }
             }
@@ -246,17 +246,17 @@ impl Driver {
                 if told {
                     self.told.extend(addresses.iter().copied());
                 }
-                if let Some(candidate) = self.book.enter(&addresses) {
+                if let Some(candidate) = self.address_book.enter(&addresses) {
                     self.engine_event(Event::Candidate { candidate, told });
                 }
             }
             Input::WebSeed(seed) => {
-                if let Some(candidate) = self.book.enter_web(seed) {
+                if let Some(candidate) = self.address_book.enter_web(seed) {
                     self.engine_event(Event::Candidate { candidate, told: true });
                 }
             }
-            Input::Follow { node } => self.gather.follow(node),
-            Input::Gather { peer, bytes } => self.gathered(peer, &bytes),
+            Input::Follow { node } => self.group_state.follow(node),
+            Input::PlanMessage { peer, bytes } => self.plan_message(peer, &bytes),
             Input::Plan { role, members } => self.plan(role, members),
             Input::Want { pieces, urgency } => self.want(pieces, urgency),
             Input::Checked { piece, read } => self.checked(piece, read),
@@ -360,7 +360,7 @@ impl Driver {
             member: None,
             greeting: new.greeting,
             outbox: new.outbox,
-            moved: new.moved,
+            last_payload: new.last_payload,
             received: 0,
             sent: 0,
             introduced: 0,
@@ -371,11 +371,11 @@ impl Driver {
         let key = matches!(protocol, Protocol::Tidecast { .. }).then(|| key_of(&conn.remote_id));
         self.conns.insert(peer, conn);
         self.engine_event(Event::PeerUp { peer, protocol, candidate });
-        if let Some(key) = key.filter(|_| self.book.has_web()) {
+        if let Some(key) = key.filter(|_| self.address_book.has_web()) {
             self.engine_event(Event::Key { peer, key });
         }
         self.introduce_member(peer);
-        self.greet_maker(peer);
+        self.join_maker(peer);
     }
 
     /// Refuses the banned, ourselves, and one of two connections between the same pair: both ends
@@ -384,7 +384,7 @@ impl Driver {
         if new.web.is_some() {
             return Ok(());
         }
-        if self.book.is_banned(&Culprit::new(new.node, new.addr)) {
+        if self.address_book.is_banned(&Culprit::new(new.node, new.addr)) {
             return Err("it is banned");
         }
         let own = self.shared.peer_id;
@@ -438,7 +438,7 @@ impl Driver {
     fn judge(&mut self, addr: SocketAddr, node: Option<NodeId>, why: Option<&ConnError>) {
         let Some((why, fault)) = why.and_then(|e| Some((e, e.fault()?))) else { return };
         let (until, text) = match fault {
-            Fault::Broke => (None, why.to_string()),
+            Fault::ProtocolViolation => (None, why.to_string()),
             Fault::Stalled => (Some(Instant::now() + SHUN), format!("{why}; for {} s", SHUN.as_secs())),
         };
         self.condemn(addr, node, until, text);
@@ -446,7 +446,7 @@ impl Driver {
 
     fn condemn(&mut self, addr: SocketAddr, node: Option<NodeId>, until: Option<Instant>, why: String) {
         tracing::warn!(%addr, why, "peer banned");
-        self.book.ban(Culprit::new(node, addr), until);
+        self.address_book.ban(Culprit::new(node, addr), until);
         self.notify(Notice::Banned { addr, node, why });
     }
 
@@ -468,7 +468,7 @@ impl Driver {
         if !self.engine.is_complete() {
             conn.others.iter().for_each(|&candidate| self.engine_event(Event::Retry { candidate }));
         }
-        self.ungather(peer, finished);
+        self.peer_left(peer, finished);
     }
 
     /// In a plan parents offer their pieces: they are told which pieces not to send yet, as these may be on disk.
@@ -520,7 +520,7 @@ impl Driver {
         if now >= self.published + PROGRESS || self.is_complete() != self.progress.borrow().complete {
             self.publish();
         }
-        self.gather_more();
+        self.publish_epoch();
         if now >= self.next_introduction {
             self.next_introduction = now + INTRODUCE;
             self.introduce();

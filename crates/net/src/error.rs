@@ -31,7 +31,7 @@ pub(crate) enum ConnError {
     #[error(
         "it closed the connection before its handshake: it does not serve this swarm, or not to this node"
     )]
-    TurnedAway,
+    Rejected,
     #[error("it serves another swarm")]
     OtherSwarm,
     #[error("{0}")]
@@ -67,7 +67,7 @@ pub(crate) enum WebError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It violated the protocol: it is banned.
-    Broke,
+    ProtocolViolation,
     /// It stalled within a message: it is not dialled for a while.
     Stalled,
 }
@@ -78,7 +78,7 @@ impl ConnError {
         match self {
             // Another program listens there. It is no peer yet; a seed may come in its place.
             ConnError::Wire(tidecast_wire::Error::Protocol { .. }) => None,
-            ConnError::Wire(_) | ConnError::Protocol(_) => Some(Fault::Broke),
+            ConnError::Wire(_) | ConnError::Protocol(_) => Some(Fault::ProtocolViolation),
             ConnError::Late { .. } => Some(Fault::Stalled),
             _ => None,
         }
@@ -90,9 +90,9 @@ impl ConnError {
         match self {
             _ if self.fault().is_some() => None,
             ConnError::Denied(_) | ConnError::Stopping => None,
-            ConnError::Closed => Some(ConnError::TurnedAway.to_string()),
+            ConnError::Closed => Some(ConnError::Rejected.to_string()),
             ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                Some(ConnError::TurnedAway.to_string())
+                Some(ConnError::Rejected.to_string())
             }
             ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 Some("connection refused: no process listens there".to_owned())
@@ -107,7 +107,7 @@ impl ConnError {
 
     /// The peer is there and does not want us: to try again soon changes nothing.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, ConnError::Denied(_) | ConnError::NotMember(_) | ConnError::TurnedAway)
+        matches!(self, ConnError::Denied(_) | ConnError::NotMember(_) | ConnError::Rejected)
     }
 }
 

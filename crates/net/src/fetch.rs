@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::cpu::Cpu;
-use crate::dial::{dial, impatient};
+use crate::dial::{dial, with_silence_report};
 use crate::error::{ConnError, Error};
 use crate::handshake::{Established, Local};
+use crate::handshake_kinds::HandshakeKinds;
 use crate::iface::{LocalAddress, source_for};
 use crate::security::Security;
-use crate::ways::Ways;
 
 /// Peers asked at the same time.
 const ASKED_AT_ONCE: usize = 8;
@@ -46,12 +46,12 @@ pub struct Fetch {
     /// Give up after this.
     pub timeout: Duration,
     /// Receives each failed try; if it is full, tries are not reported.
-    pub vain: mpsc::Sender<Vain>,
+    pub failed_tries: mpsc::Sender<FailedTry>,
 }
 
 /// An address that failed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vain {
+pub struct FailedTry {
     /// The address.
     pub addr: SocketAddr,
     /// Why.
@@ -60,7 +60,7 @@ pub struct Vain {
 
 impl Fetch {
     fn tell(&self, addr: SocketAddr, why: String) {
-        let _ = self.vain.try_send(Vain { addr, why });
+        let _ = self.failed_tries.try_send(FailedTry { addr, why });
     }
 }
 
@@ -136,9 +136,9 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     let mut asking = Asking { peer: call(what, what.hashes.clone(), addr).await?, what };
     let (silent, asked) = (|why| what.tell(addr, why), " to the request for the manifest");
     if matches!(asking.peer.protocol, Protocol::Tidecast { .. }) {
-        return Ok(Box::new(impatient(asked, &silent, asking.whole()).await?));
+        return Ok(Box::new(with_silence_report(asked, &silent, asking.whole()).await?));
     }
-    let mut manifest = impatient(asked, &silent, asking.stock()).await?;
+    let mut manifest = with_silence_report(asked, &silent, asking.stock()).await?;
     let short = manifest.hash_v2().and_then(|hash| hash.first_chunk::<20>().copied());
     let Some(short) = short.filter(|_| !manifest.missing_layers().is_empty()) else {
         return Ok(Box::new(manifest));
@@ -178,7 +178,7 @@ async fn call(what: &Fetch, hashes: Vec<[u8; 20]>, addr: SocketAddr) -> Result<E
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
     let silent = |why| what.tell(addr, why);
-    dial((&local, &what.security), (addr, source), &Ways::default(), &cpu, &silent).await
+    dial((&local, &what.security), (addr, source), &HandshakeKinds::default(), &cpu, &silent).await
 }
 
 /// A conversation about a manifest.

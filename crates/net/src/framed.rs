@@ -10,7 +10,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::ConnError;
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::transport::Reader;
 
 /// Between messages a peer may be silent for this long (BEP 3: a keep-alive every two minutes).
@@ -116,7 +116,7 @@ impl Input {
         &mut self,
         out: &mut [u8],
         mut coming: impl FnMut(),
-        moved: &Moved,
+        last_payload: &LastPayload,
     ) -> Result<(), ConnError> {
         let here = self.buf.len().min(out.len());
         out[..here].copy_from_slice(&self.buf[..here]);
@@ -139,7 +139,7 @@ impl Input {
                 Ok(read) => match read? {
                     0 => return Err(ConnError::Closed),
                     n => {
-                        moved.came();
+                        last_payload.came();
                         rest = &mut rest[n..];
                     }
                 },
@@ -196,7 +196,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let (start, mut out, mut told) = (Instant::now(), vec![0; BLOCK], 0);
-        let end = input.payload(&mut out, || told += 1, &Moved::default()).await;
+        let end = input.payload(&mut out, || told += 1, &LastPayload::default()).await;
         assert!(end.is_err() || out.iter().all(|b| *b == 7));
         (end, start.elapsed().as_secs(), told)
     }

@@ -104,7 +104,7 @@ pub(crate) fn new_peer_id() -> [u8; 20] {
 
 /// How a call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum HandshakeKind {
     /// With the handshake.
     Direct,
     /// With the opening of MSE, for peers that demand it.
@@ -118,7 +118,7 @@ pub(crate) struct Opening {
     buf: BytesMut,
     theirs: Handshake,
     outgoing: bool,
-    way: Way,
+    kind: HandshakeKind,
 }
 
 impl Opening {
@@ -126,24 +126,24 @@ impl Opening {
     pub(crate) async fn call(
         local: &Local,
         transport: Transport,
-        way: Way,
+        kind: HandshakeKind,
         cpu: &Arc<Cpu>,
     ) -> Result<Opening, ConnError> {
         let (reader, mut writer) = transport.split(cpu);
         let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
         let meeting = async {
-            let (mut reader, writer, mut buf) = match way {
-                Way::Direct => {
+            let (mut reader, writer, mut buf) = match kind {
+                HandshakeKind::Direct => {
                     say(local, first, &mut writer).await?;
                     (reader, writer, BytesMut::with_capacity(4096))
                 }
-                Way::Mse => {
+                HandshakeKind::Mse => {
                     let ours = handshake(local, first).to_bytes();
                     mse::call(reader, writer, (first, &ours), cpu).await?
                 }
             };
             let theirs = hear(&mut reader, &mut buf).await?;
-            Ok(Opening { reader, writer, buf, theirs, outgoing: true, way })
+            Ok(Opening { reader, writer, buf, theirs, outgoing: true, kind })
         };
         in_time(meeting).await
     }
@@ -161,11 +161,18 @@ impl Opening {
             Err(ConnError::Wire(tidecast_wire::Error::Protocol { .. })) if !swarms.is_empty() => {
                 let (mut reader, writer, mut buf) = mse::answer(reader, writer, (buf, swarms), cpu).await?;
                 let theirs = hear(&mut reader, &mut buf).await?;
-                return Ok(Opening { reader, writer, buf, theirs, outgoing: false, way: Way::Mse });
+                return Ok(Opening {
+                    reader,
+                    writer,
+                    buf,
+                    theirs,
+                    outgoing: false,
+                    kind: HandshakeKind::Mse,
+                });
             }
             heard => heard?,
         };
-        Ok(Opening { reader, writer, buf, theirs, outgoing: false, way: Way::Direct })
+        Ok(Opening { reader, writer, buf, theirs, outgoing: false, kind: HandshakeKind::Direct })
     }
 
     /// The swarm that the other end named.
@@ -220,7 +227,7 @@ async fn shake_hands(
     opening: Opening,
     node: Option<NodeId>,
 ) -> Result<Established, ConnError> {
-    let Opening { reader, mut writer, buf, theirs, outgoing, way } = opening;
+    let Opening { reader, mut writer, buf, theirs, outgoing, kind } = opening;
     if !local.hashes.contains(&theirs.info_hash) {
         return Err(ConnError::OtherSwarm);
     }
@@ -233,7 +240,7 @@ async fn shake_hands(
         say(local, theirs.info_hash, &mut writer).await?;
     }
     // With MSE libtorrent decides by our id, v1 or v2, whatever the reserved bits are.
-    let by_id = outgoing && way == Way::Mse;
+    let by_id = outgoing && kind == HandshakeKind::Mse;
     let agreed = Reserved::ours(local.hybrid && !by_id).both(theirs.reserved);
     let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
     let codec = Codec::new(agreed, ids, offer(local, security));

@@ -11,8 +11,8 @@ use tidecast_swarm::{Block, Candidate, Event, PeerId, Protocol};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::ConnError;
+use crate::last_payload::LastPayload;
 use crate::member::Member;
-use crate::moved::Moved;
 use crate::report::{Notice, PeerReport, Summary};
 use crate::web_seed::Seed;
 
@@ -48,7 +48,7 @@ pub(crate) enum Input {
     /// The plan of this node is joined, if it makes one.
     Follow { node: NodeId },
     /// About the plan of a group.
-    Gather { peer: PeerId, bytes: Bytes },
+    PlanMessage { peer: PeerId, bytes: Bytes },
     /// These pieces are wanted from now on, or no longer.
     Want { pieces: Range<u32>, urgency: Urgency },
     /// A piece that might have been on disk has been hashed.
@@ -94,7 +94,7 @@ pub(crate) struct NewPeer {
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
-    pub(crate) moved: Moved,
+    pub(crate) last_payload: LastPayload,
 }
 
 /// Orders to a connection to send something.

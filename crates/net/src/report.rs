@@ -134,7 +134,7 @@ pub enum Notice {
         sending: bool,
     },
     /// On the owner of a private swarm: a node was not enrolled, or not let in.
-    TurnedAway {
+    Rejected {
         /// Its address.
         addr: SocketAddr,
         /// The reason; the node receives it too.

@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 
 use crate::accept::{Port, chosen, on_network, open_all};
 use crate::demand::Demand;
-use crate::door::Door;
 use crate::driver::{Driver, Start};
 use crate::error::Error;
 use crate::fingerprints::Fingerprints;
 use crate::handshake::new_peer_id;
+use crate::handshake_kinds::HandshakeKinds;
 use crate::hashes::LayerCache;
 use crate::iface::{Network, listening, local_addresses};
 use crate::input::COMPLAINTS;
@@ -36,8 +36,8 @@ use crate::roots::{Roots, RootsKey};
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::shared::Shared;
+use crate::shared_port::SharedPort;
 use crate::throttle::Throttle;
-use crate::ways::Ways;
 use crate::web_seed::Seed;
 
 /// Inputs in the driver's queue; senders of more wait.
@@ -67,7 +67,7 @@ pub struct SwarmOptions {
     /// Sockets that listen already, from [`listen`](crate::listen); used beside `listen`.
     pub listeners: Vec<std::net::TcpListener>,
     /// A port that takes connections for this swarm among others of known nodes.
-    pub door: Option<Arc<Door>>,
+    pub shared_port: Option<Arc<SharedPort>>,
     /// A port that takes connections for this swarm among others of any kind.
     pub port: Option<Arc<Port>>,
     /// The network to use; None for any.
@@ -109,7 +109,8 @@ impl Swarm {
     /// # Errors
     /// The network does not exist, an address cannot be used, or threads cannot be started.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
-        let SwarmOptions { opened, listen, listeners, door, port, network, security, policy, .. } = options;
+        let SwarmOptions { opened, listen, listeners, shared_port, port, network, security, policy, .. } =
+            options;
         let SwarmOptions {
             seed_only, group, planned, roots, throttle, on_demand: verified, web_seeds, ..
         } = options;
@@ -153,7 +154,10 @@ impl Swarm {
             cpu,
             security,
             peer_id: new_peer_id(),
-            listen_port: addrs.first().map(SocketAddr::port).or(door.as_ref().map(|door| door.port())),
+            listen_port: addrs
+                .first()
+                .map(SocketAddr::port)
+                .or(shared_port.as_ref().map(|shared_port| shared_port.port())),
             sources,
             listening,
             inbox,
@@ -163,7 +167,7 @@ impl Swarm {
             seed_only,
             group,
             divides: verified.is_none(),
-            ways: Ways::default(),
+            handshake_kinds: HandshakeKinds::default(),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
             fingerprints: Fingerprints::default(),
@@ -198,8 +202,8 @@ impl Swarm {
         spawn_driver(Driver::new(shared.clone(), start), queue)?;
         spawn_checks(&shared, to_hash)?;
         let mut tasks = JoinSet::new();
-        if let Some(door) = door {
-            door.open_to(&shared);
+        if let Some(shared_port) = shared_port {
+            shared_port.open_to(&shared);
         }
         port.serve(&shared);
         for listener in listeners {

@@ -8,11 +8,11 @@
 //! stored as proven may be passed on at once, though its piece is not whole ([`Settler::held`]).
 
 mod draft;
-mod found;
 mod supply;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unverified;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,10 +29,10 @@ use crate::cpu::{Cpu, Stage};
 use crate::input::Input;
 use crate::pool::Buffer;
 use crate::roots::Roots;
-use found::Found;
 use parking_lot::Mutex;
 pub(crate) use table::Held;
 use table::{Admitted, Settled, Table};
+use unverified::UnverifiedPieces;
 
 /// Work for a settling thread.
 enum Job {
@@ -75,7 +75,7 @@ struct Shared {
     store: Arc<Store>,
     /// Of a draft.
     roots: Option<Arc<Roots>>,
-    found: Mutex<Found>,
+    found: Mutex<UnverifiedPieces>,
     table: Table,
     inbox: mpsc::Sender<Input>,
     cpu: Arc<Cpu>,

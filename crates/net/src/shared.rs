@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::cpu::Cpu;
 use crate::fingerprints::Fingerprints;
 use crate::handshake::Local;
+use crate::handshake_kinds::HandshakeKinds;
 use crate::hashes::LayerCache;
 use crate::iface::{LocalAddress, shared_source, source_for};
 use crate::input::Input;
@@ -22,7 +23,6 @@ use crate::roots::Roots;
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::throttle::Throttle;
-use crate::ways::Ways;
 
 pub(crate) struct Shared {
     pub(crate) manifest: Arc<Manifest>,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// Nodes that fetch everything share the requests to web seeds.
     pub(crate) divides: bool,
     /// Peers that demand encryption.
-    pub(crate) ways: Ways,
+    pub(crate) handshake_kinds: HandshakeKinds,
     pub(crate) whole_manifest: OnceLock<Bytes>,
     pub(crate) layers: LayerCache,
     pub(crate) fingerprints: Fingerprints,

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::cpu::{Cpu, Stage};
 use crate::error::ConnError;
 use crate::intake::{Intake, Missing};
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 
 /// The other end takes nothing for this long: it never will. That it takes something, however little, is
 /// enough: the kernel asks for more only when a good part of its buffer has gone.
@@ -48,7 +48,7 @@ pub(crate) struct Reader {
 /// The writing half.
 pub(crate) struct Writer {
     stream: Sink,
-    moved: Moved,
+    last_payload: LastPayload,
 }
 
 /// Kept apart by kind, because a plain socket can be fed by the kernel.
@@ -115,21 +115,21 @@ impl Reader {
 
 impl Writer {
     fn new(stream: Sink) -> Writer {
-        Writer { stream, moved: Moved::default() }
+        Writer { stream, last_payload: LastPayload::default() }
     }
 
     /// When something was sent last, and whether the kernel takes more.
-    pub(crate) fn moved(&self) -> &Moved {
-        &self.moved
+    pub(crate) fn last_payload(&self) -> &LastPayload {
+        &self.last_payload
     }
 
     /// Writes all of `bytes`, to an end that keeps taking some.
     pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), ConnError> {
         while !bytes.is_empty() {
             let written = match &mut self.stream {
-                Sink::Plain(w) => taken(w.write(bytes), &self.moved).await?,
-                Sink::Tls(w) => taken(w.write(bytes), &self.moved).await?,
-                Sink::Rc4(w) => return w.write_all(bytes, &self.moved).await,
+                Sink::Plain(w) => taken(w.write(bytes), &self.last_payload).await?,
+                Sink::Tls(w) => taken(w.write(bytes), &self.last_payload).await?,
+                Sink::Rc4(w) => return w.write_all(bytes, &self.last_payload).await,
             };
             if written == 0 {
                 return Err(ConnError::Closed);
@@ -149,7 +149,7 @@ impl Writer {
         let mut rest = &mut pieces[..];
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
-            match taken(w.write_vectored(rest), &self.moved).await? {
+            match taken(w.write_vectored(rest), &self.last_payload).await? {
                 0 => return Err(ConnError::Closed),
                 written => IoSlice::advance_slices(&mut rest, written),
             }
@@ -161,7 +161,7 @@ impl Writer {
     pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
         match &mut self.stream {
             Sink::Plain(_) | Sink::Rc4(_) => Ok(()),
-            Sink::Tls(w) => taken(w.flush(), &self.moved).await,
+            Sink::Tls(w) => taken(w.flush(), &self.last_payload).await,
         }
     }
 
@@ -186,7 +186,7 @@ impl Writer {
 /// Both halves of a plain connection, encrypted by MSE from now on.
 pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &Arc<Cpu>) -> (Reader, Writer) {
     let Cipher { incoming, outgoing } = cipher;
-    let Writer { stream, moved } = writer;
+    let Writer { stream, last_payload } = writer;
     let stream = match stream {
         Sink::Plain(socket) => {
             Sink::Rc4(Box::new(Enciphering { socket, cipher: outgoing, chunk: Vec::new(), cpu: cpu.clone() }))
@@ -194,7 +194,7 @@ pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &A
         // MSE is used on plain sockets only.
         other => other,
     };
-    let writer = Writer { stream, moved };
+    let writer = Writer { stream, last_payload };
     (reader.deciphering(incoming, cpu), writer)
 }
 
@@ -229,14 +229,14 @@ struct Enciphering {
 
 impl Enciphering {
     /// A call that is dropped leaves the two ends' ciphers apart: its connection must end with it.
-    async fn write_all(&mut self, bytes: &[u8], moved: &Moved) -> Result<(), ConnError> {
+    async fn write_all(&mut self, bytes: &[u8], last_payload: &LastPayload) -> Result<(), ConnError> {
         for bytes in bytes.chunks(CHUNK) {
             self.chunk.clear();
             self.chunk.extend_from_slice(bytes);
             self.cpu.measure(Stage::Tls, || self.cipher.apply(&mut self.chunk));
             let mut rest = self.chunk.as_slice();
             while !rest.is_empty() {
-                match taken(self.socket.write(rest), moved).await? {
+                match taken(self.socket.write(rest), last_payload).await? {
                     0 => return Err(ConnError::Closed),
                     written => rest = &rest[written..],
                 }
@@ -247,11 +247,14 @@ impl Enciphering {
 }
 
 /// One step of sending, which comes to something within [`STUCK`].
-async fn taken<T>(step: impl Future<Output = io::Result<T>>, moved: &Moved) -> Result<T, ConnError> {
+async fn taken<T>(
+    step: impl Future<Output = io::Result<T>>,
+    last_payload: &LastPayload,
+) -> Result<T, ConnError> {
     let late = |_| ConnError::Late { what: "receive data", seconds: STUCK.as_secs() };
-    moved.offer();
+    last_payload.offer();
     let step = timeout(STUCK, step).await.map_err(late)??;
-    moved.went();
+    last_payload.went();
     Ok(step)
 }
 
@@ -262,10 +265,10 @@ pub(crate) async fn send_file(
     file: &std::fs::File,
     mut offset: u64,
     mut len: usize,
-    (cpu, moved): (&Cpu, &Moved),
+    (cpu, last_payload): (&Cpu, &LastPayload),
 ) -> Result<(), ConnError> {
     while len > 0 {
-        taken(socket.writable(), moved).await?;
+        taken(socket.writable(), last_payload).await?;
         let send = || Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?);
         match socket.try_io(Interest::WRITABLE, || cpu.measure(Stage::Socket, send)) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),

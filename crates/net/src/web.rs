@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use crate::error::{ConnError, WebError};
 use crate::handshake::new_peer_id;
 use crate::input::{Input, NewPeer, OUTBOX, Out};
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::pool::BUFFER;
 use crate::shared::Shared;
 use crate::web_seed::{Seed, key_of};
@@ -79,7 +79,7 @@ async fn probe(source: &mut Source, seed: &Seed) -> Result<SocketAddr, WebError>
 async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: Source, addr: SocketAddr) {
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);
-    let moved = Moved::default();
+    let last_payload = LastPayload::default();
     let key = if shared.divides { key_of(&shared.peer_id) } else { 0 };
     let new = NewPeer {
         peer,
@@ -98,7 +98,7 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
         web: Some(seed.clone()),
         greeting: None,
         outbox,
-        moved: moved.clone(),
+        last_payload: last_payload.clone(),
     };
     let inbox = shared.inbox.clone();
     let pieces = seed.pieces();
@@ -111,7 +111,8 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
     let (told, news) = watch::channel(());
     let lane = |number: usize, source: Source| {
         let (shared, seed) = (shared.clone(), seed.clone());
-        let lane = Lane { shared, seed, work: work.clone(), peer, number, moved: moved.clone() };
+        let lane =
+            Lane { shared, seed, work: work.clone(), peer, number, last_payload: last_payload.clone() };
         lane.run(source, news.clone())
     };
     let other = || Source::new(shared.clone(), seed.clone());

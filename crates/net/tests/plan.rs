@@ -113,7 +113,7 @@ impl Private {
             security: security.clone(),
             sources: Vec::new(),
             timeout: Duration::from_secs(60),
-            vain: tokio::sync::mpsc::channel(1).0,
+            failed_tries: tokio::sync::mpsc::channel(1).0,
         };
         fetch_manifest(fetch, peers).await.unwrap();
         let Security::Private(enrolled) = &*security else { unreachable!() };

@@ -168,8 +168,8 @@ async fn a_private_swarm_enrols_ticket_holders_and_nobody_else() {
         let hashes = manifest.swarm_hashes();
         let hash_v2 = manifest.hash_v2();
         let security = Arc::new(security);
-        let (timeout, (vain, _)) = (Duration::from_secs(2), tokio::sync::mpsc::channel(1));
-        let fetch = Fetch { hashes, hash_v2, security, sources: vec![], timeout, vain };
+        let (timeout, (failed_tries, _)) = (Duration::from_secs(2), tokio::sync::mpsc::channel(1));
+        let fetch = Fetch { hashes, hash_v2, security, sources: vec![], timeout, failed_tries };
         let (found, peers) = tokio::sync::mpsc::channel(1);
         found.try_send(addr).unwrap();
         fetch_manifest(fetch, peers)

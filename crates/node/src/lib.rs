@@ -11,33 +11,33 @@
 //! ```
 //!
 //! Promises: nothing is written to a terminal, and no signal is handled: the caller receives events through
-//! [`Tell`] and ends the work through [`Stop`]. A private manifest (BEP 27) uses trackers and named peers only.
+//! [`MessageSink`] and ends the work through [`Stop`]. A private manifest (BEP 27) uses trackers and named peers only.
 
-mod choices;
-mod find;
+pub mod access;
+mod finders;
 mod manifest;
+mod messages;
 mod notice;
 mod options;
 mod rates;
-pub mod right;
 mod running;
+mod settings;
 mod source;
 mod stop;
-mod tell;
 mod totals;
 mod unreachable;
 
-pub use choices::{Choices, check_trackers};
-pub use find::{Finders, Wanted, named};
+pub use finders::{Finders, Wanted, named};
 pub use manifest::{id_bytes, magnet, manifest_id, read_manifest, summary};
+pub use messages::{Message, MessageSender, MessageSink};
 pub use notice::about_peer;
 pub use options::{Policy, SslFiles, SwarmOptions};
 pub use rates::Rates;
 pub use running::{Part, Running};
+pub use settings::{SwarmSettings, check_trackers};
 pub use source::{Origin, Source, read_ticket, unanswered};
 pub use stop::{Stop, Stopper};
-pub use tell::{Said, Tell, Teller};
-pub use tidecast_discovery::Found;
+pub use tidecast_discovery::DiscoveredPeers;
 pub use totals::{connected, efficiency, progress, totals};
 
 use std::time::{SystemTime, UNIX_EPOCH};

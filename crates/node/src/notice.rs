@@ -12,7 +12,7 @@ pub fn about_peer(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),
         Notice::Refused { addr, why } => Some(format!("peer {addr} rejected this node: {why}")),
-        Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was rejected: {why}")),
+        Notice::Rejected { addr, why } => Some(format!("peer {addr} was rejected: {why}")),
         Notice::Withdrew { addr } => Some(withdrew(*addr)),
         Notice::WebSeed { url, why } => Some(web_seed(url, why)),
         Notice::Unreachable { addr, why, .. } => Some(format!("peer {addr}: {why}")),

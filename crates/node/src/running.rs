@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidecast_discovery::Found;
+use tidecast_discovery::DiscoveredPeers;
 use tidecast_event::{Context as _, Error, Fault as _, Progress, Resumed, Stage, Warning};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Group, Notice, OnVerified, Security, Summary, Swarm, SwarmOptions};
@@ -12,11 +12,11 @@ use tidecast_store::Opened;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::choices::Choices;
-use crate::find::{Finders, Wanted};
+use crate::finders::{Finders, Wanted};
+use crate::messages::MessageSender;
 use crate::notice::{stalled, web_seed, withdrew};
 use crate::plain;
-use crate::tell::Teller;
+use crate::settings::SwarmSettings;
 use crate::totals::progress;
 use crate::unreachable::Unreachable;
 
@@ -60,20 +60,25 @@ impl Running {
     ///
     /// # Errors
     /// Those of [`Swarm::start`].
-    pub fn start(opened: Opened, security: Security, choices: &Choices, part: Part) -> Result<Self, Error> {
+    pub fn start(
+        opened: Opened,
+        security: Security,
+        settings: &SwarmSettings,
+        part: Part,
+    ) -> Result<Self, Error> {
         let manifest = opened.store.manifest().clone();
         // A member of a plan gets its data from the maker.
-        let web_seeds = choices.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
+        let web_seeds = settings.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
         let seeds = matches!(part, Part::Seed);
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
-            listen: if choices.port.is_some() { Vec::new() } else { vec![choices.listen] },
+            listen: if settings.port.is_some() { Vec::new() } else { vec![settings.listen] },
             listeners: Vec::new(),
-            door: None,
-            port: choices.port.clone(),
-            network: choices.network.clone(),
+            shared_port: None,
+            port: settings.port.clone(),
+            network: settings.network.clone(),
             security,
-            policy: choices.policy,
+            policy: settings.policy,
             seed_only: matches!(part, Part::Seed),
             group: match part {
                 Part::Seed => Group::Make,
@@ -84,7 +89,7 @@ impl Running {
             planned: false,
             roots: None,
             web_seeds,
-            throttle: choices.throttle.clone(),
+            throttle: settings.throttle.clone(),
         })
         .fault()?;
         let notices = swarm.notices();
@@ -109,7 +114,7 @@ impl Running {
     }
 
     /// Takes the results of the finders from now on.
-    pub fn find(&mut self, finders: Finders, mut finds: mpsc::Receiver<Found>) {
+    pub fn find(&mut self, finders: Finders, mut finds: mpsc::Receiver<DiscoveredPeers>) {
         let sink = self.swarm.finder();
         self.finders = Some(finders);
         self.forwarding = Some(tokio::spawn(async move {
@@ -140,34 +145,38 @@ impl Running {
     }
 
     /// Tells a notice. An error of the store ends a download, so it is handed back.
-    pub fn tell(&mut self, notice: Notice, teller: &Teller<'_>) -> Option<Arc<tidecast_store::Error>> {
+    pub fn handle_notice(
+        &mut self,
+        notice: Notice,
+        messages: &MessageSender<'_>,
+    ) -> Option<Arc<tidecast_store::Error>> {
         let who = |addr: SocketAddr, node: Option<tidecast_identity::NodeId>| match node {
             Some(node) => format!("{addr} (node {})", node.short()),
             None => addr.to_string(),
         };
         match notice {
             Notice::Banned { addr, node, why } => {
-                teller.warning(format!("peer {} is banned: {}", who(addr, node), plain(&why)));
+                messages.warning(format!("peer {} is banned: {}", who(addr, node), plain(&why)));
             }
             Notice::Refused { addr, why } => {
-                teller.warning(format!("peer {addr}: {}", plain(&why)));
+                messages.warning(format!("peer {addr}: {}", plain(&why)));
             }
             // By its host alone: each try comes from another port.
-            Notice::TurnedAway { addr, why } => {
-                self.warn(format!("a node at {} was rejected: {why}", addr.ip().to_canonical()), teller);
+            Notice::Rejected { addr, why } => {
+                self.warn(format!("a node at {} was rejected: {why}", addr.ip().to_canonical()), messages);
             }
             Notice::Withdrew { addr } => {
                 // By its host alone: it may come back from another port.
                 let text = withdrew(addr);
                 self.withdrawn = Some(text.clone());
-                self.warn(text, teller);
+                self.warn(text, messages);
             }
             Notice::WebSeed { url, why } => {
                 let text = web_seed(&url, &why);
                 self.withdrawn = Some(text.clone());
-                self.warn(text, teller);
+                self.warn(text, messages);
             }
-            Notice::Damaged { piece } => self.tell_damage(piece, teller),
+            Notice::Damaged { piece } => self.report_damage(piece, messages),
             // A seed waits for incoming connections: many found addresses may be dead.
             Notice::Unreachable { addr, why, told } if told || !self.seeds => {
                 self.unreachable.failed(addr, &why, told);
@@ -178,10 +187,10 @@ impl Running {
                 let silent = Some(silent.as_secs());
                 let sending = Some(sending);
                 let (peers, peer, reason) = (Some(addrs), None, None);
-                teller.silence(Warning { message, peer, reason, peers, silent_seconds: silent, sending });
+                messages.silence(Warning { message, peer, reason, peers, silent_seconds: silent, sending });
             }
             Notice::Resumed { silent, sending } => {
-                teller.resumed(Resumed { silent_seconds: silent.as_secs(), sending });
+                messages.resumed(Resumed { silent_seconds: silent.as_secs(), sending });
             }
             Notice::Store { error } => return Some(error),
         }
@@ -189,18 +198,18 @@ impl Running {
     }
 
     /// A warning, once, and not too many.
-    pub fn warn(&mut self, text: String, teller: &Teller<'_>) {
+    pub fn warn(&mut self, text: String, messages: &MessageSender<'_>) {
         if self.said.len() >= WARNINGS || self.said.contains(&text) {
             return;
         }
-        teller.warning(text.as_str());
+        messages.warning(text.as_str());
         self.said.insert(text);
         if self.said.len() == WARNINGS {
-            teller.warning("further warnings are not shown");
+            messages.warning("further warnings are not shown");
         }
     }
 
-    fn tell_damage(&mut self, piece: u32, teller: &Teller<'_>) {
+    fn report_damage(&mut self, piece: u32, messages: &MessageSender<'_>) {
         self.damaged += 1;
         if self.damaged <= TOLD {
             let files: Vec<String> = self
@@ -210,9 +219,9 @@ impl Running {
                 .map(|file| file.path().to_string())
                 .take(4)
                 .collect();
-            teller.warning(format!("piece {piece} does not match the manifest, in {}", files.join(", ")));
+            messages.warning(format!("piece {piece} does not match the manifest, in {}", files.join(", ")));
         } else if self.damaged == TOLD + 1 {
-            teller.warning("more pieces do not match the manifest; `tidecast verify` lists the files");
+            messages.warning("more pieces do not match the manifest; `tidecast verify` lists the files");
         }
     }
 
@@ -241,35 +250,35 @@ impl Running {
     }
 
     /// Looks for peers from now on.
-    pub async fn find_more(&mut self, choices: &Choices, left: u64, teller: &Teller<'_>) {
-        let wanted = Wanted::of(&self.manifest, choices, self.swarm.peer_id(), self.port(), left);
-        let (finders, finds) = Finders::start(wanted, teller).await;
+    pub async fn find_more(&mut self, settings: &SwarmSettings, left: u64, messages: &MessageSender<'_>) {
+        let wanted = Wanted::of(&self.manifest, settings, self.swarm.peer_id(), self.port(), left);
+        let (finders, finds) = Finders::start(wanted, messages).await;
         self.find(finders, finds);
     }
 
     /// Continues running searches, or starts missing ones.
-    pub async fn go_on_finding(
+    pub async fn continue_finding(
         &mut self,
-        finders: Option<(Finders, mpsc::Receiver<Found>)>,
-        choices: &Choices,
-        teller: &Teller<'_>,
+        finders: Option<(Finders, mpsc::Receiver<DiscoveredPeers>)>,
+        settings: &SwarmSettings,
+        messages: &MessageSender<'_>,
     ) {
         match finders {
             Some((finders, finds)) => self.find(finders, finds),
-            None => self.find_more(choices, self.manifest.total_len().max(1), teller).await,
+            None => self.find_more(settings, self.manifest.total_len().max(1), messages).await,
         }
     }
 
     /// Tells of trackers and peers that do not answer.
-    pub fn tell_troubles(&mut self, teller: &Teller<'_>) {
+    pub fn report_finder_errors(&mut self, messages: &MessageSender<'_>) {
         let connected = {
             let progress = self.swarm.progress();
             let now = progress.borrow();
             now.peers + now.web_seeds > 0
         };
-        self.unreachable.tell(connected, teller);
+        self.unreachable.report(connected, messages);
         for trouble in self.finders.as_ref().map(Finders::troubles).unwrap_or_default() {
-            self.warn(trouble, teller);
+            self.warn(trouble, messages);
         }
     }
 

@@ -6,18 +6,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidecast_discovery::{Found, peers};
+use tidecast_discovery::{DiscoveredPeers, peers};
 use tidecast_event::{Error, Fault as _, Phase};
 use tidecast_identity::{Access, ManifestId, Ticket};
 use tidecast_metainfo::{Magnet, Manifest};
-use tidecast_net::{Fetch, Security, Vain, fetch_manifest, local_addresses, order_for_dialling};
+use tidecast_net::{FailedTry, Fetch, Security, fetch_manifest, local_addresses, order_for_dialling};
 use tokio::sync::mpsc;
 
-use crate::choices::Choices;
-use crate::find::{Finders, Wanted, named, peer_id};
+use crate::finders::{Finders, Wanted, named, peer_id};
 use crate::manifest::{id_bytes, read_manifest};
+use crate::messages::MessageSender;
+use crate::settings::SwarmSettings;
 use crate::stop::Stop;
-use crate::tell::Teller;
 use crate::unreachable::Unreachable;
 
 /// Addresses remembered while the manifest is looked for.
@@ -44,7 +44,7 @@ pub struct Origin {
     /// Nodes, each by its addresses.
     pub peers: Vec<Vec<SocketAddr>>,
     /// Running searches, if the manifest had to be searched for.
-    pub finders: Option<(Finders, mpsc::Receiver<Found>)>,
+    pub finders: Option<(Finders, mpsc::Receiver<DiscoveredPeers>)>,
 }
 
 /// A ticket, which may contain line breaks; or in the first line, followed by others.
@@ -124,8 +124,8 @@ impl Source {
     }
 
     /// Everything that is known without asking anyone.
-    async fn known(&self, choices: &Choices, teller: &Teller<'_>) -> Result<Known, Error> {
-        let mut known = Known { peers: named(&choices.peers, teller).await?, ..Known::default() };
+    async fn known(&self, settings: &SwarmSettings, messages: &MessageSender<'_>) -> Result<Known, Error> {
+        let mut known = Known { peers: named(&settings.peers, messages).await?, ..Known::default() };
         match self {
             Self::File(manifest) if lacks_hashes(manifest) => {
                 known.v2 = manifest.hash_v2();
@@ -167,10 +167,10 @@ impl Source {
     pub async fn with(
         self,
         manifest: Manifest,
-        choices: &Choices,
-        teller: &Teller<'_>,
+        settings: &SwarmSettings,
+        messages: &MessageSender<'_>,
     ) -> Result<Origin, Error> {
-        let peers = self.known(choices, teller).await?.peers;
+        let peers = self.known(settings, messages).await?.peers;
         Ok(Origin { manifest, peers, finders: None })
     }
 
@@ -180,13 +180,13 @@ impl Source {
     /// No peer has it in time, the owner rejects this node, interrupted.
     pub async fn manifest(
         self,
-        choices: &Choices,
+        settings: &SwarmSettings,
         security: Arc<Security>,
         timeout: Option<Duration>,
         stop: &Stop,
-        teller: &Teller<'_>,
+        messages: &MessageSender<'_>,
     ) -> Result<Origin, Error> {
-        let known = self.known(choices, teller).await?;
+        let known = self.known(settings, messages).await?;
         let (mut web_seeds, mut trackers) = (Vec::new(), None);
         let private = match self {
             Self::File(manifest) if lacks_hashes(&manifest) => {
@@ -205,32 +205,32 @@ impl Source {
         };
         let wanted = Wanted {
             hashes: known.hashes.clone(),
-            trackers: choices.all_trackers(&known.trackers),
+            trackers: settings.all_trackers(&known.trackers),
             peer_id: peer_id(),
-            port: choices.listen.port(),
+            port: settings.listen.port(),
             left: 1,
             private,
-            lsd: choices.lsd,
-            dht: choices.dht,
-            network: choices.network.clone(),
+            lsd: settings.lsd,
+            dht: settings.dht,
+            network: settings.network.clone(),
         };
-        let (finders, mut finds) = Finders::start(wanted, teller).await;
+        let (finders, mut finds) = Finders::start(wanted, messages).await;
         let within = timeout.unwrap_or(LOOK);
-        let sources = choices.network.as_ref().map(|network| {
+        let sources = settings.network.as_ref().map(|network| {
             let all = local_addresses().unwrap_or_default();
             all.into_iter().filter(|a| network.holds(a)).collect()
         });
-        let (vain, vainly) = mpsc::channel(KNOWN);
+        let (failed_tries, failures) = mpsc::channel(KNOWN);
         let fetch = Fetch {
             hashes: known.hashes,
             hash_v2: known.v2,
             security,
             sources: sources.unwrap_or_default(),
             timeout: within,
-            vain,
+            failed_tries,
         };
         let mut peers = known.peers;
-        let mut manifest = look(fetch, &mut peers, (&mut finds, vainly), within, stop, teller).await?;
+        let mut manifest = look(fetch, &mut peers, (&mut finds, failures), within, stop, messages).await?;
         if !web_seeds.is_empty() {
             let all: Vec<String> = manifest.web_seeds().iter().chain(&web_seeds).cloned().collect();
             manifest = manifest.with_web_seeds(all);
@@ -259,10 +259,10 @@ struct Known {
 async fn look(
     fetch: Fetch,
     peers: &mut Vec<Vec<SocketAddr>>,
-    (finds, mut vainly): (&mut mpsc::Receiver<Found>, mpsc::Receiver<Vain>),
+    (finds, mut failures): (&mut mpsc::Receiver<DiscoveredPeers>, mpsc::Receiver<FailedTry>),
     within: Duration,
     stop: &Stop,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<Manifest, Error> {
     let (ask, asked) = mpsc::channel(KNOWN);
     for addr in peers.iter().flatten().take(KNOWN) {
@@ -271,7 +271,7 @@ async fn look(
     }
     let began = Instant::now();
     let mut fetching = std::pin::pin!(fetch_manifest(fetch, asked));
-    teller.phase(Phase::AskingForManifest);
+    messages.phase(Phase::AskingForManifest);
     let told: Vec<SocketAddr> = peers.iter().flatten().copied().collect();
     let mut unreachable = Unreachable::default();
     loop {
@@ -282,12 +282,12 @@ async fn look(
                     Ok(manifest)
                 }
                 Err(error @ tidecast_net::Error::NoManifest { .. }) => {
-                    unreachable.tell(false, teller);
+                    unreachable.report(false, messages);
                     let within = within.as_secs();
-                    let known = teller.why().is_some() || !told.is_empty();
-                    let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
+                    let known = messages.silence_reason().is_some() || !told.is_empty();
+                    let why = messages.silence_reason().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
                     let why = format!("no peer sent the manifest within {within} s{why}");
-                    Err(if known { Error::cut(why) } else { Error::cut(error) })
+                    Err(if known { Error::interrupted(why) } else { Error::interrupted(error) })
                 }
                 Err(error) => Err(error).fault(),
             },
@@ -298,12 +298,12 @@ async fn look(
                     let _ = ask.try_send(addr);
                 }
             },
-            Some(Vain { addr, why }) = vainly.recv() => unreachable.failed(addr, &why, told.contains(&addr)),
-            () = tokio::time::sleep(TELL) => unreachable.tell(false, teller),
+            Some(FailedTry { addr, why }) = failures.recv() => unreachable.failed(addr, &why, told.contains(&addr)),
+            () = tokio::time::sleep(TELL) => unreachable.report(false, messages),
             () = stop.wait() => {
-                unreachable.tell(false, teller);
-                let why = teller.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
-                return Err(Error::cut(format!("interrupted before any peer sent the manifest{why}")));
+                unreachable.report(false, messages);
+                let why = messages.silence_reason().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
+                return Err(Error::interrupted(format!("interrupted before any peer sent the manifest{why}")));
             }
         }
     }

@@ -6,7 +6,7 @@ use tidecast_event::get::{Efficiency, LinkRateFrom};
 use tidecast_event::{Connected, CpuSeconds, Peer, Progress, Stage, Totals, Traffic, WebSeed, round};
 use tidecast_net::{PeerReport, Stage as Spent, Summary};
 
-use crate::choices::Choices;
+use crate::settings::SwarmSettings;
 
 /// How far a swarm is. While pieces are still to be checked, that is the stage. Neither the time nor rates are in it.
 #[must_use]
@@ -90,16 +90,16 @@ pub fn totals(summary: &Summary) -> Totals {
 /// The data that the link could have transferred in `seconds`, if its rate is known: given, or by the driver of the
 /// fastest interface. Peers on this host do not use links.
 #[must_use]
-pub fn efficiency(summary: &Summary, choices: &Choices, seconds: f64) -> Option<Efficiency> {
+pub fn efficiency(summary: &Summary, settings: &SwarmSettings, seconds: f64) -> Option<Efficiency> {
     let bytes = summary.progress.received_bytes;
     let outside =
         summary.peers.iter().any(|p| p.received_bytes > 0 && !p.addr.ip().to_canonical().is_loopback());
     let driver = || {
         let all = tidecast_net::local_addresses().ok()?;
-        let on = all.iter().filter(|a| !a.loopback && choices.network.as_ref().is_none_or(|n| n.holds(a)));
+        let on = all.iter().filter(|a| !a.loopback && settings.network.as_ref().is_none_or(|n| n.holds(a)));
         on.map(|a| a.speed).max().filter(|_| outside)
     };
-    let told = choices.link_rate.map(|rate| (rate, LinkRateFrom::Told));
+    let told = settings.link_rate.map(|rate| (rate, LinkRateFrom::Told));
     let known = told.or_else(|| driver().map(|rate| (rate, LinkRateFrom::Driver)));
     let (rate, link_rate_from) = known.filter(|(rate, _)| *rate > 0 && bytes > 0)?;
     let bound = Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64).as_secs_f64();

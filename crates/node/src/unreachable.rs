@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::messages::MessageSender;
 use crate::plain;
-use crate::tell::Teller;
 
 /// Another address may answer within this time.
 const GRACE: Duration = Duration::from_millis(700);
@@ -48,11 +48,11 @@ impl Unreachable {
     }
 
     /// Reports new failures, unless a peer is connected.
-    pub(crate) fn tell(&mut self, connected: bool, teller: &Teller<'_>) {
+    pub(crate) fn report(&mut self, connected: bool, messages: &MessageSender<'_>) {
         if connected {
             self.tries.iter_mut().for_each(|tried| tried.untold = 0);
             if self.since.take().is_some() {
-                teller.well();
+                messages.clear_silence();
             }
             return;
         }
@@ -61,11 +61,11 @@ impl Unreachable {
         }
         for tried in &mut self.tries {
             for _ in 0..std::mem::take(&mut tried.untold) {
-                teller.unanswered(&tried.addr.to_string(), &plain(&tried.why));
+                messages.unanswered(&tried.addr.to_string(), &plain(&tried.why));
             }
         }
         if self.others && !std::mem::replace(&mut self.others_said, true) {
-            teller.warning("more addresses did not answer; they are not listed");
+            messages.warning("more addresses did not answer; they are not listed");
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn answer(result: Result<impl Serialize, Error>) -> Answer {
                 "code": error.kind() as u8,
                 "kind": error.kind().name(),
                 "message": error.in_full(),
-                "reached": error.reached().map(json),
+                "reached": error.partial_result().map(json),
             });
             (false, failed.to_string())
         }

@@ -89,7 +89,7 @@ pub struct Room {
 
 /// Metadata of a finished file, directory or symbolic link. `None` leaves it unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Adorn<'a> {
+pub struct NewAttributes<'a> {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Modification time: seconds and nanoseconds.
@@ -127,7 +127,7 @@ pub trait Disk: Send + Sync {
     /// Whether a name, or a directory on the way to it, is a mount point: no rename reaches there from the root.
     fn crosses_mount(&self, path: &Path) -> io::Result<bool>;
     /// Sets metadata; failures for lack of support or rights are returned as warnings, without the path.
-    fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>>;
+    fn set_attributes(&self, path: &Path, attributes: &NewAttributes<'_>) -> io::Result<Vec<String>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes everything under the root durable.

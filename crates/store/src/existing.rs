@@ -62,7 +62,7 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
             (Kind::Symlink, Some(file)) if store.is_same_link(&standing.path, file)? => {
                 dl.in_place.set(file.index());
             }
-            _ => _ = store.give_way(dl, &standing.path, &standing.meta, is_plain(file))?,
+            _ => _ = store.may_replace(dl, &standing.path, &standing.meta, is_plain(file))?,
         }
     }
     // Files in place are judged again if they differ later; all others will certainly be moved there.
@@ -140,7 +140,7 @@ impl Store {
         }
         let former = dl.replace.force || recorded;
         if meta.stamp.size != file.len() {
-            if former { self.refuse_mount(path)? } else { _ = self.give_way(dl, path, meta, true)? }
+            if former { self.refuse_mount(path)? } else { _ = self.may_replace(dl, path, meta, true)? }
         } else if !former {
             dl.foreign.set(file.index());
         }
@@ -164,7 +164,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Foreign`] if it may not.
-    pub(crate) fn give_way(
+    pub(crate) fn may_replace(
         &self,
         dl: &Download,
         path: &Path,
@@ -175,7 +175,7 @@ impl Store {
         self.refuse_mount(path)?;
         match meta.kind {
             Kind::Other => refuse(SPECIAL),
-            Kind::Dir => self.dir_gives_way(dl, path).map(|()| Right::Known),
+            Kind::Dir => self.may_replace_dir(dl, path).map(|()| Right::Known),
             Kind::File | Kind::Symlink if dl.replace.force || self.is_former(dl, path, meta)? => {
                 Ok(Right::Known)
             }
@@ -223,7 +223,7 @@ impl Store {
     }
 
     /// A directory is replaced by a file, with its content.
-    fn dir_gives_way(&self, dl: &Download, top: &Path) -> Result<(), Error> {
+    fn may_replace_dir(&self, dl: &Download, top: &Path) -> Result<(), Error> {
         let full = |path: &Path| self.disk.root().join(path);
         let ours = |path: &Path| dl.record.read().holds(record::dir(self.below_home(path)));
         let is_home = top == self.home;
@@ -330,7 +330,7 @@ impl Store {
             return Ok(());
         }
         let meta = self.disk.stat(&path).at("stat", &self.disk.root().join(&path))?;
-        self.give_way(dl, &path, &meta, true)?;
+        self.may_replace(dl, &path, &meta, true)?;
         dl.foreign.clear(file);
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Store {
                 Some(file) if dl.in_place.get(file) => continue,
                 _ => {
                     let by_file = is_plain(file.and_then(|file| self.manifest.file(file)));
-                    self.give_way(dl, &path, &meta, by_file)
+                    self.may_replace(dl, &path, &meta, by_file)
                 }
             };
             match (right, file) {
@@ -410,7 +410,7 @@ impl Store {
         self.unchanged(file, &*source)?;
 
         crate::stage::make_parents(&*self.disk, &staged).map_err(|e| fail(&staged, e))?;
-        self.map.soil(file);
+        self.map.mark_holes_used(file);
         dl.flush.created(file);
         {
             let _alone = self.moving.write();

@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 use tidecast_metainfo::{FileRef, Mtime};
 
-use crate::disk::{Adorn, How, Meta};
+use crate::disk::{How, Meta, NewAttributes};
 use crate::error::Error;
-use crate::record::Turn;
+use crate::record::DestinationLock;
 use crate::stage;
 use crate::stale::Stale;
 use crate::store::{Download, Mode, Store};
@@ -104,16 +104,16 @@ impl Store {
         // A crash from here on costs nothing that arrived.
         self.sync()?;
         // From here on no other process changes the existing files, which are checked again.
-        let _turn = self.turn(dl)?;
+        let _lock = self.lock_destination(dl)?;
         let mut warnings = Warnings::default();
         self.complete(dl)?;
         summary.kept = self.map.files().filter(|f| dl.in_place.get(*f)).count() as u64;
-        self.adorn_files(dl, &mut warnings)?;
+        self.set_file_attributes(dl, &mut warnings)?;
         self.link_files(dl, &mut warnings)?;
         summary.fresh = self.absent(&self.home)?;
         if summary.fresh {
             // The root last: a directory that may not be written cannot be renamed by its owner.
-            self.adorn_dirs(&dl.stage.tree(), true, &mut warnings)?;
+            self.set_dir_attributes(&dl.stage.tree(), true, &mut warnings)?;
         } else {
             summary.replaced_foreign = self.judge(dl)?;
         }
@@ -135,15 +135,15 @@ impl Store {
     }
 
     /// The right to write to the destination, which another process may have for now.
-    fn turn(&self, dl: &Download) -> Result<Option<Turn>, Error> {
+    fn lock_destination(&self, dl: &Download) -> Result<Option<DestinationLock>, Error> {
         let goes_on = |lock: &Path| {
             let mut wait = dl.wait.lock();
             wait.lock.get_or_insert_with(|| lock.to_owned());
             !wait.ended
         };
-        let turn = dl.record.read().turn(goes_on);
+        let locked = dl.record.read().lock_destination(goes_on);
         dl.wait.lock().lock = None;
-        turn.map_err(|lock| Error::Waited { path: self.path(), lock })
+        locked.map_err(|lock| Error::Waited { path: self.path(), lock })
     }
 
     /// The lock that [`Store::finish`] waits for, if it does.
@@ -166,9 +166,9 @@ impl Store {
         summary.replaced = replaced;
         let stale = if fresh { Stale::default() } else { self.clear_stale(dl)? };
         (summary.stale, summary.foreign, summary.deleted) = (stale.left, stale.foreign, stale.deleted);
-        self.adorn_dirs(&self.home, !fresh, warnings)?;
+        self.set_dir_attributes(&self.home, !fresh, warnings)?;
         for (path, mode) in opened {
-            warnings.add(self.adorn(&path, Some(mode), None, &[])?);
+            warnings.add(self.set_attributes(&path, Some(mode), None, &[])?);
         }
         Ok(stale)
     }
@@ -214,7 +214,7 @@ impl Store {
                     .map_err(|e| self.fail("create", &path, e))?;
                 // A finish that was interrupted may have taken the right to write away.
                 if made.mode & 0o700 != 0o700 {
-                    self.adorn(&path, Some(made.mode | 0o700), None, &[])?;
+                    self.set_attributes(&path, Some(made.mode | 0o700), None, &[])?;
                 }
             }
         }
@@ -238,7 +238,7 @@ impl Store {
         self.map.files().filter_map(|f| self.manifest.file(f)).filter(|f| !f.is_symlink())
     }
 
-    fn adorn_files(&self, dl: &Download, warnings: &mut Warnings) -> Result<(), Error> {
+    fn set_file_attributes(&self, dl: &Download, warnings: &mut Warnings) -> Result<(), Error> {
         for file in self.plain_files() {
             let path = self.file_path(file.index());
             let mode = match file.mode() {
@@ -257,13 +257,13 @@ impl Store {
                 *stamp = None;
             }
             let xattrs = self.attributes(file.xattrs(), &path, warnings);
-            let done = self.adorn(&path, mode, file.mtime(), &xattrs)?;
+            let done = self.set_attributes(&path, mode, file.mtime(), &xattrs)?;
             warnings.add(done);
         }
         Ok(())
     }
 
-    fn adorn_dirs(&self, root: &Path, whole: bool, warnings: &mut Warnings) -> Result<(), Error> {
+    fn set_dir_attributes(&self, root: &Path, whole: bool, warnings: &mut Warnings) -> Result<(), Error> {
         // Children first: making an entry changes the time of its directory. After a rename of the
         // whole tree only its root is left to do.
         let dirs: Vec<_> = self.manifest.dirs().collect();
@@ -276,13 +276,13 @@ impl Store {
             }
             let mode = dir.mode().map(|m| self.permissions(m, true, &path, warnings));
             let xattrs = self.attributes(dir.xattrs(), &path, warnings);
-            let done = self.adorn(&path, mode, dir.mtime(), &xattrs)?;
+            let done = self.set_attributes(&path, mode, dir.mtime(), &xattrs)?;
             warnings.add(done);
         }
         Ok(())
     }
 
-    pub(crate) fn adorn(
+    pub(crate) fn set_attributes(
         &self,
         path: &Path,
         mode: Option<u32>,
@@ -293,7 +293,7 @@ impl Store {
         if mode.is_none() && mtime.is_none() && xattrs.is_empty() {
             return Ok(Vec::new());
         }
-        let done = self.disk.adorn(path, &Adorn { mode, mtime, xattrs });
+        let done = self.disk.set_attributes(path, &NewAttributes { mode, mtime, xattrs });
         let done = done.map_err(|e| self.fail("set the metadata of", path, e))?;
         Ok(done.into_iter().map(|warning| format!("{}: {warning}", self.shown(path))).collect())
     }
@@ -353,7 +353,7 @@ impl Store {
             if let Some(target) = file.symlink() {
                 if dl.in_place.get(file.index()) {
                     let path = self.map.file_path(&self.home, file.index());
-                    warnings.add(self.adorn(&path, None, file.mtime(), &[])?);
+                    warnings.add(self.set_attributes(&path, None, file.mtime(), &[])?);
                     continue;
                 }
                 self.disk
@@ -361,7 +361,7 @@ impl Store {
                     .and_then(|()| stage::make_parents(&*self.disk, &path))
                     .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
                     .map_err(|e| self.fail("create the symbolic link", &path, e))?;
-                let done = self.adorn(&path, None, file.mtime(), &[])?;
+                let done = self.set_attributes(&path, None, file.mtime(), &[])?;
                 warnings.add(done);
             }
             // Both have the content, each verified for itself; from here on they share it.

@@ -35,7 +35,7 @@ pub(crate) struct Map {
     /// Pieces with edge bytes of files not selected, ascending; their slots in the spill file.
     edges: Vec<u32>,
     /// Files that may hold something other than zeros in a declared hole.
-    soiled: Bits,
+    holes_used: Bits,
 }
 
 impl Map {
@@ -58,8 +58,8 @@ impl Map {
             }
         };
         let wanted = Bits::new(manifest.piece_count());
-        let soiled = Bits::new(manifest.file_count());
-        let mut map = Map { manifest, selected, wanted, wanted_count: 0, edges: Vec::new(), soiled };
+        let holes_used = Bits::new(manifest.file_count());
+        let mut map = Map { manifest, selected, wanted, wanted_count: 0, edges: Vec::new(), holes_used };
         let pieces = || map.files().flat_map(|f| map.manifest.file_pieces(f));
         let count = pieces().filter(|p| map.wanted.set(*p)).count() as u64;
         // A v1 piece of nothing but padding belongs to no file, and to a whole download.
@@ -184,8 +184,8 @@ impl Map {
     }
 
     /// From here on zeros are written to the file's holes, because something may be there.
-    pub(crate) fn soil(&self, file: u32) {
-        self.soiled.set(file);
+    pub(crate) fn mark_holes_used(&self, file: u32) {
+        self.holes_used.set(file);
     }
 
     /// Bytes of a file outside its holes.
@@ -203,7 +203,7 @@ impl Map {
     }
 
     /// Calls `write` for the parts of `data` at `offset` that must be written: all but the zeros in declared holes.
-    /// The sparse map is a hint, so nonzero bytes there are written; from then on the file counts as soiled, and
+    /// The sparse map is a hint, so nonzero bytes there are written; from then on the file's holes may have data, and
     /// zeros are written too: they may overwrite something.
     pub(crate) fn outside_holes<E>(
         &self,
@@ -212,7 +212,7 @@ impl Map {
         data: &[u8],
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.soiled.get(file) {
+        if self.holes_used.get(file) {
             return write(offset, data);
         }
         let holes = self.holes(file);
@@ -235,7 +235,7 @@ impl Map {
                 write(at, solid)?;
             }
             if !is_zero(hollow) {
-                self.soiled.set(file);
+                self.holes_used.set(file);
                 write(at + before as u64, hollow)?;
             }
             at += (before + within) as u64;

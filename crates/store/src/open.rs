@@ -295,7 +295,7 @@ impl Store {
         for hole in self.map.holes(file).iter().map(whole_blocks).filter(|h| !h.is_empty()) {
             let data = open.next_data(hole.start).at("search for data in", &at())?;
             if data.is_some_and(|d| d.start < hole.end) {
-                self.map.soil(file);
+                self.map.mark_holes_used(file);
                 break;
             }
         }

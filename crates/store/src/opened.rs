@@ -32,7 +32,7 @@ impl Opened {
     ///
     /// # Errors
     /// `leaves` is too short, or its digests cannot be kept.
-    pub fn believe(&mut self, leaves: &File) -> Result<bool, Error> {
+    pub fn accept_hashes(&mut self, leaves: &File) -> Result<bool, Error> {
         let manifest = self.store.manifest().clone();
         if !manifest.version().has_v2() {
             return Ok(false);

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use tidecast_paths::Root;
 
-use crate::disk::{Adorn, Disk, DiskFile, How, Kind, Meta, Room, Stamp};
+use crate::disk::{Disk, DiskFile, How, Kind, Meta, NewAttributes, Room, Stamp};
 
 /// `f_type` of tmpfs and ramfs, where reserving space means zeroing pages now.
 const RAM_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -153,10 +153,10 @@ impl Disk for OsDisk {
         self.root.crosses_mount(path)
     }
 
-    fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
+    fn set_attributes(&self, path: &Path, attributes: &NewAttributes<'_>) -> io::Result<Vec<String>> {
         let fd = match self.root.inode(path) {
             Err(e) if tidecast_paths::is_link(&e) => {
-                let Some(time) = adorn.mtime else { return Ok(Vec::new()) };
+                let Some(time) = attributes.mtime else { return Ok(Vec::new()) };
                 let set = self.root.set_time(path, time);
                 let warning = |e| format!("cannot set the time: {e}");
                 return Ok(set.err().map(warning).into_iter().collect());
@@ -167,13 +167,13 @@ impl Disk for OsDisk {
             other => other?,
         };
         let mut warnings = Vec::new();
-        for (name, value) in adorn.xattrs {
+        for (name, value) in attributes.xattrs {
             if let Err(e) = fs::fsetxattr(&fd, name.as_slice(), value, XattrFlags::empty()) {
                 let name = String::from_utf8_lossy(name);
                 warnings.push(format!("cannot set attribute {name}: {e}"));
             }
         }
-        if let Some(mode) = adorn.mode {
+        if let Some(mode) = attributes.mode {
             // Keeps the set-group-ID bit of a directory (a project's).
             let mode = mode | fs::fstat(&fd).map_or(0, |now| inherited(now.st_mode));
             // Some file systems take any mode and keep their own.
@@ -186,7 +186,7 @@ impl Disk for OsDisk {
                 Err(e) => warnings.push(format!("cannot set the mode to {mode:04o}: {e}")),
             }
         }
-        if let Some(time) = adorn.mtime
+        if let Some(time) = attributes.mtime
             && let Err(e) = fs::futimens(&fd, &times(time))
         {
             warnings.push(format!("cannot set the time: {e}"));

@@ -83,7 +83,7 @@ impl Store {
                 Ok(meta) if meta.kind == Kind::Dir => {
                     // Its owner may change the content of a directory that was delivered read-only.
                     if meta.mine && meta.mode & 0o700 != 0o700 {
-                        self.adorn(&path, Some(meta.mode | 0o700), None, &[])?;
+                        self.set_attributes(&path, Some(meta.mode | 0o700), None, &[])?;
                         opened.extend(dir.mode().is_none().then(|| (path.clone(), meta.mode)));
                     }
                 }
@@ -130,7 +130,10 @@ impl Store {
         let old = disk.stat(to)?;
         if old.kind == Kind::Dir && old.mine && old.mode & 0o700 != 0o700 {
             // A directory that may not be written cannot be moved by its owner.
-            disk.adorn(to, &crate::disk::Adorn { mode: Some(old.mode | 0o700), ..Default::default() })?;
+            disk.set_attributes(
+                to,
+                &crate::disk::NewAttributes { mode: Some(old.mode | 0o700), ..Default::default() },
+            )?;
         }
         disk.rename(from, &aside, false)?;
         let back = |e: io::Error| {

@@ -46,9 +46,9 @@ pub(crate) struct Record {
 
 /// The right to replace files at a destination, until it is dropped: the records of two concurrent versions must
 /// not overwrite each other.
-pub(crate) struct Turn(Root, String, #[allow(dead_code)] Lock);
+pub(crate) struct DestinationLock(Root, String, #[allow(dead_code)] Lock);
 
-impl Drop for Turn {
+impl Drop for DestinationLock {
     fn drop(&mut self) {
         let _ = self.0.remove_file(&self.1);
     }
@@ -60,14 +60,17 @@ impl Record {
     ///
     /// # Errors
     /// The lock, if the wait was ended.
-    pub(crate) fn turn(&self, goes_on: impl Fn(&Path) -> bool) -> Result<Option<Turn>, PathBuf> {
+    pub(crate) fn lock_destination(
+        &self,
+        goes_on: impl Fn(&Path) -> bool,
+    ) -> Result<Option<DestinationLock>, PathBuf> {
         let Some((root, name)) = &self.file else { return Ok(None) };
         let Ok(root) = root.again() else { return Ok(None) };
         let name = format!("{name}.lock");
         let (path, until) = (root.full(&name), Instant::now() + PATIENCE);
         loop {
             match root.lock(&name) {
-                Ok(Some(lock)) => return Ok(Some(Turn(root, name, lock))),
+                Ok(Some(lock)) => return Ok(Some(DestinationLock(root, name, lock))),
                 Ok(None) if Instant::now() >= until => return Ok(None),
                 Ok(None) if !goes_on(&path) => return Err(path),
                 Ok(None) => std::thread::sleep(LOOK),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tidecast_hash::Digest;
 use tidecast_metainfo::{FileRef, merkle};
 
-use crate::disk::{Adorn, Kind, Meta};
+use crate::disk::{Kind, Meta, NewAttributes};
 use crate::error::{Context, Error};
 use crate::record;
 use crate::store::{Download, Store};
@@ -113,7 +113,9 @@ impl Store {
     fn clear_ours(&self, found: &Found, stale: &mut Stale) {
         stale.left += found.foreign;
         stale.foreign += found.foreign;
-        let mode = |path: &Path, mode| drop(self.disk.adorn(path, &Adorn { mode, ..Adorn::default() }));
+        let mode = |path: &Path, mode| {
+            drop(self.disk.set_attributes(path, &NewAttributes { mode, ..NewAttributes::default() }))
+        };
         // Its owner may remove files in a directory that was delivered read-only.
         let closed = |meta: &&Meta| meta.kind == Kind::Dir && meta.mine && meta.mode & 0o700 != 0o700;
         for (path, meta, _) in found.ours.iter().filter(|(_, meta, _)| closed(&meta)) {

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Elsewhere `Launch::Auto` starts the program `tidecast` on each host, by srun or ssh.
     let hosts = hosts::parse("node[1-2]")?;
     let mut options = BroadcastOptions::new(&data, dir.path().join("{host}/data"), hosts.clone());
-    options.launch = Launch::Themselves;
+    options.launch = Launch::ByCaller;
     let (mut broadcasting, mut workers) = (broadcast(options), Vec::new());
     while let Some(event) = broadcasting.next_blocking() {
         match event {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs;
 
-use tidecast::{Event, PublishOptions, Reached, SeedOptions, SwarmOptions, publish, seed_many};
+use tidecast::{Event, PartialResult, PublishOptions, SeedOptions, SwarmOptions, publish, seed_many};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     seeding.stop();
     let error = seeding.wait_blocking().err().ok_or("b was served")?;
     println!("{}", error.in_full());
-    let Some(Reached::SeedMany(done)) = error.reached() else { return Err(error.into()) };
+    let Some(PartialResult::SeedMany(done)) = error.partial_result() else { return Err(error.into()) };
     assert_eq!((done.all.swarms.len(), done.all.failed.len()), (2, 1));
     Ok(())
 }

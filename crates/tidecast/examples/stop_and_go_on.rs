@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let error = getting.wait_blocking().err().ok_or("it was not stopped")?;
-    assert_eq!(error.kind(), Kind::Cut);
+    assert_eq!(error.kind(), Kind::Interrupted);
     println!("{}", error.in_full());
 
     let done = get(source()?, &to, options).wait_blocking()?;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs;
 
-use tidecast::{PublishOptions, Reached, VerifyOptions, publish, verify};
+use tidecast::{PartialResult, PublishOptions, VerifyOptions, publish, verify};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let verifying = verify(&torrent, &data, VerifyOptions::default());
     let error = verifying.wait_blocking().err().ok_or("all is well")?;
     println!("{}", error.in_full());
-    let Some(Reached::Verify(found)) = error.reached() else { return Err(error.into()) };
+    let Some(PartialResult::Verify(found)) = error.partial_result() else { return Err(error.into()) };
     found.problems.iter().for_each(|problem| println!("  {problem}"));
     assert_eq!((found.damaged.len(), found.missing.len(), found.extra.len()), (1, 1, 1));
     Ok(())

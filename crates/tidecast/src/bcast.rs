@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidecast_event::bcast::{Done, Hosts, News, Started};
-use tidecast_event::{Error, Progress, Reached, Stage};
+use tidecast_event::{Error, PartialResult, Progress, Stage};
 use tidecast_group::{Algorithm, Event, GroupTicket, Options, State};
 use tidecast_node::RECORDS;
 use tidecast_text::count;
@@ -43,7 +43,7 @@ pub type Broadcast = Operation<Started, Done, News>;
 /// # let state_dir = Some(dir.path().join("state"));
 /// # std::fs::write(&data, "the same bytes")?;
 /// let mut options = BroadcastOptions::new(&data, to, hosts::parse("a,b")?);
-/// options.launch = Launch::Themselves;
+/// options.launch = Launch::ByCaller;
 /// let mut broadcasting = broadcast(options);
 /// let mut workers = Vec::new();
 /// while let Some(event) = broadcasting.next_blocking() {
@@ -60,7 +60,7 @@ pub type Broadcast = Operation<Started, Done, News>;
 /// # }
 /// ```
 ///
-/// If hosts fail, the others complete, and the error has their result as [`Reached::Bcast`].
+/// If hosts fail, the others complete, and the error has their result as [`PartialResult::Bcast`].
 pub fn broadcast(options: Options) -> Broadcast {
     start(options.threads, async move |work| run(options, work).await)
 }
@@ -78,14 +78,14 @@ async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done,
         0 => Ok(done),
         failed => {
             let error = format!("{failed} of {} failed", count(done.hosts.len() as u64, "host"));
-            Err(Error::fault(error).with(Reached::Bcast(Box::new(done))))
+            Err(Error::fault(error).with(PartialResult::Bcast(Box::new(done))))
         }
     }
 }
 
 fn failed(error: tidecast_group::Error) -> Error {
     match error {
-        tidecast_group::Error::Stopped => Error::cut(error),
+        tidecast_group::Error::Stopped => Error::interrupted(error),
         other => Error::fault(other),
     }
 }
@@ -136,7 +136,7 @@ pub fn worker(ticket: GroupTicket, options: WorkerOptions) -> Worker {
         let records = records.map(|dir| Some(dir.join(RECORDS))).map_err(|error| error.in_full());
         let done = tidecast_group::work(&ticket, options.host, records, None, work.stop.wait()).await;
         done.map_err(|error| match error {
-            tidecast_group::Error::Stopped => Error::cut("interrupted"),
+            tidecast_group::Error::Stopped => Error::interrupted("interrupted"),
             other => Error::fault(other),
         })
     })

@@ -13,8 +13,8 @@ use tidecast_daemon::client::{Client, ClientError};
 use tidecast_daemon::materialize::{self, sees};
 use tidecast_daemon::name::CacheName;
 use tidecast_event::cache::{Created, Got, Refused};
-use tidecast_event::{Context as _, Error, Progress, Reached, Stage, Warning};
-use tidecast_node::{Said, Tell as _};
+use tidecast_event::{Context as _, Error, PartialResult, Progress, Stage, Warning};
+use tidecast_node::{Message, MessageSink as _};
 
 use crate::operation::{Operation, Work, start};
 
@@ -36,7 +36,7 @@ pub struct GetCacheOptions {
     pub link: Link,
     /// Replace an existing file or directory of that name, in one step.
     pub force: bool,
-    /// Give up when it is not here after this long ([`Kind::Cut`](crate::Kind::Cut)).
+    /// Give up when it is not here after this long ([`Kind::Interrupted`](crate::Kind::Interrupted)).
     pub wait: Option<Duration>,
     /// Give the newest version that is here, without asking the origin for a newer one.
     pub offline: bool,
@@ -71,14 +71,14 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
             () = work.stop.wait() => {
                 let why = why.take().map_or(String::new(), |why| format!(": {why}"));
                 let text = format!("interrupted before {name} arrived{why}; run the same command again to resume");
-                return Err(Error::cut(text));
+                return Err(Error::interrupted(text));
             }
         };
         tokio::select! {
             // A request that has ended at the same moment counts as done.
             biased;
             given = give(&client, ready, dir.as_deref(), &options, work) => given,
-            () = work.stop.wait() => Err(Error::cut("interrupted")),
+            () = work.stop.wait() => Err(Error::interrupted("interrupted")),
         }
     })
 }
@@ -96,17 +96,17 @@ async fn fetch(
     let what = Fetch { name: name.to_string(), wait, pid, offline, often };
     let told = |waiting| match waiting {
         Waiting::Away(why) => drop(reason.replace(Some(why))),
-        Waiting::Coming { why, bytes, total } => {
+        Waiting::Receiving { why, bytes, total } => {
             reason.replace(Some(why.clone()).filter(|why| !why.is_empty()));
             if bytes == 0 && began.elapsed() >= UNTOLD {
-                work.tell(Said::Warning(Warning::nothing_of(&name.to_string(), &why)));
+                work.send(Message::Warning(Warning::nothing_of(&name.to_string(), &why)));
             }
             work.progress(Progress { stage: Stage::Get, bytes, total, ..Progress::default() });
         }
     };
     client.fetch(&what, told).await.map_err(|error| match error {
         FetchError::Client(error) => refusal(error),
-        late @ FetchError::Late { .. } => Error::cut(late),
+        late @ FetchError::Late { .. } => Error::interrupted(late),
     })
 }
 
@@ -172,7 +172,7 @@ pub fn create_cache(
         tokio::select! {
             biased;
             created = create(&client, paths, new, wait, work) => created,
-            () = work.stop.wait() => Err(Error::cut("interrupted")),
+            () = work.stop.wait() => Err(Error::interrupted("interrupted")),
         }
     })
 }
@@ -203,11 +203,11 @@ async fn create(
 }
 
 fn not_made(error: create::Error) -> Error {
-    let wait = || Reached::Cache(Refused { reason: "wait".into() });
+    let wait = || PartialResult::Cache(Refused { reason: "wait".into() });
     match error {
         create::Error::Client(error) => refusal(error),
         create::Error::NoRoom(_) => Error::fault(error).with(wait()),
-        create::Error::Late { .. } => Error::cut(error).with(wait()),
+        create::Error::Late { .. } => Error::interrupted(error).with(wait()),
         other => Error::fault(other),
     }
 }
@@ -217,7 +217,7 @@ pub fn refusal(error: ClientError) -> Error {
     match &error {
         ClientError::Refused { kind, .. } => {
             let reason = kind.clone();
-            Error::fault(error).with(Reached::Cache(Refused { reason }))
+            Error::fault(error).with(PartialResult::Cache(Refused { reason }))
         }
         _ => Error::fault(error),
     }

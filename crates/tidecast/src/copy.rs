@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidecast_event::copy::{
     Done, Ladder, Limit, Limits, News, Pair, Served, Serving, Started, Step, Working,
 };
-use tidecast_event::{Error, Fault as _, Progress, Reached, Stage};
+use tidecast_event::{Error, Fault as _, PartialResult, Progress, Stage};
 use tidecast_mover::end::ServerOptions;
 use tidecast_mover::server::{self, Keys};
 use tidecast_mover::session::{self, Consumer, Copy, PORT, moved};
@@ -43,7 +43,7 @@ pub type CopyServer = Operation<Serving, Served>;
 /// # }
 /// ```
 ///
-/// If names fail, the rest is copied, and the error has its result as [`Reached::Copy`].
+/// If names fail, the rest is copied, and the error has its result as [`PartialResult::Copy`].
 pub fn copy(copy: Copy) -> Copying {
     start(1, async move |work| {
         let (started, dry_run) = (started(&copy), copy.receive.dry_run);
@@ -108,13 +108,15 @@ fn follow(
     let done = figures(done, dry_run, work.seconds());
     match verdict {
         Ok(()) => Ok(done),
-        Err(error) => Err(failed(error).with(Reached::Copy(Box::new(done)))),
+        Err(error) => Err(failed(error).with(PartialResult::Copy(Box::new(done)))),
     }
 }
 
 fn failed(error: tidecast_mover::Error) -> Error {
     match error {
-        tidecast_mover::Error::Cancelled => Error::cut("interrupted; run the same command again to resume"),
+        tidecast_mover::Error::Cancelled => {
+            Error::interrupted("interrupted; run the same command again to resume")
+        }
         other => Error::new(other.kind(), other),
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
 use tidecast_identity::ssl_torrent::SslRoot;
-use tidecast_node::Teller;
+use tidecast_node::MessageSender;
 use tidecast_publish::{
     Error as Failed, Format, HashOptions, Progress as Counters, Published, ScanOptions, hash, scan,
 };
@@ -59,7 +59,7 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
     how: &TreeOptions,
     means: Means<'_>,
     work: &Work<S, D>,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<Published, Error> {
     let scanning = ScanOptions {
         exclude: how.exclude.clone(),
@@ -79,7 +79,7 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
     let counters = Arc::new(Counters::new());
     let (counted, path) = (counters.clone(), path.to_owned());
     let tree = watch(Stage::Scan, &counters, work, move || scan(&path, &scanning, &counted)).await?;
-    tree.warnings.iter().for_each(|warning| teller.warning(warning.to_string()));
+    tree.warnings.iter().for_each(|warning| messages.warning(warning.to_string()));
     let (counted, trackers, private) = (counters.clone(), means.trackers.to_vec(), means.private);
     let hashed = move || {
         hash(&tree, &hashing, &counted, |builder| {
@@ -90,7 +90,7 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
         })
     };
     let published = watch(Stage::Hash, &counters, work, hashed).await?;
-    published.manifest.warnings().iter().for_each(|warning| teller.warning(warning.to_string()));
+    published.manifest.warnings().iter().for_each(|warning| messages.warning(warning.to_string()));
     Ok(published)
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn watch<T: Send + 'static, S: Clone, D: Clone>(
 
 fn failed(error: Failed) -> Error {
     match error {
-        Failed::Cancelled => Error::cut("interrupted; run the same command again to resume"),
+        Failed::Cancelled => Error::interrupted("interrupted; run the same command again to resume"),
         error if error.is_exhausted() => Error::fault(format!(
             "{error}; the limit of open files (ulimit -n) is reached, or the host is short of memory; the data itself may be sound"
         )),

@@ -16,7 +16,8 @@ use tidecast_event::{Context as _, Error, Fault as _, Phase, Stage};
 use tidecast_metainfo::{Manifest, Warning};
 use tidecast_net::{Compared, Security};
 use tidecast_node::{
-    Choices, Origin, Part, RECORDS, Running, Source, SwarmOptions, Teller, right, totals, unanswered,
+    MessageSender, Origin, Part, RECORDS, Running, Source, SwarmOptions, SwarmSettings, access, totals,
+    unanswered,
 };
 use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
 use tidecast_text::Span;
@@ -39,7 +40,7 @@ pub struct GetOptions {
     pub files: Vec<String>,
     /// Keep serving other nodes for this time when all data is there.
     pub seed_for: Option<Duration>,
-    /// Give up when not all is there after this long ([`Kind::Cut`](crate::Kind::Cut)).
+    /// Give up when not all is there after this long ([`Kind::Interrupted`](crate::Kind::Interrupted)).
     pub timeout: Option<Duration>,
     /// When received data is synced to disk.
     pub durability: Durability,
@@ -88,39 +89,39 @@ pub fn get(source: impl Into<Source>, to: impl AsRef<Path>, options: GetOptions)
 }
 
 async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> Result<Done, Error> {
-    let choices = Choices::new(&options.swarm)?;
+    let settings = SwarmSettings::new(&options.swarm)?;
     let bases = open_bases(&options.base).map_err(Error::usage)?;
     let state_dir = state::own(options.state_dir.as_deref())?;
-    let (deadline, teller) = (Deadline::new(options.timeout), Teller::new(work));
-    let asking = right::of_source(&source, &state_dir)?;
+    let (deadline, messages) = (Deadline::new(options.timeout), MessageSender::new(work));
+    let asking = access::of_source(&source, &state_dir)?;
     let by_ticket = match source.private_ticket() {
-        Some(ticket) => Some([right::holder(ticket, &state_dir)?, right::holder(ticket, &state_dir)?]),
+        Some(ticket) => Some([access::holder(ticket, &state_dir)?, access::holder(ticket, &state_dir)?]),
         None => None,
     };
-    let (numbers, plain) = (source.selected().to_vec(), choices.plain || source.is_plain());
-    let found = source.manifest(&choices, Arc::new(asking), options.timeout, &work.stop, &teller);
+    let (numbers, plain) = (source.selected().to_vec(), settings.plain || source.is_plain());
+    let found = source.manifest(&settings, Arc::new(asking), options.timeout, &work.stop, &messages);
     let Origin { manifest, peers, finders: finding } = found.await?;
     let mut peers = Peers { peers, finding };
     let with_ticket = by_ticket.is_some();
     let [security, asking] = match by_ticket {
         Some(rights) => rights,
         None => {
-            let right = || right::of_manifest(&manifest, choices.ssl.as_ref(), plain, &state_dir);
+            let right = || access::of_manifest(&manifest, settings.ssl.as_ref(), plain, &state_dir);
             [right()?, right()?]
         }
     };
-    warn(&manifest, to, &teller)?;
+    warn(&manifest, to, &messages)?;
     let select = match options.files.is_empty() {
         true => select::by_number(&manifest, &numbers)?,
         false => select::select(&manifest, &options.files)?,
     };
     let manifest = Arc::new(manifest);
     let comparing =
-        older::compared(&manifest, &select, (bases.clone(), to), (&mut peers, asking), &choices, &teller);
+        older::compared(&manifest, &select, (bases.clone(), to), (&mut peers, asking), &settings, &messages);
     let compared = tokio::select! {
         compared = comparing => compared,
         () = deadline.wait() => Compared { bases, received: 0 },
-        () = work.stop.wait() => return Err(Error::cut("interrupted; run the same command again to resume")),
+        () = work.stop.wait() => return Err(Error::interrupted("interrupted; run the same command again to resume")),
     };
     let (bases, beforehand) = (compared.bases, compared.received);
     let replace = Replace {
@@ -133,13 +134,13 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     let download =
         DownloadOptions { select, durability: options.durability, replace, bases, ..Default::default() };
     let opened = open(manifest, to, download).await?;
-    let mut running = begin(opened, security, peers, &choices, &teller, |running| {
-        let open = !with_ticket && right::is_open(&running.manifest, plain);
+    let mut running = begin(opened, security, peers, &settings, &messages, |running| {
+        let open = !with_ticket && access::is_open(&running.manifest, plain);
         work.started(begun("get", running, None, open));
     })
     .await?;
-    let got = match fetch(&mut running, deadline, work, &teller).await {
-        Ok(()) => finish::finish(&running, deadline, &work.stop, &teller).await,
+    let got = match fetch(&mut running, deadline, work, &messages).await {
+        Ok(()) => finish::finish(&running, deadline, &work.stop, &messages).await,
         Err(error) => Err(error),
     };
     let got = match got {
@@ -147,20 +148,20 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
         Err(error) => return Err(give_up(error, running).await),
     };
     let seconds = work.seconds();
-    serve_on(&mut running, options.seed_for, work, &teller).await;
+    serve_on(&mut running, options.seed_for, work, &messages).await;
     let mut summary = running.stop().await?;
     summary.progress.received_bytes += beforehand;
-    Ok(finish::done(got, &summary, &choices, (seconds, work.seconds())))
+    Ok(finish::done(got, &summary, &settings, (seconds, work.seconds())))
 }
 
 /// Warns of unusual properties of the manifest. Links to the place that the tree was built for are correct if
 /// it is delivered there.
-fn warn(manifest: &Manifest, to: &Path, teller: &Teller<'_>) -> Result<(), Error> {
+fn warn(manifest: &Manifest, to: &Path, messages: &MessageSender<'_>) -> Result<(), Error> {
     let place = std::path::absolute(to.join(OsStr::from_bytes(manifest.name_bytes()))).fault()?;
     let in_its_place = manifest.prefix() == Some(place.as_os_str().as_bytes());
     let told = |warning: &Warning| !(in_its_place && matches!(warning, Warning::LinksToPrefix { .. }));
     let told = manifest.warnings().into_iter().filter(told);
-    told.for_each(|warning| teller.warning(warning.to_string()));
+    told.for_each(|warning| messages.warning(warning.to_string()));
     Ok(())
 }
 
@@ -176,17 +177,17 @@ async fn begin(
     opened: Opened,
     security: Security,
     Peers { peers, finding }: Peers,
-    choices: &Choices,
-    teller: &Teller<'_>,
+    settings: &SwarmSettings,
+    messages: &MessageSender<'_>,
     started: impl FnOnce(&Running),
 ) -> Result<Running, Error> {
-    let mut running = Running::start(opened, security, choices, Part::Get)?;
+    let mut running = Running::start(opened, security, settings, Part::Get)?;
     started(&running);
     running.told = peers.iter().flatten().copied().collect();
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
-    running.go_on_finding(finding, choices, teller).await;
+    running.continue_finding(finding, settings, messages).await;
     Ok(running)
 }
 
@@ -195,7 +196,7 @@ async fn fetch(
     running: &mut Running,
     deadline: Deadline,
     work: &Doing,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<(), Error> {
     let mut progress = running.swarm.progress();
     let mut late = std::pin::pin!(deadline.wait());
@@ -207,31 +208,31 @@ async fn fetch(
                 return Ok(());
             }
             notice = running.notice() => {
-                if let Some(error) = running.tell(notice, teller) {
+                if let Some(error) = running.handle_notice(notice, messages) {
                     return Err(Error::fault(error.to_string()));
                 }
             }
             () = work.stop.wait() => {
-                let hint = hint(running, teller);
-                return Err(Error::cut(format!("interrupted; run the same command again to resume{hint}")));
+                let hint = hint(running, messages);
+                return Err(Error::interrupted(format!("interrupted; run the same command again to resume{hint}")));
             }
             () = &mut late => {
-                let (seconds, hint) = (Span(deadline.after), hint(running, teller));
+                let (seconds, hint) = (Span(deadline.after), hint(running, messages));
                 let text = format!("not complete within {seconds}; run the same command again to resume{hint}");
-                return Err(Error::cut(text));
+                return Err(Error::interrupted(text));
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {
                 running.look(Stage::Get).into_iter().for_each(|now| work.progress(now));
-                running.tell_troubles(teller);
+                running.report_finder_errors(messages);
             }
         }
     }
 }
 
 /// Why it may have taken too long.
-fn hint(running: &Running, teller: &Teller<'_>) -> String {
+fn hint(running: &Running, messages: &MessageSender<'_>) -> String {
     let now = running.swarm.progress().borrow().clone();
-    if let Some(why) = running.withdrawn().map(str::to_owned).or_else(|| teller.why()) {
+    if let Some(why) = running.withdrawn().map(str::to_owned).or_else(|| messages.silence_reason()) {
         return format!(" ({why})");
     }
     let hint = match (now.peers, now.received_bytes) {
@@ -244,17 +245,22 @@ fn hint(running: &Running, teller: &Teller<'_>) -> String {
 }
 
 /// Serves others for a while; to be stopped ends that, and all is well.
-async fn serve_on(running: &mut Running, seed_for: Option<Duration>, work: &Doing, teller: &Teller<'_>) {
+async fn serve_on(
+    running: &mut Running,
+    seed_for: Option<Duration>,
+    work: &Doing,
+    messages: &MessageSender<'_>,
+) {
     let Some(time) = seed_for.filter(|time| !time.is_zero()) else { return };
-    teller.phase(Phase::ServingFor(time));
+    messages.phase(Phase::ServingFor(time));
     let end = Instant::now() + time;
     loop {
         tokio::select! {
             () = tokio::time::sleep_until(end) => return,
             () = work.stop.wait() => return,
             notice = running.notice() => {
-                if let Some(error) = running.tell(notice, teller) {
-                    running.warn(error.to_string(), teller);
+                if let Some(error) = running.handle_notice(notice, messages) {
+                    running.warn(error.to_string(), messages);
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {

@@ -126,12 +126,12 @@ pub use tidecast_daemon::client::hand_out::Link;
 pub use tidecast_daemon::name::CacheName;
 /// The events and results of operations, each command in a module of its own.
 pub use tidecast_event as event;
-pub use tidecast_event::{Error, Event, Kind, Reached};
+pub use tidecast_event::{Error, Event, Kind, PartialResult};
 /// The hosts of a list or of the job, with exclusions; the destination of a source on each.
 pub use tidecast_group::choose::{choose as choose_hosts, destination as broadcast_destination};
 /// The ticket that `tidecast bcast` hands to a worker that it starts.
-pub use tidecast_group::launch::handed as handed_ticket;
-pub use tidecast_group::launch::{Launch, NotHanded};
+pub use tidecast_group::launch::worker_ticket;
+pub use tidecast_group::launch::{Launch, NoTicketReceived};
 /// The data of a broadcast, its hosts, and its options.
 pub use tidecast_group::{Algorithm as BroadcastAlgorithm, Options as BroadcastOptions};
 pub use tidecast_group::{GroupTicket, hosts};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tidecast_daemon::name::CacheName;
 use tidecast_event::{Error, Event, Totals};
 use tidecast_mount::reader::{ReadOptions, Reading};
-use tidecast_node::{Source, SwarmOptions, Teller, totals};
+use tidecast_node::{MessageSender, Source, SwarmOptions, totals};
 
 use self::data::Data;
 use self::local::Local;
@@ -50,7 +50,7 @@ pub struct OpenOptions {
     /// A directory where pieces are kept for the next process that reads the same. Default: this user's own below the
     /// directory for temporary files.
     pub cache: Option<PathBuf>,
-    /// A read fails when nothing has come for it for this long ([`Kind::Cut`](crate::Kind::Cut)). Default: 2 minutes.
+    /// A read fails when nothing has come for it for this long ([`Kind::Interrupted`](crate::Kind::Interrupted)). Default: 2 minutes.
     pub timeout: Option<Duration>,
     /// How to take part in the swarm.
     pub swarm: SwarmOptions,
@@ -121,15 +121,15 @@ pub fn open(source: impl Into<ReadFrom>, options: OpenOptions) -> Open {
 
 async fn swarm(source: Source, options: &OpenOptions, work: &Doing) -> Result<Closed, Error> {
     let state_dir = state::own(options.state_dir.as_deref())?;
-    let teller = Teller::new(work);
+    let messages = MessageSender::new(work);
     let OpenOptions { cache, timeout, swarm, .. } = options.clone();
     let how = ReadOptions { cache, timeout, swarm };
-    let reading = Reading::begin(source, &how, &state_dir, (&teller, &work.stop)).await?;
+    let reading = Reading::begin(source, &how, &state_dir, (&messages, &work.stop)).await?;
     let reader = reading.reader();
     let name = reader.manifest().name().into_owned();
     let reader = Reader::new(entries::of_manifest(reader.manifest()), Data::Swarm(reader));
     work.started(Opened { name, listen: reading.listen(), path: None, reader });
-    let summary = reading.go_on(&teller, &work.stop, |now| work.progress(now)).await?;
+    let summary = reading.go_on(&messages, &work.stop, |now| work.progress(now)).await?;
     Ok(Closed { seconds: work.seconds(), totals: Some(totals(&summary)) })
 }
 
@@ -171,9 +171,9 @@ async fn brought(
             },
             () = tokio::time::sleep(left) => {
                 let seconds = patience.as_secs();
-                return Err(Error::cut(format!("{name} is not here, and nothing of it came within {seconds} s")));
+                return Err(Error::interrupted(format!("{name} is not here, and nothing of it came within {seconds} s")));
             }
-            () = work.stop.wait() => return Err(Error::cut(format!("interrupted before {name} was here"))),
+            () = work.stop.wait() => return Err(Error::interrupted(format!("interrupted before {name} was here"))),
         }
     }
     Ok(getting.wait().await?.made)

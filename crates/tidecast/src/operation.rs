@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidecast_event::{Error, Event, Failed, NoNews, Progress, Stage, Warning, round};
-use tidecast_node::{Rates, Said, Stop, Stopper, Tell};
+use tidecast_node::{Message, MessageSink, Rates, Stop, Stopper};
 
 use crate::feed::{Feed, State};
 
@@ -60,7 +60,7 @@ impl<S: Clone, D: Clone, N: Clone> Operation<S, D, N> {
     /// Waits for the end.
     ///
     /// # Errors
-    /// Why it failed. One that was stopped has the kind [`Cut`](crate::Kind::Cut), but for a seed, which ends so.
+    /// Why it failed. One that was stopped has the kind [`Interrupted`](crate::Kind::Interrupted), but for a seed, which ends so.
     pub async fn wait(self) -> Result<D, Error> {
         poll_fn(|context| self.feed.poll(context, State::end)).await
     }
@@ -154,12 +154,12 @@ impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
     }
 }
 
-impl<S: Clone, D: Clone, N: Clone> Tell for Work<S, D, N> {
-    fn tell(&self, said: Said) {
-        self.feed.push(match said {
-            Said::Warning(warning) => Event::Warning(warning),
-            Said::Resumed(resumed) => Event::Resumed(resumed),
-            Said::Phase(phase) => Event::Phase(phase),
+impl<S: Clone, D: Clone, N: Clone> MessageSink for Work<S, D, N> {
+    fn send(&self, message: Message) {
+        self.feed.push(match message {
+            Message::Warning(warning) => Event::Warning(warning),
+            Message::Resumed(resumed) => Event::Resumed(resumed),
+            Message::Phase(phase) => Event::Phase(phase),
         });
     }
 }

@@ -7,7 +7,7 @@ use tidecast_discovery::TrackerUrl;
 use tidecast_event::publish::{Done, Started};
 use tidecast_event::{Context as _, Error};
 use tidecast_metainfo::clean_web_seed;
-use tidecast_node::{Teller, check_trackers, plain, right, summary};
+use tidecast_node::{MessageSender, access, check_trackers, plain, summary};
 
 use crate::describe::{Means, TreeOptions, describe};
 use crate::operation::{Operation, Work, start};
@@ -76,16 +76,16 @@ async fn run(path: &Path, options: &PublishOptions, work: &Work<Started, Done>) 
         threads: options.threads,
         leaves: None,
     };
-    let published = describe(path, &options.tree, means, work, &Teller::new(work)).await?;
+    let published = describe(path, &options.tree, means, work, &MessageSender::new(work)).await?;
     let manifest = published.manifest.with_web_seeds(&web_seeds);
     let torrent = manifest.to_bytes();
     if let Some(output) = &options.output {
         // That of a private swarm, whose names and hashes are for ticket holders, is for its owner alone.
-        let mode = if right::needs_ticket(&manifest) { 0o600 } else { 0o666 };
+        let mode = if access::needs_ticket(&manifest) { 0o600 } else { 0o666 };
         let is_over = || work.stop.is_asked();
         match tidecast_paths::output(output, &torrent, mode, &is_over) {
             Err(e) if e.kind() == ErrorKind::Interrupted && is_over() => {
-                return Err(Error::cut("interrupted"));
+                return Err(Error::interrupted("interrupted"));
             }
             written => written.with_context(|| format!("cannot write {}", output.display()))?,
         }

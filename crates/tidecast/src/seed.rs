@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_event::seed::{Done, Started};
-use tidecast_event::{Context as _, Error, Phase, Reached, Stage};
+use tidecast_event::{Context as _, Error, PartialResult, Phase, Stage};
 use tidecast_identity::Terms;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Notice, Security};
 use tidecast_node::{
-    Choices, Part, Running, SwarmOptions, Teller, named, now, plain, read_manifest, right, totals,
+    MessageSender, Part, Running, SwarmOptions, SwarmSettings, access, named, now, plain, read_manifest,
+    totals,
 };
 use tidecast_store::{Opened, SeedOptions as OpenOptions, Store};
 
@@ -100,19 +101,19 @@ pub fn seed(manifest: impl AsRef<Path>, path: impl AsRef<Path>, options: SeedOpt
 }
 
 async fn run(from: &Path, path: &Path, options: &SeedOptions, work: &Doing) -> Result<Done, Error> {
-    let choices = Choices::new(&options.swarm)?;
+    let settings = SwarmSettings::new(&options.swarm)?;
     let manifest = Arc::new(read_manifest(from)?);
-    let terms = options.ticket.terms(is_private(&manifest, &choices))?;
+    let terms = options.ticket.terms(is_private(&manifest, &settings))?;
     let state_dir = state::own(options.state_dir.as_deref())?;
-    let teller = Teller::new(work);
-    let (running, ticket) = begin(&manifest, path, terms, &choices, &state_dir)?;
-    work.started(begun("seed", &running, ticket, right::is_open(&manifest, choices.plain)));
-    serve(running, &choices, work, &teller).await
+    let messages = MessageSender::new(work);
+    let (running, ticket) = begin(&manifest, path, terms, &settings, &state_dir)?;
+    work.started(begun("seed", &running, ticket, access::is_open(&manifest, settings.plain)));
+    serve(running, &settings, work, &messages).await
 }
 
 /// Its swarm is for holders of tickets, which are made here.
-fn is_private(manifest: &Manifest, choices: &Choices) -> bool {
-    manifest.ssl_cert().is_none() && right::needs_ticket(manifest) && !choices.plain
+fn is_private(manifest: &Manifest, settings: &SwarmSettings) -> bool {
+    manifest.ssl_cert().is_none() && access::needs_ticket(manifest) && !settings.plain
 }
 
 /// Starts to serve one manifest; a ticket, where it is for holders of one.
@@ -120,21 +121,21 @@ fn begin(
     manifest: &Arc<Manifest>,
     path: &Path,
     terms: Terms,
-    choices: &Choices,
+    settings: &SwarmSettings,
     state_dir: &Path,
 ) -> Result<(Running, Option<String>), Error> {
     let opened = open(manifest, path, state_dir)?;
     let (security, authority) = if manifest.ssl_cert().is_some() {
-        (right::ssl(manifest, choices.ssl.as_ref(), state_dir)?, None)
-    } else if is_private(manifest, choices) {
-        let (security, authority) = right::owner(manifest, state_dir)?;
+        (access::ssl(manifest, settings.ssl.as_ref(), state_dir)?, None)
+    } else if is_private(manifest, settings) {
+        let (security, authority) = access::owner(manifest, state_dir)?;
         (security, Some(authority))
     } else {
         (Security::Open, None)
     };
-    let running = Running::start(opened, security, choices, Part::Seed)?;
-    let (listen, network) = (running.swarm.listen_addrs(), choices.network.as_ref());
-    let ticket = |owner| right::ticket(manifest, Some(owner), terms, false, listen, network);
+    let running = Running::start(opened, security, settings, Part::Seed)?;
+    let (listen, network) = (running.swarm.listen_addrs(), settings.network.as_ref());
+    let ticket = |owner| access::ticket(manifest, Some(owner), terms, false, listen, network);
     let ticket = authority.as_ref().map(ticket).transpose()?.map(|ticket| ticket.to_string());
     Ok((running, ticket))
 }
@@ -147,9 +148,13 @@ pub(crate) fn open(manifest: &Arc<Manifest>, path: &Path, state_dir: &Path) -> R
 }
 
 /// Looks for peers from now on.
-async fn find(running: &mut Running, choices: &Choices, teller: &Teller<'_>) -> Result<(), Error> {
-    running.find_more(choices, 0, teller).await;
-    for peer in named(&choices.peers, teller).await? {
+async fn find(
+    running: &mut Running,
+    settings: &SwarmSettings,
+    messages: &MessageSender<'_>,
+) -> Result<(), Error> {
+    running.find_more(settings, 0, messages).await;
+    for peer in named(&settings.peers, messages).await? {
         running.swarm.add_peer(peer, true).await;
     }
     Ok(())
@@ -158,25 +163,25 @@ async fn find(running: &mut Running, choices: &Choices, teller: &Teller<'_>) -> 
 /// Serves until stopped, which is the normal end.
 pub(crate) async fn serve(
     mut running: Running,
-    choices: &Choices,
+    settings: &SwarmSettings,
     work: &Doing,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<Done, Error> {
-    find(&mut running, choices, teller).await?;
+    find(&mut running, settings, messages).await?;
     let (name, listen) = (plain(&running.manifest.name()), running.swarm.listen_addrs().to_vec());
-    teller.phase(Phase::Serving { name, listen });
+    messages.phase(Phase::Serving { name, listen });
     let mut changed = None;
     loop {
         tokio::select! {
             () = work.stop.wait() => break,
             notice = running.notice() => {
-                if heard(&mut running, notice, &mut changed, teller).await {
+                if heard(&mut running, notice, &mut changed, messages).await {
                     break;
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {
                 running.look(Stage::Seed).into_iter().for_each(|now| work.progress(now));
-                running.tell_troubles(teller);
+                running.report_finder_errors(messages);
             }
         }
     }
@@ -184,7 +189,7 @@ pub(crate) async fn serve(
     let totals = totals(&running.stop().await?);
     let done = Done { seconds: work.seconds(), totals, damaged_pieces };
     match changed {
-        Some(why) => Err(Error::fault(why).with(Reached::Seed(Box::new(done)))),
+        Some(why) => Err(Error::fault(why).with(PartialResult::Seed(Box::new(done)))),
         None => Ok(done),
     }
 }
@@ -195,13 +200,13 @@ async fn heard(
     running: &mut Running,
     notice: Notice,
     changed: &mut Option<String>,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> bool {
-    let Some(error) = running.tell(notice, teller) else { return false };
+    let Some(error) = running.handle_notice(notice, messages) else { return false };
     if error.is_source_changed() {
         changed.get_or_insert(error.to_string());
     }
-    running.warn(error.to_string(), teller);
+    running.warn(error.to_string(), messages);
     let store = running.swarm.store().clone();
     let looked = tokio::task::spawn_blocking(move || store.sources_left()).await;
     error.is_source_changed() && looked.is_ok_and(|(left, _)| left == 0)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidecast_event::seed::Done;
 use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_net::Security;
-use tidecast_node::{Choices, Part, Running, SwarmOptions, Teller, right};
+use tidecast_node::{MessageSender, Part, Running, SwarmOptions, SwarmSettings, access};
 
 use crate::describe::{Means, TreeOptions, describe};
 use crate::operation::start;
@@ -60,35 +60,35 @@ pub fn share(path: impl AsRef<Path>, options: ShareOptions) -> Seed {
 }
 
 async fn run(path: &Path, options: &ShareOptions, work: &Doing) -> Result<Done, Error> {
-    let choices = Choices::new(&options.swarm)?;
-    let terms = options.ticket.terms(!choices.plain && !options.tree.ssl_torrent)?;
+    let settings = SwarmSettings::new(&options.swarm)?;
+    let terms = options.ticket.terms(!settings.plain && !options.tree.ssl_torrent)?;
     let state_dir = state::own(options.state_dir.as_deref())?;
-    let teller = Teller::new(work);
+    let messages = MessageSender::new(work);
     let leaves = tempfile::NamedTempFile::new_in(&state_dir).or_else(|_| tempfile::NamedTempFile::new());
     let leaves = leaves.context("cannot create a temporary file")?;
     let means = Means {
-        trackers: &choices.trackers,
-        private: !choices.plain,
+        trackers: &settings.trackers,
+        private: !settings.plain,
         state_dir: &state_dir,
         threads: options.threads,
         leaves: Some(leaves.path()),
     };
-    let manifest = Arc::new(describe(path, &options.tree, means, work, &teller).await?.manifest);
+    let manifest = Arc::new(describe(path, &options.tree, means, work, &messages).await?.manifest);
     let mut opened = seed::open(&manifest, path, &state_dir)?;
     // Every byte has just been read and hashed.
-    opened.believe(leaves.as_file()).fault()?;
+    opened.accept_hashes(leaves.as_file()).fault()?;
     let (security, authority) = if manifest.ssl_cert().is_some() {
-        (right::ssl(&manifest, choices.ssl.as_ref(), &state_dir)?, None)
-    } else if choices.plain {
+        (access::ssl(&manifest, settings.ssl.as_ref(), &state_dir)?, None)
+    } else if settings.plain {
         (Security::Open, None)
     } else {
-        let (security, authority) = right::owner(&manifest, &state_dir)?;
+        let (security, authority) = access::owner(&manifest, &state_dir)?;
         (security, Some(authority))
     };
-    let running = Running::start(opened, security, &choices, Part::Seed)?;
-    let (listen, network) = (running.swarm.listen_addrs(), choices.network.as_ref());
-    let ticket = right::ticket(&manifest, authority.as_ref(), terms, choices.plain, listen, network)?;
-    let open = right::is_open(&manifest, choices.plain);
+    let running = Running::start(opened, security, &settings, Part::Seed)?;
+    let (listen, network) = (running.swarm.listen_addrs(), settings.network.as_ref());
+    let ticket = access::ticket(&manifest, authority.as_ref(), terms, settings.plain, listen, network)?;
+    let open = access::is_open(&manifest, settings.plain);
     work.started(begun("share", &running, Some(ticket.to_string()), open));
-    seed::serve(running, &choices, work, &teller).await
+    seed::serve(running, &settings, work, &messages).await
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidecast_event::verify::{Done, Started};
-use tidecast_event::{Error, Reached, Stage};
+use tidecast_event::{Error, PartialResult, Stage};
 use tidecast_node::read_manifest;
 use tidecast_publish::{Problem, Progress, Report};
 use tidecast_text::count;
@@ -28,7 +28,7 @@ pub struct VerifyOptions {
 /// Where anything is damaged, missing or extra it fails, and the error has the list:
 ///
 /// ```
-/// use tidecast::{PublishOptions, Reached, VerifyOptions, publish, verify};
+/// use tidecast::{PublishOptions, PartialResult, VerifyOptions, publish, verify};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
@@ -42,7 +42,7 @@ pub struct VerifyOptions {
 ///
 /// std::fs::write(data.join("a"), "as PUBLISHED")?;
 /// let error = verify(&torrent, &data, VerifyOptions::default()).wait_blocking().unwrap_err();
-/// let Some(Reached::Verify(found)) = error.reached() else { panic!("{error}") };
+/// let Some(PartialResult::Verify(found)) = error.partial_result() else { panic!("{error}") };
 /// assert_eq!(found.damaged, ["a"]);
 /// # Ok(())
 /// # }
@@ -76,7 +76,7 @@ async fn run(
         true => format!("cannot compare all of {shown} with the manifest: {problems}"),
         false => format!("{shown} does not match the manifest: {problems}"),
     };
-    Err(Error::fault(error).with(Reached::Verify(Box::new(done))))
+    Err(Error::fault(error).with(PartialResult::Verify(Box::new(done))))
 }
 
 fn done(report: &Report, seconds: f64) -> Done {

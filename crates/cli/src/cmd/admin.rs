@@ -1,7 +1,7 @@
 //! `tidecast admin`: administrator's commands to the daemon of this host, or of all hosts.
 
 use clap::Subcommand;
-use tidecast::event::daemon::{AllRuled, Checked, Ruled, Status};
+use tidecast::event::daemon::{Checked, CommandResult, CommandResults, Status};
 use tidecast::{Caches, DaemonLimits, Order};
 use tidecast_text::{Size, count, escaped};
 
@@ -134,11 +134,11 @@ impl LimitFlags {
 }
 
 /// Prints a line for each host; fails if the command failed on any of them.
-fn tell_all(told: Vec<Ruled>, reporter: &Reporter) -> Outcome {
+fn tell_all(told: Vec<CommandResult>, reporter: &Reporter) -> Outcome {
     let width = told.iter().map(|one| one.host.chars().count()).max().unwrap_or(0);
     told.iter().for_each(|one| reporter.result(&format!("{:<width$}  {}", one.host, one.line())));
     let (all, undone) = (told.len(), told.iter().filter(|one| one.status.is_none()).count());
-    let fields = fields_of(&AllRuled { hosts: told });
+    let fields = fields_of(&CommandResults { hosts: told });
     match undone {
         0 => Ok(fields),
         n => Err(Failure::from(anyhow::anyhow!("the command failed on {n} of {all} hosts")).with(fields)),

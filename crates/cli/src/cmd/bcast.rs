@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use tidecast::event::bcast::{Done, News};
 use tidecast::hosts::Host;
-use tidecast::{BroadcastOptions, Launch, Network, Reached, broadcast};
+use tidecast::{BroadcastOptions, Launch, Network, PartialResult, broadcast};
 use tidecast_group::choose::{self, ChoiceError, destination};
 use tidecast_group::{Algorithm, MANIFEST_LIMIT, topology_rules};
 use tidecast_swarm::plan::topology::Map;
 use tidecast_text::{Rate, with_causes};
 
-use super::{Context, RECORDS, dest, drive};
+use super::{Context, RECORDS, existing_files_help, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, fields_of, outlive_reader};
@@ -103,7 +103,7 @@ older version fetches the differences. If a host fails, it is listed, the
 others complete, and the exit code is 1.
 
 ",
-    dest::standing!(),
+    existing_files_help::existing_files_help!(),
     " DEST equal to SRC is left unchanged; DEST
   inside SRC is rejected, and so are --delete and --force with SRC inside
   DEST.
@@ -218,11 +218,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let options = options(args, context, reporter)?;
     let save = args.save_topology.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
     outlive_reader();
-    let ended = drive::run_with_news(|| broadcast(options), reporter, |_, _| (), show);
+    let ended = run_operation::run_with_news(|| broadcast(options), reporter, |_, _| (), show);
     let done = match &ended {
         Ok(done) => Some(done),
-        Err(failure) => match failure.reached() {
-            Some(Reached::Bcast(done)) => Some(&**done),
+        Err(failure) => match failure.partial_result() {
+            Some(PartialResult::Bcast(done)) => Some(&**done),
             _ => None,
         },
     };
@@ -309,7 +309,7 @@ fn show(news: News, reporter: &mut Reporter) {
         (News::Waiting(waiting), _) if reporter.is_json() => reporter.happened("waiting", fields_of(waiting)),
         (News::Open(open), _) if reporter.is_json() => reporter.happened("open", fields_of(open)),
         // Printed with --quiet too: users of other clients wait for this line.
-        (News::Open(_), Some(line)) => reporter.say(&line),
+        (News::Open(_), Some(line)) => reporter.print(&line),
         (_, Some(line)) => reporter.note(&line),
         (_, None) => {}
     }

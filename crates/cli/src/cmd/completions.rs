@@ -15,6 +15,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, mut program: clap::Command) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "tidecast", &mut script);
-    crate::report::say(String::from_utf8_lossy(&script).trim_end());
+    crate::report::print(String::from_utf8_lossy(&script).trim_end());
     Ok(Default::default())
 }

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "to_memory")]
     blocks: bool,
     #[command(flatten)]
-    way: WayArgs,
+    connection: ConnectionArgs,
     #[command(flatten)]
     tune: TuneArgs,
     #[command(flatten)]
@@ -105,7 +105,7 @@ const MIN_POOL: u64 = 2 * BLOCK as u64;
 /// How to connect to the other end.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
-pub(crate) struct WayArgs {
+pub(crate) struct ConnectionArgs {
     /// Send data unencrypted (each block is still verified)
     #[arg(long)]
     plain: bool,
@@ -222,7 +222,7 @@ impl Args {
         };
         copy.receive = self.receive(copy.receive.dest, receives);
         copy.options = self.options();
-        copy.reach = self.way.reach();
+        copy.reach = self.connection.reach();
         if self.tune.explain {
             copy.how = How::Explained;
         }
@@ -258,13 +258,13 @@ impl Args {
             streams: self.tune.streams,
             fronts: self.tune.readers,
             pool: self.tune.pool.map(blocks),
-            rate: self.way.limit.map(|rate| rate.0 / 8).or(self.rsync.0.limit),
-            timeout: self.way.timeout.0,
+            rate: self.connection.limit.map(|rate| rate.0 / 8).or(self.rsync.0.limit),
+            timeout: self.connection.timeout.0,
         }
     }
 }
 
-impl WayArgs {
+impl ConnectionArgs {
     fn reach(&self) -> ConnectOptions {
         ConnectOptions {
             plain: self.plain,

@@ -12,7 +12,7 @@ use tidecast_mover::server::{self, Keys, User};
 use tidecast_mover::transfer::Pipes;
 use tidecast_text::escaped;
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use tidecast::settings::Listen;
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         }
         serving
     };
-    let done = drive::serve(begin, reporter, |served, reporter| {
+    let done = run_operation::serve(begin, reporter, |served, reporter| {
         reporter.result(&served.url);
         reporter.note(&confined);
         reporter.note(&format!("URL without a key: {}", served.bare));

@@ -10,7 +10,7 @@ use tidecast::event::daemon::Started;
 use tidecast::settings::{Listen, Table, Text};
 use tidecast_text::{Size, Span};
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
@@ -111,10 +111,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if !host.without().is_empty() {
         reporter.note(&format!("runs without {}", host.without().join(", ")));
     }
-    Ok(fields_of(&drive::daemon(|hangups| host.start(hangups), reporter, say)?))
+    Ok(fields_of(&run_operation::daemon(|hangups| host.start(hangups), reporter, print_started)?))
 }
 
-fn say(started: &Started, reporter: &Reporter) {
+fn print_started(started: &Started, reporter: &Reporter) {
     let Started { name, caches, bytes, capacity, .. } = started;
     let listen: Vec<String> = started.listen.iter().map(ToString::to_string).collect();
     let others = match listen.is_empty() {

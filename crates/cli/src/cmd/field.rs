@@ -1,9 +1,9 @@
 //! `tidecast field`: time steps of a 3-D field, over UDP into shared memory.
 
+mod news;
 mod recv;
 mod send;
 mod sync;
-mod tell;
 mod view;
 
 use clap::Subcommand;

@@ -9,7 +9,7 @@ use tidecast::{Durability, GetOptions};
 use tidecast_text::Span;
 
 use super::describe::open_notice;
-use super::{Context, dest, drive};
+use super::{Context, existing_files_help, run_operation};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
@@ -26,7 +26,7 @@ Examples:
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
 
 ",
-    dest::standing!(),
+    existing_files_help::existing_files_help!(),
     "
 
 Events with --json, one per line (all fields: docs/events.md):
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let source = tidecast::given_source(args.source.as_deref())?;
     reporter.about(About { to: Some(Text::of(&args.to).text), ..About::default() });
     let begin = || tidecast::get(source, &args.to, options);
-    let done = drive::run(begin, reporter, |started, reporter| open_notice(started.open, reporter))?;
+    let done = run_operation::run(begin, reporter, |started, reporter| open_notice(started.open, reporter))?;
     done.lines().iter().for_each(|line| reporter.result(line));
     Ok(fields_of(&done))
 }

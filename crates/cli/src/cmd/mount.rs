@@ -12,7 +12,7 @@ use tidecast_mount::server::End;
 use tidecast_mount::{Packets, Role, keeper};
 use tidecast_text::{Span, escaped};
 
-use super::{Context, daemon, drive};
+use super::{Context, daemon, run_operation};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         ..args.tree.options(source, context)?
     };
     let source = tidecast::given_source(source)?;
-    let mounted = drive::run(
+    let mounted = run_operation::run(
         || tidecast::mount(source, at, options),
         reporter,
         |mounted, reporter| {
@@ -216,7 +216,7 @@ fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter:
         None => tidecast::given_source(source)?,
     };
     let begin = || tidecast::serve_mount(source, Packets::inherited(keeper), options);
-    let end = drive::serve(begin, reporter, |_, _| {
+    let end = run_operation::serve(begin, reporter, |_, _| {
         if let Err(error) = keeper::leave_stdout() {
             tracing::error!(%error, "cannot notify the waiting command that the mount is ready");
         }

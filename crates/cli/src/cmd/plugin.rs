@@ -12,7 +12,7 @@ use tidecast_text::with_causes;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
-use crate::report::say;
+use crate::report::print;
 use crate::stop::{Stop, block_on};
 
 /// Transfer caches for HTCondor jobs, as a file-transfer plugin (run by HTCondor; also as `tidecast_plugin`)
@@ -59,8 +59,8 @@ pub(crate) fn command_line(args: impl Iterator<Item = OsString>) -> Option<Vec<O
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     if args.classad {
-        plugin::SELF.iter().for_each(|line| say(line));
-        say(&format!("PluginVersion = \"{}\"", env!("CARGO_PKG_VERSION")));
+        plugin::SELF.iter().for_each(|line| print(line));
+        print(&format!("PluginVersion = \"{}\"", env!("CARGO_PKG_VERSION")));
         return Ok(Map::new());
     }
     if args.caches {
@@ -94,8 +94,8 @@ fn transfer_all(wanted: Vec<Wanted>, context: &Context<'_>) -> Result<Vec<Transf
 fn caches(context: &Context<'_>) -> Outcome {
     let client = Client::new(&daemon::to_ask(context)?);
     let ad = block_on(1, async { Ok::<_, Failure>(plugin::caches(&client).await) })?;
-    say(&ad.context("cannot write the names of caches as a ClassAd")?);
-    say("-");
+    print(&ad.context("cannot write the names of caches as a ClassAd")?);
+    print("-");
     Ok(Map::new())
 }
 

@@ -12,7 +12,7 @@ use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
 use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::{Describe, open_notice};
-use super::{Context, drive, show};
+use super::{Context, run_operation, show};
 use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, FOR_OWNER, Output};
 use crate::report::{Reporter, fields_of};
@@ -70,12 +70,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let stop = Stop::listen()?;
         let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         let operation = tidecast::publish(&args.path, options);
-        let mut done = drive::drive(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
+        let mut done =
+            run_operation::run_until(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
         let manifest = Manifest::parse(&done.torrent).context("the new manifest is damaged")?;
         let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
         let output = output.unwrap_or_else(named);
         // The manifest of a private swarm has names and hashes for ticket holders, so only its owner may read it.
-        let mode = if tidecast_node::right::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
+        let mode = if tidecast_node::access::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
         output.write(&done.torrent, mode, Some(&stop))?;
         if let Some(dir) = &args.ssl_export {
             let root = SslRoot::load_or_create(&context.own_state_dir()?)?;
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         }
         done.manifest = output.path().cloned();
         let plain = args.plain || context.settings.plain == Some(true);
-        open_notice(tidecast_node::right::is_open(&manifest, plain), reporter);
+        open_notice(tidecast_node::access::is_open(&manifest, plain), reporter);
         report(&done, &manifest, &output, reporter);
         Ok(fields_of(&done))
     })

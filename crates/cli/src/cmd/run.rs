@@ -15,7 +15,7 @@ use tidecast_mount::namespace::{
     Error, Inside, Settled, end_as, missing_behind, place_of_command, separate, settle, show, supervise,
 };
 use tidecast_mount::{Chosen, Guard, Home, How, Packets, Place, find};
-use tidecast_node::Teller;
+use tidecast_node::MessageSender;
 
 use super::Context;
 use super::mount::{TreeArgs, other_part};
@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         // Reject an invalid path before any data is fetched.
         find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
     }
-    let teller = Teller::new(reporter);
-    let start = || Start::again(&source, Box::new(Interrupts::take()?), &teller);
+    let messages = MessageSender::new(reporter);
+    let start = || Start::again(&source, Box::new(Interrupts::take()?), &messages);
     let server = launch::server(&home, start).map_err(tidecast::Error::from)?;
     if args.tree.fallback.is_none() {
         launch::silence(&home.socket(), || false).iter().for_each(|why| reporter.warning(why));

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use tidecast::event::Totals;
 use tidecast::event::seed::ManyDone;
-use tidecast::{Reached, SeedOptions, data_below};
+use tidecast::{PartialResult, SeedOptions, data_below};
 use tidecast_text::{Size, count};
 
 use super::describe::open_notice;
 use super::swarm::TicketArgs;
-use super::{Context, drive, read_manifest, show};
+use super::{Context, read_manifest, run_operation, show};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 /// One manifest, on a port of its own.
 fn one(manifest: &Path, path: &Path, options: SeedOptions, reporter: &mut Reporter) -> Outcome {
     let begin = || tidecast::seed(manifest, path, options);
-    let done = drive::serve(begin, reporter, |started, reporter| {
+    let done = run_operation::serve(begin, reporter, |started, reporter| {
         open_notice(started.open, reporter);
         started.ticket.iter().for_each(|ticket| reporter.result(ticket));
     });
@@ -90,7 +90,7 @@ pub(super) fn sent(totals: &Totals) -> String {
 /// Several manifests, on one port.
 fn many(manifests: &[PathBuf], dirs: &[PathBuf], options: SeedOptions, reporter: &mut Reporter) -> Outcome {
     let begin = || tidecast::seed_many(manifests, dirs, options);
-    let done = drive::serve(begin, reporter, |started, reporter| {
+    let done = run_operation::serve(begin, reporter, |started, reporter| {
         open_notice(started.open, reporter);
         if let Some(ticket) = &started.ticket {
             reporter.result(&format!("{}: {ticket}", show::plain(&started.name)));
@@ -105,7 +105,7 @@ fn many(manifests: &[PathBuf], dirs: &[PathBuf], options: SeedOptions, reporter:
         Ok(done) => told(done),
         Err(failure) => {
             let error = failure.error.downcast_ref::<tidecast::Error>();
-            if let Some(Reached::SeedMany(done)) = error.and_then(tidecast::Error::reached) {
+            if let Some(PartialResult::SeedMany(done)) = error.and_then(tidecast::Error::partial_result) {
                 told(done);
             }
         }

@@ -6,7 +6,7 @@ use tidecast::ShareOptions;
 
 use super::describe::{Describe, open_notice};
 use super::swarm::TicketArgs;
-use super::{Context, drive, seed};
+use super::{Context, run_operation, seed};
 use crate::args::SwarmArgs;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     };
     let private = !options.swarm.plain && !options.tree.ssl_torrent;
     let begin = || tidecast::share(&args.path, options);
-    let done = drive::serve(begin, reporter, |started, reporter| {
+    let done = run_operation::serve(begin, reporter, |started, reporter| {
         started.ticket.iter().for_each(|ticket| reporter.result(ticket));
         open_notice(started.open, reporter);
         if private {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use tidecast::Reached;
+use tidecast::PartialResult;
 use tidecast::sim::{Algorithm, Fault, Seeds, Server, SimulateOptions, SoakOptions};
 use tidecast_text::{Rate, Size, Span};
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::Outcome;
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, fields_of};
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
     let plot = args.plot.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
     let begin = || tidecast::sim::simulate(options, plot.is_some());
-    let done = drive::run(begin, reporter, |started, reporter| {
+    let done = run_operation::run(begin, reporter, |started, reporter| {
         started.notes.iter().for_each(|note| reporter.note(note))
     })?;
     if let (Some(path), Some(drawn)) = (&plot, &done.plot) {
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 fn soak(seeds: &Seeds, during: Option<Span>, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let threads = context.threads_for_operation();
     let options = SoakOptions { seeds: seeds.clone(), during: during.map(|span| span.0), threads };
-    let done = drive::run(
+    let done = run_operation::run(
         || tidecast::sim::soak(options),
         reporter,
         |started, reporter| {
@@ -183,8 +183,8 @@ fn soak(seeds: &Seeds, during: Option<Span>, context: &Context<'_>, reporter: &m
     );
     let text = match &done {
         Ok(done) => &done.text,
-        Err(failure) => match failure.reached() {
-            Some(Reached::Soak(done)) => &done.text,
+        Err(failure) => match failure.partial_result() {
+            Some(PartialResult::Soak(done)) => &done.text,
             _ => "",
         },
     };

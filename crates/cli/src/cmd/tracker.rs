@@ -4,7 +4,7 @@ use tidecast::event::tracker::News;
 use tidecast::settings::Listen;
 use tidecast_text::count;
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let listen = args.listen.or(context.settings.listen).unwrap_or(Listen { ip: None, port: PORT }).addr();
     let begin = || tidecast::serve_tracker(listen, context.threads_for_operation());
-    let done = drive::serve_with_news(
+    let done = run_operation::serve_with_news(
         begin,
         reporter,
         |started, reporter| {

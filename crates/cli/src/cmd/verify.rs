@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidecast::event::verify::Done;
-use tidecast::{Reached, VerifyOptions};
+use tidecast::{PartialResult, VerifyOptions};
 use tidecast_text::{Size, Span, count};
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
@@ -27,10 +27,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let options = VerifyOptions { threads: context.threads_for_operation() };
     let begin = || tidecast::verify(&args.manifest, &args.path, options);
-    let done = match drive::run(begin, reporter, |_, _| ()) {
+    let done = match run_operation::run(begin, reporter, |_, _| ()) {
         Ok(done) => done,
         Err(failure) => {
-            if let Some(Reached::Verify(found)) = failure.reached() {
+            if let Some(PartialResult::Verify(found)) = failure.partial_result() {
                 report(found, reporter);
             }
             return Err(failure);

@@ -1,9 +1,9 @@
 //! `tidecast worker`: the process of one host in a broadcast; `tidecast bcast` starts it.
 
 use serde_json::Map;
-use tidecast::{NotHanded, WorkerOptions, handed_ticket, worker};
+use tidecast::{NoTicketReceived, WorkerOptions, worker, worker_ticket};
 
-use super::{Context, drive};
+use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -20,8 +20,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let ticket = handed_ticket().map_err(|error| match error {
-        NotHanded::Malformed(_) => Failure::usage(error),
+    let ticket = worker_ticket().map_err(|error| match error {
+        NoTicketReceived::Malformed(_) => Failure::usage(error),
         other => other.into(),
     })?;
     let options = WorkerOptions {
@@ -29,6 +29,6 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         state_dir: context.state_dir().ok(),
         threads: context.threads_for_operation(),
     };
-    drive::run(|| worker(ticket, options), reporter, |(), _| ())?;
+    run_operation::run(|| worker(ticket, options), reporter, |(), _| ())?;
     Ok(Map::new())
 }

@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::directory::backoff::Backoff;
 use crate::directory::bootstrap::Bootstrap;
 use crate::directory::catalogue::Keeper;
-use crate::directory::catalogue::found::Found;
+use crate::directory::catalogue::known_peers::KnownPeers;
 use crate::directory::membership::{Driver, Membership};
 use crate::directory::names::Signer;
 use crate::directory::newest_version::NewestVersion;
-use crate::directory::shunned::Shunned;
 use crate::directory::sources::Directory;
 use crate::host::activity::Activity;
 use crate::host::election::Election;
@@ -26,29 +26,30 @@ use crate::links::peers::Links;
 use crate::links::trust::Trust;
 use crate::links::wire::Wire;
 use crate::local::admin::Admin;
-use crate::local::amend::Amend;
 use crate::local::caches::Caches;
 use crate::local::copies::Copies;
 use crate::local::get::Getting;
 use crate::local::records::Records;
 use crate::local::site::Site;
+use crate::local::update_attributes::AttributeUpdate;
 use crate::local::upload::Uploads;
 use crate::local::uses::Uses;
 use crate::model::message::Hello;
 use crate::serving::answers::Answers;
-use crate::serving::leaves::Leaves;
-use crate::serving::seekers::Seekers;
+use crate::serving::fetching_peers::FetchingPeers;
+use crate::serving::fingerprints::FingerprintServer;
 use crate::site::{Registrar, SiteDir};
 use crate::storage::audit::Audit;
 use crate::storage::host_ad::HostAd;
 use crate::storage::run_mode::RunMode;
 use crate::storage::store::Store;
 use crate::transfer::admission::Admission;
-use crate::transfer::arrivals::Arrivals;
-use crate::transfer::coming::Contents;
 use crate::transfer::fetch::Fetcher;
 use crate::transfer::handover::Handover;
 use crate::transfer::mover::Mover;
+use crate::transfer::pending::PendingContents;
+use crate::transfer::permits::SourcePermits;
+use crate::transfer::received::ReceivedTotals;
 use crate::transfer::repair::Repair;
 use crate::transfer::replicas::Replicas;
 use crate::transfer::requests::Requests;
@@ -56,7 +57,6 @@ use crate::transfer::same_host::SameHost;
 use crate::transfer::seeding::Seeding;
 use crate::transfer::swarm_mover::SwarmMover;
 use crate::transfer::swarms::Swarms;
-use crate::transfer::turns::Turns;
 
 /// A daemon.
 pub struct Daemon {
@@ -80,7 +80,7 @@ pub struct Daemon {
 }
 
 /// The base of a daemon.
-pub(super) struct Ground {
+pub(super) struct Basis {
     pub(super) config: Arc<Config>,
     pub(super) key: NodeKey,
     pub(super) node: NodeId,
@@ -115,9 +115,9 @@ struct Shared {
 /// The parts that fetch caches.
 struct Transfer {
     admission: Arc<Admission>,
-    arrivals: Arc<Arrivals>,
-    contents: Arc<Contents>,
-    turns: Arc<Turns>,
+    received_totals: Arc<ReceivedTotals>,
+    contents: Arc<PendingContents>,
+    permits: Arc<SourcePermits>,
     seeding: Arc<Seeding>,
     mover: Arc<dyn Mover>,
     requests: Arc<Requests>,
@@ -126,7 +126,7 @@ struct Transfer {
 impl Daemon {
     /// All parts, and the tasks to run besides. `mover`: moves the bytes; the engine unless a test passes
     /// another.
-    pub(super) fn build(ground: Ground, mover: impl FnOnce(SwarmMover) -> Arc<dyn Mover>) -> (Self, Driver) {
+    pub(super) fn build(ground: Basis, mover: impl FnOnce(SwarmMover) -> Arc<dyn Mover>) -> (Self, Driver) {
         let (key, certificate) = (ground.key.clone(), ground.certificate);
         let store = Arc::new(Store::new(ground.depot, ground.config.name.clone()));
         let ad = HostAd::new(ground.config.clone(), store.clone(), ground.hello.started);
@@ -139,9 +139,9 @@ impl Daemon {
             config: config.clone(),
             links: links.clone(),
             membership: Arc::new(membership),
-            found: Arc::new(Found::default()),
+            found: Arc::new(KnownPeers::default()),
             election: election.clone(),
-            shunned: Shunned::default(),
+            backoff: Backoff::default(),
             key: key.clone(),
         });
         let shared = Shared {
@@ -194,31 +194,31 @@ impl Daemon {
 
 impl Shared {
     fn transfer(&self, mover: impl FnOnce(SwarmMover) -> Arc<dyn Mover>) -> Transfer {
-        let arrivals = Arc::new(Arrivals::new(self.store.clone()));
+        let received_totals = Arc::new(ReceivedTotals::new(self.store.clone()));
         let admission = Arc::new(Admission {
             config: self.config.clone(),
             store: self.store.clone(),
             ad: self.ad.clone(),
-            arrivals: arrivals.clone(),
+            received_totals: received_totals.clone(),
         });
         let mover = mover(SwarmMover {
             store: self.store.clone(),
             directory: self.directory.clone(),
             swarms: self.swarms.clone(),
         });
-        let turns = Arc::new(Turns::new(self.config.per_source));
-        let contents = Arc::new(Contents::default());
+        let permits = Arc::new(SourcePermits::new(self.config.per_source));
+        let contents = Arc::new(PendingContents::default());
         let seeding = Arc::new(Seeding::new(self.store.clone(), self.swarms.clone(), &self.config.dir));
         let handover = Handover {
             store: self.store.clone(),
             swarms: self.swarms.clone(),
             seeding: seeding.clone(),
-            arrivals: arrivals.clone(),
+            received_totals: received_totals.clone(),
         };
         let same_host = SameHost {
             election: self.election.clone(),
             admission: admission.clone(),
-            arrivals: arrivals.clone(),
+            received_totals: received_totals.clone(),
             store: self.store.clone(),
             limits: self.limits.clone(),
             user: self.config.user.clone(),
@@ -234,12 +234,20 @@ impl Shared {
             seeding: seeding.clone(),
             handover: Arc::new(handover),
             limits: self.limits.clone(),
-            turns: turns.clone(),
+            permits: permits.clone(),
             contents: contents.clone(),
         };
         let (store, audit) = (self.store.clone(), self.audit.clone());
         let requests = Requests::new(Arc::new(fetcher), store, audit, self.config.transfers);
-        Transfer { admission, arrivals, contents, turns, seeding, mover, requests: Arc::new(requests) }
+        Transfer {
+            admission,
+            received_totals,
+            contents,
+            permits,
+            seeding,
+            mover,
+            requests: Arc::new(requests),
+        }
     }
 
     fn app(&self, transfer: &Transfer, node: NodeId) -> App {
@@ -260,7 +268,7 @@ impl Shared {
                 records: records.clone(),
                 uses: uses.clone(),
                 uploads: uploads.clone(),
-                amend: Amend {
+                update: AttributeUpdate {
                     records: records.clone(),
                     directory: self.directory.clone(),
                     swarms: self.swarms.clone(),
@@ -301,7 +309,7 @@ impl Shared {
             election: self.election.clone(),
             swarms: self.swarms.clone(),
             requests: transfer.requests.clone(),
-            arrivals: transfer.arrivals.clone(),
+            received_totals: transfer.received_totals.clone(),
             limits: self.limits.clone(),
             mode: self.mode.clone(),
             audit: self.audit.clone(),
@@ -315,7 +323,7 @@ impl Shared {
             admission: transfer.admission.clone(),
             mover: transfer.mover.clone(),
             swarms: self.swarms.clone(),
-            turns: transfer.turns.clone(),
+            permits: transfer.permits.clone(),
             ad: self.ad.clone(),
             audit: self.audit.clone(),
             checking: tokio::sync::Mutex::default(),
@@ -339,8 +347,12 @@ impl Shared {
             contents: transfer.contents.clone(),
             requests: transfer.requests.clone(),
             admin: app.admin.clone(),
-            leaves: Leaves::new(self.store.clone(), self.swarms.clone(), self.limits.clone()),
-            seekers: Seekers::default(),
+            fingerprints: FingerprintServer::new(
+                self.store.clone(),
+                self.swarms.clone(),
+                self.limits.clone(),
+            ),
+            fetching_peers: FetchingPeers::default(),
             registrar: Registrar::new(
                 SiteDir::of(&self.config.dir),
                 self.directory.key.id(),

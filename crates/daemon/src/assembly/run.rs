@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use tidecast_depot::Depot;
 use tidecast_identity::{NodeKey, Tls};
-use tidecast_net::Door;
+use tidecast_net::SharedPort;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::parts::{Daemon, Ground};
+use super::parts::{Basis, Daemon};
 use super::upkeep;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::membership::Driver;
-use crate::directory::{bootstrap, holdings};
+use crate::directory::{announcements, bootstrap};
 use crate::host::limits::HostLimits;
 use crate::host::{service, state_dir};
-use crate::http::{Door as ApiDoor, listen, serve};
+use crate::http::{Audience, listen, serve};
 use crate::links::addresses;
 use crate::links::certificate::{self, Certificate};
 use crate::links::trust::Trust;
@@ -52,20 +52,20 @@ impl Daemon {
         let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
         let (socket, bound) = listen(&config.socket, config.serves)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
-        let (daemon, door, driver, renewal) = open(config, port).await?;
+        let (daemon, shared_port, driver, renewal) = open(config, port).await?;
         let mut tasks = JoinSet::new();
         if let Some(listener) = listener {
             let links = daemon.links.clone();
             let visit = move |visitor| {
                 let links = links.clone();
-                async move { links.welcome(visitor).await }
+                async move { links.accept(visitor).await }
             };
-            tasks.spawn(door.run(listener, visit));
+            tasks.spawn(shared_port.run(listener, visit));
         }
         daemon.serve_users(socket, &mut tasks);
         tasks.spawn(upkeep::keep(daemon.clone(), hangups));
         tasks.spawn(renewal.keep());
-        daemon.keep_up(driver, &mut tasks);
+        daemon.start_upkeep(driver, &mut tasks);
         ready(&daemon.app.admin.status().map_err(|e| Error::Start(e.why))?);
         service::notify("READY=1");
         tokio::select! {
@@ -87,23 +87,23 @@ impl Daemon {
     fn serve_users(&self, socket: UnixListener, tasks: &mut JoinSet<()>) {
         let app = self.app.clone();
         tasks.spawn(async move {
-            if let Err(error) = serve(app, socket, ApiDoor::Users).await {
+            if let Err(error) = serve(app, socket, Audience::Users).await {
                 tracing::error!(%error, "the API socket no longer accepts requests");
             }
         });
         match self.election.listen() {
             Ok(socket) => {
                 let app = self.app.clone();
-                tasks.spawn(async move { drop(serve(app, socket, ApiDoor::Daemons).await) });
+                tasks.spawn(async move { drop(serve(app, socket, Audience::Daemons).await) });
             }
             Err(error) => tracing::warn!(%error, "cannot listen for other daemons of this machine"),
         }
     }
 
     /// Periodic tasks while the daemon runs, besides answering requests.
-    pub(super) fn keep_up(&self, driver: Driver, tasks: &mut JoinSet<()>) {
+    pub(super) fn start_upkeep(&self, driver: Driver, tasks: &mut JoinSet<()>) {
         tasks.spawn(driver.run(self.links.clone()));
-        tasks.spawn(holdings::keep(
+        tasks.spawn(announcements::run(
             self.store.clone(),
             self.membership.clone(),
             self.config.name.clone(),
@@ -116,7 +116,7 @@ impl Daemon {
     }
 }
 
-async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driver, Renewal), Error> {
+async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<SharedPort>, Driver, Renewal), Error> {
     let (key, depot, mode) = {
         let origin = Some(config.name.clone());
         let (dir, limits) = (config.dir.clone(), tidecast_depot::Config { origin, ..config.depot.clone() });
@@ -148,14 +148,14 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
         certificate::check(path, &trust, &hello, key.id())?;
     }
     let audit = Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
-    let door = Arc::new(Door::new(&tls, port, PROTOCOL));
+    let shared_port = Arc::new(SharedPort::new(&tls, port, PROTOCOL));
     let limits = Arc::new(HostLimits::new(&config));
     let site = SiteDir::of(&config.dir);
     let wire: Arc<dyn Wire> = Arc::new(Tcp(tls.clone()));
-    let ground = Ground {
+    let ground = Basis {
         config: Arc::new(config),
         node: tls.id(),
-        swarms: Arc::new(Swarms::new(tls, door.clone(), limits.throttle.clone())),
+        swarms: Arc::new(Swarms::new(tls, shared_port.clone(), limits.throttle.clone())),
         wire: wire.clone(),
         key: key.clone(),
         certificate,
@@ -169,7 +169,7 @@ async fn open(config: Config, port: u16) -> Result<(Arc<Daemon>, Arc<Door>, Driv
     };
     let (daemon, driver) = Daemon::build(ground, |engine| Arc::new(engine));
     let renewal = Renewal { site, key, wire, links: daemon.links.clone() };
-    Ok((Arc::new(daemon), door, driver, renewal))
+    Ok((Arc::new(daemon), shared_port, driver, renewal))
 }
 
 /// Raises a capacity that is too small for leased caches created on this host.

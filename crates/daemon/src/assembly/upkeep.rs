@@ -29,11 +29,11 @@ pub(super) async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>)
         }
         daemon.renew_card(asked);
         daemon.app.uploads.forget_stale().await;
-        daemon.limits.mind_jobs(&daemon.store.depot);
-        daemon.rest_if_idle();
+        daemon.limits.adapt_to_jobs(&daemon.store.depot);
+        daemon.end_if_idle();
         daemon.election.look().await;
         daemon.swarms.rest().await;
-        daemon.swarms.expel(&daemon.links.judge_again());
+        daemon.swarms.expel(&daemon.links.recheck_peers());
         let swept = daemon.store.on_disk(|depot| depot.sweep(crate::clock::now()).map_err(Error::from)).await;
         match swept {
             Ok(evicted) => {
@@ -51,7 +51,7 @@ pub(super) async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>)
 
 impl Daemon {
     /// Ends the daemon if it has been idle for the configured time.
-    fn rest_if_idle(&self) {
+    fn end_if_idle(&self) {
         let Some(patience) = self.config.idle else { return };
         let at_work = self.store.depot.in_use(crate::clock::now())
             || !self.requests.under_way(|_| true).is_empty()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Client, ClientError};
-use crate::model::types::{Checked, Limit, Ruled, Status};
+use crate::model::types::{Checked, CommandResult, Limit, Status};
 
 /// Every byte of a large store takes long to read.
 const CHECK: Duration = Duration::from_secs(7 * 86_400);
@@ -66,7 +66,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::post`].
-    pub async fn order_site(&self, order: &Order, host: Option<&str>) -> Result<Vec<Ruled>, ClientError> {
+    pub async fn order_site(
+        &self,
+        order: &Order,
+        host: Option<&str>,
+    ) -> Result<Vec<CommandResult>, ClientError> {
         let host = host.map_or(String::new(), |host| {
             format!("?host={}", tidecast_text::percent_encode(host.as_bytes(), ""))
         });

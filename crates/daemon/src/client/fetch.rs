@@ -48,7 +48,7 @@ pub enum Waiting {
     /// The daemon is away, and is looked for again.
     Away(String),
     /// It comes.
-    Coming {
+    Receiving {
         /// The reason for waiting; may be empty.
         why: String,
         /// Bytes that have come.
@@ -109,7 +109,7 @@ impl Client {
                     return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()), older });
                 }
                 Got::Wait { why, bytes, total } => {
-                    tell(Waiting::Coming { why: why.clone(), bytes, total });
+                    tell(Waiting::Receiving { why: why.clone(), bytes, total });
                     if is_late {
                         return Err(late(why));
                     }

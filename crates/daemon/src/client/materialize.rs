@@ -353,12 +353,12 @@ impl<'a> Making<'a> {
         for (below, index) in self.dirs.iter().rev() {
             let path = join(top, below);
             let Some(dir) = self.manifest.dir(*index) else { continue };
-            self.adorn_dir(dir, &path).map_err(cannot(below, &shown))?;
+            self.set_dir_metadata(dir, &path).map_err(cannot(below, &shown))?;
         }
         Ok(())
     }
 
-    fn adorn_dir(&self, dir: tidecast_metainfo::DirRef<'_>, path: &Path) -> io::Result<()> {
+    fn set_dir_metadata(&self, dir: tidecast_metainfo::DirRef<'_>, path: &Path) -> io::Result<()> {
         for (name, value) in dir.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
             kept(self.root.set_xattr(path, name, value))?;
         }
@@ -379,7 +379,7 @@ impl<'a> Making<'a> {
             self.root.symlink(OsStr::from_bytes(&target), path)?;
             return file.mtime().map_or(Ok(()), |time| self.root.set_time(path, (time.secs, time.nanos)));
         }
-        adorn(&self.create(file, path)?, file)
+        set_metadata(&self.create(file, path)?, file)
     }
 
     fn create(&self, file: FileRef<'_>, path: &Path) -> io::Result<File> {
@@ -420,12 +420,12 @@ impl<'a> Making<'a> {
                 self.made.copied += file.len();
             }
         }
-        adorn(&copy, file)
+        set_metadata(&copy, file)
     }
 }
 
 /// Sets a file's metadata from the manifest, but never set-user-ID or set-group-ID.
-fn adorn(made: &File, file: FileRef<'_>) -> io::Result<()> {
+fn set_metadata(made: &File, file: FileRef<'_>) -> io::Result<()> {
     for (name, value) in file.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
         kept(rustix::fs::fsetxattr(made, name, value, XattrFlags::empty()).map_err(Into::into))?;
     }

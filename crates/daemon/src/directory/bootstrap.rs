@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidecast_discovery::{Found, dht, lsd};
+use tidecast_discovery::{DiscoveredPeers, dht, lsd};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) struct Bootstrap {
     pub(crate) config: Arc<Config>,
     pub(crate) links: Arc<Links>,
     pub(crate) membership: Arc<Membership>,
-    pub(crate) found: Arc<catalogue::found::Found>,
+    pub(crate) found: Arc<catalogue::known_peers::KnownPeers>,
 }
 
 /// Until the task is ended.
@@ -55,7 +55,7 @@ pub(crate) async fn keep(boot: Bootstrap) {
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             () = boot.found.changed.notified() => next = Instant::now(),
-            Some(Found { peers, .. }) = found.recv() => {
+            Some(DiscoveredPeers { peers, .. }) = found.recv() => {
                 let known: BTreeSet<SocketAddr> = boot.membership.alive().into_values().flatten().collect();
                 let new: Vec<_> = peers.into_iter().filter(|peer| !known.contains(peer)).take(CALLS).collect();
                 dial_all(&boot.links, new).await;
@@ -82,7 +82,7 @@ async fn call(boot: &Bootstrap, before: &BTreeSet<SocketAddr>) {
     for peer in boot.config.peers.iter().chain(&found) {
         let (name, place) = peer.split_once('=').unwrap_or(("", peer));
         if name != boot.config.name {
-            places.extend(crate::directory::places::resolve(place).await);
+            places.extend(crate::directory::configured_peers::resolve(place).await);
         }
     }
     if alive.is_empty() {
@@ -137,7 +137,7 @@ struct Discovery {
 }
 
 /// Announces this daemon under a name that only daemons of its site search for.
-async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
+async fn discover(boot: &Bootstrap, found: mpsc::Sender<DiscoveredPeers>) -> Discovery {
     let addresses = boot.links.hello().addresses;
     let reachable = addresses.iter().find(|addr| !addr.ip().is_loopback());
     let site: Vec<[u8; 20]> = boot.links.trust().roots().iter().map(name_of).collect();

@@ -22,9 +22,9 @@ use crate::model::message::Ask;
 /// wait.
 const QUEUE: usize = 4096;
 /// Members dialled at once to tell them something.
-const DIALS: usize = 128;
+const MAX_CONNECTING: usize = 128;
 /// Daemons whose addresses are kept, running or not.
-const PLACES: usize = 16_384;
+const MAX_ADDRESSES: usize = 16_384;
 /// Lifetime of the announcement that this host holds a cache, milliseconds; it is renewed at half time.
 const LIFE: u64 = 30 * 60 * 1000;
 /// A lookup answers within this time; its own bound is shorter.
@@ -34,14 +34,14 @@ const FOUND: Duration = Duration::from_secs(10);
 pub(crate) type Alive = BTreeMap<NodeId, Vec<SocketAddr>>;
 
 /// Commands to the membership.
-enum Word {
+enum Command {
     /// A frame of a daemon that has shown a good card.
-    Heard(NodeId, Bytes),
+    Received(NodeId, Bytes),
     /// A daemon was reached: its members become known here.
     Met(NodeId, Vec<SocketAddr>),
     /// The last channel to it has ended.
     Lost(NodeId),
-    Say(Claim, u64),
+    Announce(Claim, u64),
     Withdraw(Slot),
     Carry(Record),
     Drop(Slot),
@@ -52,7 +52,7 @@ enum Word {
 /// A handle to the membership.
 pub(crate) struct Membership {
     me: NodeId,
-    words: mpsc::Sender<Word>,
+    commands: mpsc::Sender<Command>,
     alive: Arc<RwLock<Alive>>,
     changes: watch::Receiver<u64>,
 }
@@ -60,13 +60,13 @@ pub(crate) struct Membership {
 /// Runs the membership over the links.
 pub(crate) struct Driver {
     members: Members<NodeKey>,
-    queue: mpsc::Receiver<Word>,
+    queue: mpsc::Receiver<Command>,
     alive: Arc<RwLock<Alive>>,
     changes: watch::Sender<u64>,
     looks: BTreeMap<u64, oneshot::Sender<Vec<Record>>>,
     /// Where daemons were last, alive or not.
-    places: Alive,
-    dialling: Arc<Mutex<BTreeSet<NodeId>>>,
+    addresses: Alive,
+    connecting: Arc<Mutex<BTreeSet<NodeId>>>,
     clock: Clock,
 }
 
@@ -76,21 +76,21 @@ impl Membership {
         let now = clock.millis();
         let describe = Describe { incarnation: now, card: sha256(card.as_bytes()), addresses };
         let members = Members::new(key.clone(), describe, Limits::default(), rand::random(), now);
-        let (words, queue) = mpsc::channel(QUEUE);
+        let (commands, queue) = mpsc::channel(QUEUE);
         let (tell, changes) = watch::channel(0);
         let alive: Arc<RwLock<Alive>> = Arc::default();
-        let circle = Self { me: key.id(), words, alive: Arc::clone(&alive), changes };
+        let membership = Self { me: key.id(), commands, alive: Arc::clone(&alive), changes };
         let driver = Driver {
             members,
             queue,
             alive,
             changes: tell,
             looks: BTreeMap::new(),
-            places: Alive::new(),
-            dialling: Arc::default(),
+            addresses: Alive::new(),
+            connecting: Arc::default(),
             clock,
         };
-        (circle, driver)
+        (membership, driver)
     }
 
     /// This daemon.
@@ -110,22 +110,22 @@ impl Membership {
 
     /// A frame has come.
     pub(crate) fn heard(&self, from: NodeId, frame: Bytes) {
-        let _ = self.words.try_send(Word::Heard(from, frame));
+        let _ = self.commands.try_send(Command::Received(from, frame));
     }
 
     /// A daemon is reached.
     pub(crate) fn met(&self, node: NodeId, addresses: Vec<SocketAddr>) {
-        let _ = self.words.try_send(Word::Met(node, addresses));
+        let _ = self.commands.try_send(Command::Met(node, addresses));
     }
 
     /// The last channel to a daemon has ended: it may be dead.
     pub(crate) fn lost(&self, node: NodeId) {
-        let _ = self.words.try_send(Word::Lost(node));
+        let _ = self.commands.try_send(Command::Lost(node));
     }
 
     /// This host holds (`complete`) a cache from now on, or is getting it; see [`crate::model::signed_name::held`].
     pub(crate) async fn holds(&self, held: [u8; 32], complete: bool) {
-        self.tell(Word::Say(Claim::Holder { cache: held, complete }, LIFE)).await;
+        self.tell(Command::Announce(Claim::Holder { cache: held, complete }, LIFE)).await;
     }
 
     /// This host no longer holds it.
@@ -135,22 +135,22 @@ impl Membership {
 
     /// Announces the meaning of a name of this origin.
     pub(crate) async fn name(&self, claim: Claim) {
-        self.tell(Word::Say(claim, crate::directory::names::LIFE)).await;
+        self.tell(Command::Announce(claim, crate::directory::names::LIFE)).await;
     }
 
     /// Passes on a signed record: holders of a cache keep it when its origin has left.
     pub(crate) async fn carry(&self, record: Record) {
-        self.tell(Word::Carry(record)).await;
+        self.tell(Command::Carry(record)).await;
     }
 
     /// Withdraws an announcement of this host.
     pub(crate) async fn withdraw(&self, slot: Slot) {
-        self.tell(Word::Withdraw(slot)).await;
+        self.tell(Command::Withdraw(slot)).await;
     }
 
     /// This host no longer renews it: it expires.
     pub(crate) async fn forget(&self, slot: Slot) {
-        self.tell(Word::Drop(slot)).await;
+        self.tell(Command::Drop(slot)).await;
     }
 
     /// Records about a name, newest version first.
@@ -174,18 +174,18 @@ impl Membership {
     /// Tells the other members that this one leaves.
     pub(crate) async fn leave(&self) {
         let (tell, left) = oneshot::channel();
-        self.tell(Word::Leave(tell)).await;
+        self.tell(Command::Leave(tell)).await;
         let _ = timeout(FOUND, left).await;
     }
 
     async fn look(&self, key: Key) -> Vec<Record> {
         let (tell, found) = oneshot::channel();
-        self.tell(Word::Look(key, tell)).await;
+        self.tell(Command::Look(key, tell)).await;
         timeout(FOUND, found).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    async fn tell(&self, word: Word) {
-        let _ = self.words.send(word).await;
+    async fn tell(&self, command: Command) {
+        let _ = self.commands.send(command).await;
     }
 }
 
@@ -205,12 +205,12 @@ impl Driver {
             let tick = Instant::now() + Duration::from_millis(wait.min(1_000));
             let mut left = None;
             tokio::select! {
-                word = self.queue.recv() => match word {
-                    Some(Word::Leave(tell)) => {
+                command = self.queue.recv() => match command {
+                    Some(Command::Leave(tell)) => {
                         self.members.leave(self.clock.millis());
                         left = Some(tell);
                     }
-                    Some(word) => self.hear(word),
+                    Some(command) => self.apply(command),
                     None => return,
                 },
                 () = sleep_until(tick) => self.members.tick(self.clock.millis()),
@@ -223,40 +223,40 @@ impl Driver {
         }
     }
 
-    fn hear(&mut self, word: Word) {
+    fn apply(&mut self, command: Command) {
         let now = self.clock.millis();
-        match word {
-            Word::Heard(from, frame) => self.members.receive(from, &frame, now),
-            Word::Met(node, addresses) => {
+        match command {
+            Command::Received(from, frame) => self.members.receive(from, &frame, now),
+            Command::Met(node, addresses) => {
                 self.place(node, addresses);
                 if self.members.member(node).is_none() {
                     self.members.join(node, now);
                 }
             }
-            Word::Lost(node) => self.members.lost(node, now),
-            Word::Say(claim, life) => {
-                if self.members.say(claim, life, now).is_none() {
+            Command::Lost(node) => self.members.lost(node, now),
+            Command::Announce(claim, life) => {
+                if self.members.announce(claim, life, now).is_none() {
                     tracing::warn!("a cache name is too long to be announced to other daemons");
                 }
             }
-            Word::Withdraw(slot) => self.members.withdraw(&slot, now),
-            Word::Carry(record) => drop(self.members.carry(record, now)),
-            Word::Drop(slot) => self.members.drop_record(&slot),
-            Word::Look(key, tell) => {
+            Command::Withdraw(slot) => self.members.withdraw(&slot, now),
+            Command::Carry(record) => drop(self.members.carry(record, now)),
+            Command::Drop(slot) => self.members.drop_record(&slot),
+            Command::Look(key, tell) => {
                 let id = self.members.lookup(key, now);
                 self.looks.insert(id, tell);
             }
-            Word::Leave(_) => {}
+            Command::Leave(_) => {}
         }
     }
 
     fn place(&mut self, node: NodeId, addresses: Vec<SocketAddr>) {
-        if self.places.len() >= PLACES {
+        if self.addresses.len() >= MAX_ADDRESSES {
             let members = &self.members;
-            self.places.retain(|node, _| members.member(*node).is_some());
+            self.addresses.retain(|node, _| members.member(*node).is_some());
         }
         if !addresses.is_empty() {
-            self.places.insert(node, addresses);
+            self.addresses.insert(node, addresses);
         }
     }
 
@@ -297,21 +297,21 @@ impl Driver {
         for (node, frame) in self.members.take_messages() {
             let frame = Bytes::from(frame);
             if let Some(link) = links.to(node) {
-                link.tell(&Ask::Circle, frame);
+                link.tell(&Ask::Membership, frame);
                 continue;
             }
-            let Some(addresses) = self.places.get(&node).cloned() else { continue };
-            let mut under_way = self.dialling.lock();
-            if under_way.len() >= DIALS || !under_way.insert(node) {
+            let Some(addresses) = self.addresses.get(&node).cloned() else { continue };
+            let mut in_flight = self.connecting.lock();
+            if in_flight.len() >= MAX_CONNECTING || !in_flight.insert(node) {
                 continue;
             }
-            let (links, dialling) = (links.clone(), self.dialling.clone());
+            let (links, connecting) = (links.clone(), self.connecting.clone());
             tokio::spawn(async move {
                 match links.reach(node, &addresses).await {
-                    Ok(link) => link.tell(&Ask::Circle, frame),
+                    Ok(link) => link.tell(&Ask::Membership, frame),
                     Err(error) => tracing::debug!(%node, %error, "cannot reach a member"),
                 }
-                dialling.lock().remove(&node);
+                connecting.lock().remove(&node);
             });
         }
     }

@@ -96,7 +96,7 @@ impl NewestVersion {
         if let Some(version) = self.version_by_parent(&name).await {
             return Ok(version);
         }
-        if self.directory.links.trust().is_nobody() {
+        if self.directory.links.trust().trusts_none() {
             return Err("this daemon trusts no other host, so it cannot ask the origin".into());
         }
         let link = self.directory.link_to(origin).await.ok_or_else(|| format!("cannot reach {origin}"))?;
@@ -122,7 +122,7 @@ impl NewestVersion {
 
     /// The version known to the host's daemon, or to another daemon of this user.
     async fn version_by_parent(&self, name: &str) -> Option<u64> {
-        let parent = self.directory.election.parent().await.filter(|parent| parent.is_believed)?;
+        let parent = self.directory.election.parent().await.filter(|parent| parent.is_plausible)?;
         let path = format!("/v1/where?name={}", percent_encode(name.as_bytes(), ""));
         let holders: Vec<Holder> = parent.client.get(&path).await.ok()?;
         holders.iter().find(|holder| holder.origin)?.version

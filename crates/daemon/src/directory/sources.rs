@@ -6,10 +6,10 @@ use tidecast_identity::{NodeId, NodeKey};
 use tidecast_members::{Claim, Record};
 use tokio::task::JoinSet;
 
-use super::catalogue::found::Found;
+use super::backoff::Backoff;
+use super::catalogue::known_peers::KnownPeers;
+use super::configured_peers::{is_of, resolve};
 use super::membership::Membership;
-use super::places::{is_of, resolve};
-use super::shunned::Shunned;
 use crate::config::Config;
 use crate::host::election::Election;
 use crate::links::link::Link;
@@ -30,9 +30,9 @@ pub(crate) struct Directory {
     pub(crate) config: Arc<Config>,
     pub(crate) links: Arc<Links>,
     pub(crate) membership: Arc<Membership>,
-    pub(crate) found: Arc<Found>,
+    pub(crate) found: Arc<KnownPeers>,
     pub(crate) election: Arc<Election>,
-    pub(crate) shunned: Shunned,
+    pub(crate) backoff: Backoff,
     /// This node's: with it, signatures of others are checked.
     pub(crate) key: NodeKey,
 }
@@ -42,9 +42,9 @@ impl Directory {
     /// others. Daemons of users other than the reader are not asked, unless they are the origin, so that they
     /// do not learn of the request.
     pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName, reader: &str) -> Vec<Arc<Link>> {
-        let ((), holders) = tokio::join!(self.acquaint(name.origin.as_deref()), self.said_to_hold(name));
+        let ((), holders) = tokio::join!(self.connect_known(name.origin.as_deref()), self.said_to_hold(name));
         let mut all = self.links.all();
-        all.retain(|link| !self.shunned.has(link.peer.addr));
+        all.retain(|link| !self.backoff.has(link.peer.addr));
         let is_origin = |link: &Arc<Link>| name.origin.as_ref() == Some(&link.peer.hello.name);
         all.retain(|link| sources::may_be_asked(&link.peer.identity, reader, is_origin(link)));
         let holds = |link: &Arc<Link>| holders.contains(&link.peer.node);
@@ -101,7 +101,7 @@ impl Directory {
     }
 
     /// Sees to it that the daemons of the configuration are connected, and `host` if it can be found by its name.
-    pub(crate) async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
+    pub(crate) async fn connect_known(self: &Arc<Self>, host: Option<&str>) {
         let known = |name: &str| self.links.find(|peer| peer.hello.name == name).is_some();
         // Members are connected by the membership itself.
         let alone = self.membership.alive().is_empty();
@@ -123,10 +123,10 @@ impl Directory {
             let (directory, place) = (self.clone(), place.to_owned());
             dialling.spawn(async move {
                 let mut addresses = resolve(&place).await;
-                addresses.retain(|addr| !directory.shunned.has(*addr));
+                addresses.retain(|addr| !directory.backoff.has(*addr));
                 if let (Err(error), Some(first)) = (directory.links.at(&addresses).await, addresses.first()) {
                     tracing::debug!(place, %error, "cannot reach a peer");
-                    directory.shunned.unreached(*first);
+                    directory.backoff.unreached(*first);
                 }
             });
         }
@@ -136,11 +136,11 @@ impl Directory {
 
     /// Why no other host can be asked for caches of `origin`, now or soon. None: there are other hosts, or
     /// may be.
-    pub(crate) async fn nobody_to_ask(&self, origin: Option<&str>) -> Option<String> {
+    pub(crate) async fn no_source_reason(&self, origin: Option<&str>) -> Option<String> {
         if self.election.last_parent().is_some() {
             return None;
         }
-        if self.links.trust().is_nobody() {
+        if self.links.trust().trusts_none() {
             return Some("this daemon trusts no other daemon: set the site's CA in its configuration".into());
         }
         let is_new = crate::clock::now().saturating_sub(self.links.hello().started) < LOOKING;
@@ -165,7 +165,7 @@ impl Directory {
         match find() {
             Some(link) => Some(link),
             None => {
-                self.acquaint(Some(host)).await;
+                self.connect_known(Some(host)).await;
                 find()
             }
         }

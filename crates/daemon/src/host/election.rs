@@ -23,7 +23,7 @@ use crate::model::types::Status;
 /// An elder that does not answer within this time is skipped.
 const ANSWER: Duration = Duration::from_secs(2);
 /// ... and left alone for this long.
-const SHUNNED: Duration = Duration::from_secs(10);
+const BACKOFF: Duration = Duration::from_secs(10);
 /// Elders asked in one election.
 const ASKED: usize = 8;
 
@@ -44,7 +44,7 @@ pub(crate) struct Election {
     me: Rank,
     /// The user of the host's daemon, besides root.
     host: Option<u32>,
-    shunned: Mutex<HashMap<u32, Instant>>,
+    backoff: Mutex<HashMap<u32, Instant>>,
     /// The parent at the last look.
     last: Mutex<Option<String>>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Parent {
     pub(crate) name: String,
     pid: u32,
     /// It is the host's or of our own user: its answers are trusted, and our requests are no secret to it.
-    pub(crate) is_believed: bool,
+    pub(crate) is_plausible: bool,
     /// It may put links into our directories, and sees the same ones.
     pub(crate) links: bool,
 }
@@ -72,7 +72,7 @@ impl Election {
             prefix: format!("tidecast/{hash}/"),
             me,
             host,
-            shunned: Mutex::default(),
+            backoff: Mutex::default(),
             last: Mutex::default(),
         }
     }
@@ -90,10 +90,10 @@ impl Election {
 
     /// Whether this user has an older daemon here, from which this one may take links. Asks no other process
     /// and starts no thread.
-    pub(crate) fn has_elder_with_links(&self) -> bool {
+    pub(crate) fn has_older_with_links(&self) -> bool {
         let names = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        let elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
-        elders.iter().any(|rank| rank.uid == self.me.uid && sees_the_same(rank.pid))
+        let older_daemons = older_daemons(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
+        older_daemons.iter().any(|rank| rank.uid == self.me.uid && sees_the_same(rank.pid))
     }
 
     /// Finds the parent, for [`Election::last_parent`].
@@ -109,15 +109,16 @@ impl Election {
     /// The first of the elders that answers, trusted ones before others; None: this is the eldest.
     pub(crate) async fn parent(&self) -> Option<Parent> {
         let names = std::fs::read_to_string("/proc/net/unix").ok()?;
-        let mut elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
-        elders.sort_by_key(|rank| (!self.is_believed(*rank), *rank));
+        let mut older_daemons =
+            older_daemons(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
+        older_daemons.sort_by_key(|rank| (!self.is_plausible(*rank), *rank));
         {
-            let mut shunned = self.shunned.lock();
-            shunned.retain(|_, until| *until > Instant::now());
-            elders.retain(|rank| !shunned.contains_key(&rank.pid));
+            let mut backoff = self.backoff.lock();
+            backoff.retain(|_, until| *until > Instant::now());
+            older_daemons.retain(|rank| !backoff.contains_key(&rank.pid));
         }
         let mut left = ASKED;
-        for rank in elders {
+        for rank in older_daemons {
             let client = self.client(rank);
             // A name with a false user costs next to nothing, however many there are.
             if timeout(ANSWER, client.connect()).await.is_ok_and(|connected| connected.is_err()) {
@@ -125,7 +126,7 @@ impl Election {
             }
             match self.ask(rank, client).await {
                 Some(parent) => return Some(parent),
-                None => self.shun(rank.pid),
+                None => self.back_off(rank.pid),
             }
             left -= 1;
             if left == 0 {
@@ -140,7 +141,7 @@ impl Election {
         uid == 0 || self.host == Some(uid)
     }
 
-    fn is_believed(&self, rank: Rank) -> bool {
+    fn is_plausible(&self, rank: Rank) -> bool {
         self.is_hosts(rank.uid) || rank.uid == self.me.uid
     }
 
@@ -154,18 +155,18 @@ impl Election {
             client,
             name: status.name,
             pid: rank.pid,
-            is_believed: self.is_believed(rank),
+            is_plausible: self.is_plausible(rank),
             links: rank.uid == self.me.uid && sees_the_same(rank.pid),
         })
     }
 
-    fn shun(&self, pid: u32) {
-        self.shunned.lock().insert(pid, Instant::now() + SHUNNED);
+    fn back_off(&self, pid: u32) {
+        self.backoff.lock().insert(pid, Instant::now() + BACKOFF);
     }
 
     /// A parent has failed: another one is to be taken.
     pub(crate) fn give_up(&self, parent: &Parent) {
-        self.shun(parent.pid);
+        self.back_off(parent.pid);
     }
 }
 
@@ -173,13 +174,13 @@ impl Config {
     /// Whether this user has an older daemon on this machine now, which may give links into its own store.
     /// Asks no other process and starts no thread.
     #[must_use]
-    pub fn has_elder_with_links(&self) -> bool {
-        Election::new(&self.machine, self.serves, self.host_uid).has_elder_with_links()
+    pub fn has_older_with_links(&self) -> bool {
+        Election::new(&self.machine, self.serves, self.host_uid).has_older_with_links()
     }
 }
 
 /// Those that come before `me`, of the names that the system lists.
-fn elders(
+fn older_daemons(
     names: &str,
     prefix: &str,
     me: Rank,
@@ -241,12 +242,13 @@ mod tests {
             00: 03 00 00000000 0001 03 16 /run/a b\n";
         let start =
             |pid| [(10, 100), (40, 900), (20, 200), (30, 300), (5, 1)].into_iter().find(|(p, _)| *p == pid);
-        let elders =
-            |me| elders(names, "tidecast/m/", me, |uid| uid == 0, |pid| start(pid).map(|(_, start)| start));
+        let older_daemons = |me| {
+            older_daemons(names, "tidecast/m/", me, |uid| uid == 0, |pid| start(pid).map(|(_, start)| start))
+        };
         let (host, first, second) = (rank(0, 900, 40), rank(1000, 100, 10), rank(1001, 200, 20));
-        assert_eq!(elders(rank(1000, 300, 30)), [host, first, second]);
-        assert_eq!(elders(first), [host]);
-        assert_eq!(elders(host), []);
+        assert_eq!(older_daemons(rank(1000, 300, 30)), [host, first, second]);
+        assert_eq!(older_daemons(first), [host]);
+        assert_eq!(older_daemons(host), []);
     }
 
     #[test]

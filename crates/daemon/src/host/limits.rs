@@ -70,12 +70,12 @@ impl HostLimits {
     }
 
     /// Looks whether a job uses a cache. To be called when one may have begun, and again and again.
-    pub(crate) fn mind_jobs(&self, depot: &Depot) {
-        self.mind(depot.has_jobs(crate::clock::now()));
+    pub(crate) fn adapt_to_jobs(&self, depot: &Depot) {
+        self.adapt(depot.has_jobs(crate::clock::now()));
     }
 
     /// Whether jobs run.
-    fn mind(&self, busy: bool) {
+    fn adapt(&self, busy: bool) {
         let mut now = self.now.lock();
         if now.busy != busy {
             now.busy = busy;

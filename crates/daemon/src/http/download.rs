@@ -10,8 +10,8 @@ use tidecast_depot::{CacheRecord, View};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
 
-use super::act::Act;
 use super::app::App;
+use super::audited::Audited;
 use super::extract::id;
 use crate::client::Chunks;
 use crate::host::caller::Caller;
@@ -57,8 +57,8 @@ pub(super) async fn content(
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let act = Act::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
-    let (record, manifest) = act.ended(committed(&app, &caller, &text).await)?;
+    let audited = Audited::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
+    let (record, manifest) = audited.ended(committed(&app, &caller, &text).await)?;
     let busy = app.store.depot.busy(record.id, crate::clock::now())?;
     let id = record.id;
     let view = app.store.on_disk(move |depot| depot.open_view(id)).await?;

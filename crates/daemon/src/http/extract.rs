@@ -16,22 +16,22 @@ pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
 }
 
 /// A body of JSON.
-pub(super) struct Said<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
 /// A query.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryOf<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Said<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Json(said) =
+        let Json(body) =
             Json::from_request(request, state).await.map_err(|e| ApiError::malformed(e.body_text()))?;
-        Ok(Self(said))
+        Ok(Self(body))
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryOf<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {

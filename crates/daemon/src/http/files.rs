@@ -13,8 +13,8 @@ use hyper_util::server::conn::auto::upgrade::downcast;
 use tidecast_depot::{Busy, View};
 use tidecast_metainfo::Manifest;
 
-use super::act::Act;
 use super::app::App;
+use super::audited::Audited;
 use super::download::committed;
 use super::listener::Connection;
 use super::sessions::Session;
@@ -41,8 +41,8 @@ pub(super) async fn files(
         let why = format!("files are passed as open descriptors; send the header Upgrade: {PROTOCOL}");
         return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorKind::Malformed, why));
     }
-    let act = Act::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
-    let (record, manifest) = act.ended(committed(&app, &caller, &text).await)?;
+    let audited = Audited::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
+    let (record, manifest) = audited.ended(committed(&app, &caller, &text).await)?;
     let session = app.sessions.begin(caller.uid)?;
     let busy = app.store.depot.busy(record.id, crate::clock::now())?;
     let id = record.id;

@@ -1,7 +1,7 @@
 //! HTTP and JSON over the unix socket. `openapi.json` is its description, served at `/v1/openapi.json`.
 
-mod act;
 pub(crate) mod app;
+mod audited;
 mod download;
 mod extract;
 mod files;
@@ -84,7 +84,7 @@ fn router(app: Arc<App>) -> Router {
 
 /// The clients that a socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Audience {
     /// The users that the daemon serves: its own user, or all users of the host.
     Users,
     /// Also other daemons of this machine, of any user.
@@ -93,7 +93,7 @@ pub(crate) enum Door {
 
 /// Rejects requests of users that the daemon does not serve. Daemons of other users may ask for its status
 /// and for caches that every user may read.
-async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
+async fn admit(audience: Audience, serves: Serves, request: Request, next: Next) -> Response {
     let cred =
         request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
             unproven.prove();
@@ -105,7 +105,7 @@ async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Resp
         Method::POST => path == "/v1/get",
         _ => false,
     };
-    if cred.is_some_and(|cred| !is_stranger(cred.uid(), serves)) || door == Door::Daemons && takes {
+    if cred.is_some_and(|cred| !is_stranger(cred.uid(), serves)) || audience == Audience::Daemons && takes {
         return next.run(request).await;
     }
     ApiError::forbidden("this daemon serves its own user only").into_response()
@@ -131,8 +131,8 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Optio
 }
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, door: Door) -> std::io::Result<()> {
+pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, audience: Audience) -> std::io::Result<()> {
     let serves = app.config.serves;
-    let admitted = router(app).layer(from_fn(move |request, next| admit(door, serves, request, next)));
+    let admitted = router(app).layer(from_fn(move |request, next| admit(audience, serves, request, next)));
     axum::serve(listener::Shared::new(listener), admitted.into_make_service_with_connect_info::<Cred>()).await
 }

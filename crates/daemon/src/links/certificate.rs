@@ -9,7 +9,7 @@ use tidecast_identity::date::{span, utc};
 use tidecast_identity::{Holder, Identity, NodeId, NodeKey};
 
 use crate::host::file_stamp::Stamp;
-use crate::links::trust::{Distrust, Trust};
+use crate::links::trust::{Trust, TrustError};
 use crate::model::error::Error;
 use crate::model::message::Hello;
 
@@ -141,8 +141,8 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
 /// No daemon can accept this certificate for this name.
 pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> Result<(), Error> {
     match trust.judge(hello, node) {
-        Ok(_) | Err(Distrust::Nobody) => Ok(()),
-        Err(Distrust::Pretender { said, proven }) => {
+        Ok(_) | Err(TrustError::NoTrust) => Ok(()),
+        Err(TrustError::NameMismatch { claimed, proven }) => {
             let fits = match &proven {
                 Identity::Host(host) => format!("{host} and run by root"),
                 Identity::User(user) => {
@@ -150,7 +150,7 @@ pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> 
                 }
             };
             let why = format!(
-                "it is for {proven}, whose daemon must be named {fits} (--name); this daemon is {said}"
+                "it is for {proven}, whose daemon must be named {fits} (--name); this daemon is {claimed}"
             );
             let by = hello.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
             Err(Error::Certificate { path: path.to_owned(), why: why + &by })

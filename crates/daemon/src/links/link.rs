@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::frame::{self, FrameError};
-use super::refusals;
+use super::rejections;
 use crate::model::message::{Answer, Ask, Enrolled, Enrolment, Head, Hello};
 
 /// An answer is waited for this long.
@@ -63,7 +63,7 @@ pub(crate) struct Peer {
 pub(crate) enum LinkError {
     #[error("the connection to {0} has ended")]
     Ended(String),
-    #[error("{}", refusals::turned_away(.name, .why))]
+    #[error("{}", rejections::rejected_peer(.name, .why))]
     Refused { name: String, why: String },
     #[error("{0} did not answer within 20 s")]
     Late(String),
@@ -85,7 +85,7 @@ pub(crate) struct Link {
     out: mpsc::Sender<(Head, Bytes)>,
     closing: Notify,
     /// The peer is no longer trusted.
-    turned_away: AtomicBool,
+    rejected_peer: AtomicBool,
     /// The peer rejected this daemon.
     refused: OnceLock<String>,
 }
@@ -108,7 +108,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
     fn distrusted(&self, _node: NodeId) {}
 
     /// A peer was rejected. Rate-limited, so that the audit log cannot be flooded.
-    fn turned_away(&self, _who: &str, _why: &str) {}
+    fn rejected_peer(&self, _who: &str, _why: &str) {}
 
     /// The other end turns this daemon away.
     fn refused(&self, _peer: &Peer, _why: &str) {}
@@ -124,7 +124,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
 pub(crate) type Enrolling = Pin<Box<dyn Future<Output = (Enrolled, Bytes)> + Send>>;
 
 /// Sends the hello and receives the peer's first message.
-pub(crate) async fn greet<T: DeserializeOwned>(
+pub(crate) async fn exchange_hello<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ours: &Hello,
 ) -> Result<T, LinkError> {
@@ -152,7 +152,7 @@ impl Link {
             asked: Asked::default(),
             out,
             closing: Notify::new(),
-            turned_away: AtomicBool::new(false),
+            rejected_peer: AtomicBool::new(false),
             refused: OnceLock::new(),
         });
         let run = run(link.clone(), stream, queue, serve);
@@ -195,14 +195,14 @@ impl Link {
 
     /// Ends the channel, and sends the peer the reason.
     pub(crate) fn turn_away(&self, why: &str) {
-        self.turned_away.store(true, Ordering::Relaxed);
+        self.rejected_peer.store(true, Ordering::Relaxed);
         let _ = self.out.try_send((Head::Refused { why: why.into() }, Bytes::new()));
         self.close();
     }
 
     /// Whether it is still up.
     pub(crate) fn is_up(&self) -> bool {
-        !self.out.is_closed() && !self.turned_away.load(Ordering::Relaxed)
+        !self.out.is_closed() && !self.rejected_peer.load(Ordering::Relaxed)
     }
 }
 
@@ -240,7 +240,7 @@ async fn run(
         tracing::debug!(peer = link.peer.hello.name, %error, "control channel ended");
     }
     // Its requests are no longer answered, but the reason is still sent.
-    if link.turned_away.load(Ordering::Relaxed) {
+    if link.rejected_peer.load(Ordering::Relaxed) {
         if !said {
             let _ = timeout(LAST_WORD, &mut writing).await;
         }
@@ -299,7 +299,7 @@ async fn hear(
             // Neither: a newer daemon's message that needs no answer.
             Err(_) => allowance.take().await,
             Ok(Head::Refused { why }) => {
-                let why = refusals::plain(&why);
+                let why = rejections::plain(&why);
                 serve.refused(&link.peer, &why);
                 let _ = link.refused.set(why);
                 return Ok(());

@@ -6,6 +6,6 @@ pub(crate) mod certificate;
 pub(crate) mod frame;
 pub(crate) mod link;
 pub(crate) mod peers;
-pub(crate) mod refusals;
+pub(crate) mod rejections;
 pub(crate) mod trust;
 pub(crate) mod wire;

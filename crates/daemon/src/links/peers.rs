@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use tidecast_control::Dialling;
+use tidecast_control::ConnectAttempts;
 use tidecast_identity::NodeId;
 use tidecast_net::Visitor;
 
-use super::link::{Link, Peer, Serve, Serving, answer_enrolment, greet, refuse};
-use super::refusals::{Refusals, Whose, who};
+use super::link::{Link, Peer, Serve, Serving, answer_enrolment, exchange_hello, refuse};
+use super::rejections::{RejectedBy, Rejections, who};
 use super::trust::Trust;
 use super::wire::{Handshake, PeerError, Taking, Wire, Wired, unreachable};
 use crate::model::message::{Answer, Ask, First, Hello};
@@ -26,7 +26,7 @@ pub(crate) struct Links {
     trust: Arc<Trust>,
     hello: RwLock<Hello>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
-    refusals: Refusals,
+    rejections: Rejections,
     /// Answers requests. It is built after the links and owns them; the reference is weak, so that both can
     /// end.
     serve: OnceLock<Weak<dyn Serve>>,
@@ -49,7 +49,7 @@ impl Links {
             trust,
             hello: RwLock::new(hello),
             links: Mutex::default(),
-            refusals: Refusals::default(),
+            rejections: Rejections::default(),
             serve: OnceLock::new(),
         }
     }
@@ -82,11 +82,11 @@ impl Links {
         {
             return Ok(link);
         }
-        let mut dialling = self.dial(addresses);
+        let mut attempts = self.dial(addresses);
         let mut last = PeerError::NoAddress;
-        while let Some((addr, connected)) = dialling.staggered().await {
+        while let Some((addr, connected)) = attempts.next_delayed().await {
             let greeted = match connected {
-                Ok(handshake) => self.greet(addr, handshake).await,
+                Ok(handshake) => self.exchange_hello(addr, handshake).await,
                 Err(error) => Err(error),
             };
             match greeted {
@@ -109,13 +109,13 @@ impl Links {
 
     /// A channel to this node, which should be at one of these addresses.
     pub(crate) async fn reach(&self, node: NodeId, addresses: &[SocketAddr]) -> Result<Arc<Link>, PeerError> {
-        let mut dialling = self.dial(addresses);
+        let mut attempts = self.dial(addresses);
         let mut last = PeerError::NoAddress;
-        while let Some((addr, connected)) = dialling.staggered().await {
+        while let Some((addr, connected)) = attempts.next_delayed().await {
             if let Some(link) = self.to(node) {
                 return Ok(link);
             }
-            let dialled = async { self.greet(addr, connected?).await };
+            let dialled = async { self.exchange_hello(addr, connected?).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
                 Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon listens there".into() },
@@ -144,7 +144,7 @@ impl Links {
 
     /// Closes the channels to peers that are no longer trusted (a certificate was revoked, a card has
     /// expired).
-    pub(crate) fn judge_again(&self) -> Vec<NodeId> {
+    pub(crate) fn recheck_peers(&self) -> Vec<NodeId> {
         let mut distrusted = Vec::new();
         for link in self.all() {
             let peer = &link.peer;
@@ -157,7 +157,7 @@ impl Links {
                 }
                 let why = why.to_string();
                 link.turn_away(&why);
-                self.turned_away(&peer.hello, peer.node, peer.addr, &why);
+                self.rejected_peer(&peer.hello, peer.node, peer.addr, &why);
                 distrusted.push(peer.node);
             }
         }
@@ -165,17 +165,17 @@ impl Links {
     }
 
     /// Logs that a peer was rejected.
-    fn turned_away(&self, hello: &Hello, node: NodeId, addr: SocketAddr, why: &str) {
+    fn rejected_peer(&self, hello: &Hello, node: NodeId, addr: SocketAddr, why: &str) {
         let who = who(&hello.name, addr);
-        if self.refusals.note(Whose::Ours, node, &who, why) {
+        if self.rejections.note(RejectedBy::ThisDaemon, node, &who, why) {
             tracing::warn!(peer = who, %node, why, "rejected a daemon: its certificate is not trusted");
-            self.serve().turned_away(&who, why);
+            self.serve().rejected_peer(&who, why);
         }
     }
 
     /// Logs that another daemon rejected this one.
     pub(crate) fn refused(&self, peer: &Peer, why: &str) {
-        if self.refusals.note(Whose::Theirs, peer.node, &peer.hello.name, why) {
+        if self.rejections.note(RejectedBy::Peer, peer.node, &peer.hello.name, why) {
             let (peer, addr) = (peer.hello.name.as_str(), peer.addr);
             tracing::warn!(peer, %addr, why, "another daemon rejected this one");
         }
@@ -183,8 +183,8 @@ impl Links {
 
     /// Adds recent rejections (a few) to `why`, the reason why no host has something: a rejected peer may
     /// have it.
-    pub(crate) fn with_refusals(&self, mut why: String) -> String {
-        for refusal in self.refusals.lately(|node| self.to(node).is_none()).into_iter().take(3) {
+    pub(crate) fn with_rejections(&self, mut why: String) -> String {
+        for refusal in self.rejections.lately(|node| self.to(node).is_none()).into_iter().take(3) {
             if !why.contains(&refusal) {
                 why = format!("{why}; {refusal}");
             }
@@ -193,10 +193,11 @@ impl Links {
     }
 
     /// Serves an incoming connection: hello, check of the certificate, requests until the channel ends.
-    pub(crate) async fn welcome(&self, visitor: Visitor) {
+    pub(crate) async fn accept(&self, visitor: Visitor) {
         let Visitor { mut stream, node, addr, mut admitted } = visitor;
         let ours = self.hello();
-        let greeted = admitted.run(greet(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
+        let greeted =
+            admitted.run(exchange_hello(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
         let met = match greeted {
             Ok(First::Hello(hello)) => self.judge(hello, node, (addr, false)),
             Ok(First::Enrolment(wish)) => {
@@ -227,12 +228,13 @@ impl Links {
     fn dial(
         &self,
         addresses: &[SocketAddr],
-    ) -> Dialling<Result<Handshake, PeerError>, impl FnMut(SocketAddr) -> Taking<Handshake> + use<>> {
+    ) -> ConnectAttempts<Result<Handshake, PeerError>, impl FnMut(SocketAddr) -> Taking<Handshake> + use<>>
+    {
         let wire = self.wire.clone();
-        Dialling::new(addresses.to_vec(), move |addr| wire.clone().connect(addr))
+        ConnectAttempts::new(addresses.to_vec(), move |addr| wire.clone().connect(addr))
     }
 
-    async fn greet(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {
+    async fn exchange_hello(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {
         let (stream, node) = handshake.await?;
         if node == self.node {
             return Err(unreachable(addr, "this daemon itself listens there"));
@@ -250,7 +252,7 @@ impl Links {
         node: NodeId,
         (addr, called): (SocketAddr, bool),
     ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<>), PeerError> {
-        let hello = greet(&mut stream, &self.hello()).await?;
+        let hello = exchange_hello(&mut stream, &self.hello()).await?;
         match self.judge(hello, node, (addr, called)) {
             Ok(peer) => Ok(self.link(peer, stream)),
             Err(error) => {
@@ -272,8 +274,8 @@ impl Links {
         match self.trust.judge(&hello, node) {
             Ok(identity) => Ok(Peer { node, identity, hello, addr, called }),
             Err(why) => {
-                let why = why.say(&hello, &self.hello.read().name);
-                self.turned_away(&hello, node, addr, &why);
+                let why = why.describe(&hello, &self.hello.read().name);
+                self.rejected_peer(&hello, node, addr, &why);
                 self.serve().distrusted(node);
                 Err(PeerError::Untrusted { addr, why })
             }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tidecast_identity::{Card, Identity, NodeId};
 
 use crate::host::file_stamp::Stamp;
-use crate::links::refusals::plain;
+use crate::links::rejections::plain;
 use crate::model::message::Hello;
 use crate::model::name::is_of_user;
 
@@ -20,22 +20,22 @@ const APART: u64 = 60;
 
 /// Why another daemon is not trusted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Distrust {
+pub(crate) enum TrustError {
     #[error(
         "this host trusts no other host: set the site's CA in its configuration (see: tidecast ca --help)"
     )]
-    Nobody,
+    NoTrust,
     #[error("node {0} is not listed, and it presented no card")]
     Unlisted(NodeId),
     #[error("the card is not base64")]
-    Garbled,
+    NotBase64,
     #[error(transparent)]
     Card(#[from] tidecast_identity::CardError),
-    #[error("it is named {}, but its certificate is for {proven}", plain(.said))]
-    Pretender { said: String, proven: Identity },
+    #[error("it is named {}, but its certificate is for {proven}", plain(.claimed))]
+    NameMismatch { claimed: String, proven: Identity },
 }
 
-impl Distrust {
+impl TrustError {
     /// Its card, or the certificate that it was made from, has run out: by now it may have another.
     pub(crate) fn has_expired(&self) -> bool {
         matches!(self, Self::Card(tidecast_identity::CardError::Expired { .. }))
@@ -46,7 +46,7 @@ impl Distrust {
     }
 
     /// In words; where the time matters, with how far the clocks of the two hosts are apart.
-    pub(crate) fn say(&self, hello: &Hello, ours: &str) -> String {
+    pub(crate) fn describe(&self, hello: &Hello, ours: &str) -> String {
         let (theirs, now) = (hello.clock, crate::clock::now());
         let apart = theirs.abs_diff(now);
         if !self.is_about_time() || theirs == 0 || apart < APART {
@@ -93,29 +93,29 @@ impl Trust {
     }
 
     /// Whether no other daemon is trusted.
-    pub(crate) fn is_nobody(&self) -> bool {
+    pub(crate) fn trusts_none(&self) -> bool {
         self.path.is_none()
     }
 
     /// The identity of `node`, which sent `hello`.
-    pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, Distrust> {
+    pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, TrustError> {
         let identity = self.identity(&hello.card, node, false)?;
         if is_called(&identity, hello) {
             return Ok(identity);
         }
-        Err(Distrust::Pretender { said: hello.name.clone(), proven: identity })
+        Err(TrustError::NameMismatch { claimed: hello.name.clone(), proven: identity })
     }
 
     /// The identity that a card proves for the holder of `node`'s key; `lapsed`: accept a card that has
     /// expired since. A revoked certificate is rejected either way.
-    pub(crate) fn identity(&self, card: &str, node: NodeId, lapsed: bool) -> Result<Identity, Distrust> {
+    pub(crate) fn identity(&self, card: &str, node: NodeId, lapsed: bool) -> Result<Identity, TrustError> {
         let mut read = self.now.lock();
         self.look_again(&mut read);
-        let trust = read.trust.as_ref().ok_or(Distrust::Nobody)?;
+        let trust = read.trust.as_ref().ok_or(TrustError::NoTrust)?;
         if card.is_empty() {
-            return trust.listed(node).cloned().ok_or(Distrust::Unlisted(node));
+            return trust.listed(node).cloned().ok_or(TrustError::Unlisted(node));
         }
-        let card = Card::decode(&BASE64.decode(card.as_bytes()).map_err(|_| Distrust::Garbled)?)?;
+        let card = Card::decode(&BASE64.decode(card.as_bytes()).map_err(|_| TrustError::NotBase64)?)?;
         let now = crate::clock::now();
         let at = if lapsed { now.min(card.not_after.saturating_sub(1)) } else { now };
         Ok(trust.verify(&card, node, at)?.identity)

@@ -18,7 +18,7 @@ use crate::model::name::is_called;
 use crate::model::types::{Event, Limit, Status};
 use crate::storage::audit::Audit;
 use crate::storage::run_mode::{Mode, RunMode};
-use crate::transfer::arrivals::Arrivals;
+use crate::transfer::received::ReceivedTotals;
 use crate::transfer::requests::Requests;
 use crate::transfer::swarms::Swarms;
 
@@ -34,7 +34,7 @@ pub(crate) struct Admin {
     pub(crate) election: Arc<Election>,
     pub(crate) swarms: Arc<Swarms>,
     pub(crate) requests: Arc<Requests>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) received_totals: Arc<ReceivedTotals>,
     pub(crate) limits: Arc<HostLimits>,
     pub(crate) mode: Arc<RunMode>,
     pub(crate) audit: Arc<Audit>,
@@ -65,11 +65,11 @@ impl Admin {
         if !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
-        self.obey(what, limit).await
+        self.execute(what, limit).await
     }
 
     /// Executes a command of an administrator of this host or of the site.
-    pub(crate) async fn obey(&self, what: &str, limit: Limit) -> Result<Status, ApiError> {
+    pub(crate) async fn execute(&self, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
             "status" => return self.status(),
             "resume" => self.mode.set(Mode::Running).await,
@@ -135,7 +135,7 @@ impl Admin {
             uses: self.uses.all_uses(|_, _| true),
             sent,
             received,
-            came: self.arrivals.all(),
+            came: self.received_totals.all(),
             parent: self.election.last_parent(),
             limits: self.limits.limits(),
             serves: if self.config.serves == Serves::Everyone { "everyone" } else { "owner" }.into(),
@@ -144,6 +144,6 @@ impl Admin {
             without: self.config.without.clone(),
             ..Status::default()
         }
-        .with_coming(self.requests.under_way(|_| true)))
+        .with_transfers(self.requests.under_way(|_| true)))
     }
 }

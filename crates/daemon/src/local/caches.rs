@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tidecast_depot::{CacheId, Declare, Filter, Reader};
 use tidecast_metainfo::Manifest;
 
-use super::amend::Amend;
 use super::records::{READ, Records};
+use super::update_attributes::AttributeUpdate;
 use super::upload::Uploads;
 use super::uses::Uses;
 use crate::host::caller::Caller;
@@ -26,7 +26,7 @@ pub(crate) struct Caches {
     pub(crate) records: Arc<Records>,
     pub(crate) uses: Arc<Uses>,
     pub(crate) uploads: Arc<Uploads>,
-    pub(crate) amend: Amend,
+    pub(crate) update: AttributeUpdate,
     pub(crate) swarms: Arc<Swarms>,
     pub(crate) mode: Arc<RunMode>,
 }
@@ -97,7 +97,7 @@ impl Caches {
             true => Create { mode: None, group: None, ..create.clone() },
             false => create.clone(),
         };
-        self.amend.amend(caller, &said, &manifest).await?;
+        self.update.update(caller, &said, &manifest).await?;
         let declare = Declare {
             origin: self.records.config.name.clone(),
             name: create.name.clone(),

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::records::Records;
-use crate::directory::places::{place_of, resolve};
+use crate::directory::configured_peers::{place_of, resolve};
 use crate::directory::sources::Directory;
 use crate::host::caller::Caller;
 use crate::links::link::Link;
@@ -76,7 +76,7 @@ impl Copies {
         holders.sort_by(|a, b| (!a.here, !a.origin, &a.host).cmp(&(!b.here, !b.origin, &b.host)));
         if holders.is_empty() {
             let absent = ApiError::absent(&name.to_string());
-            return Err(ApiError { why: self.directory.links.with_refusals(absent.why), ..absent });
+            return Err(ApiError { why: self.directory.links.with_rejections(absent.why), ..absent });
         }
         Ok(holders)
     }
@@ -126,7 +126,7 @@ impl Copies {
 
     /// Daemons that the cache's policy allows, as many as are to have a copy besides this one.
     async fn willing(&self, record: &CacheRecord) -> Result<Vec<Arc<Link>>, ApiError> {
-        self.directory.acquaint(None).await;
+        self.directory.connect_known(None).await;
         let most = Attributes::of(record).replicas.saturating_sub(1);
         let cache = ads::cache(record).map_err(Error::from)?;
         let mut willing = Vec::new();

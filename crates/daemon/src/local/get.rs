@@ -14,8 +14,8 @@ use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::name::CacheName;
 use crate::model::types::{CacheInfo, Get, Got, Method};
 use crate::storage::run_mode::{Mode, RunMode};
+use crate::transfer::fetch_state::{Failed, FetchState};
 use crate::transfer::requests::Requests;
-use crate::transfer::stand::{Failed, Stand};
 
 /// Hands caches to users.
 pub(crate) struct Getting {
@@ -77,35 +77,42 @@ impl Getting {
             let why = "this daemon accepts no new caches: it is paused or drained";
             return match here {
                 Some(record) => {
-                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, why)).await
+                    self.hand(caller, record.id, user, (0.0, None), not_received_reason(&record, &name, why))
+                        .await
                 }
                 None => Err(Failed::new(ErrorKind::Denied, why).into()),
             };
         }
-        let mut stand = match (self.requests.fetch(name.clone(), reader, false), &here) {
+        let mut state = match (self.requests.fetch(name.clone(), reader, false), &here) {
             (Err(error), Some(record)) => {
-                older = not_come(record, &name, &error.why);
+                older = not_received_reason(record, &name, &error.why);
                 return self.hand(caller, record.id, user, (0.0, None), older).await;
             }
-            (stand, _) => stand?,
+            (state, _) => state?,
         };
-        let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
-        let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
+        let settled = state.wait_for(|state| !matches!(state, FetchState::Waiting { .. }));
+        let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|state| state.clone()));
         if let Ok(Err(_)) = settled {
             let why = "the daemon is stopping; try again when it has started";
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Stopping, why));
         }
-        let now = stand.borrow().clone();
+        let now = state.borrow().clone();
         match now {
-            Stand::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
-            Stand::Failed(failed) => match here {
+            FetchState::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
+            FetchState::Failed(failed) => match here {
                 Some(record) => {
-                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, &failed.why))
-                        .await
+                    self.hand(
+                        caller,
+                        record.id,
+                        user,
+                        (0.0, None),
+                        not_received_reason(&record, &name, &failed.why),
+                    )
+                    .await
                 }
                 None => Err(failed.into()),
             },
-            Stand::Done { id, method, seconds } => {
+            FetchState::Done { id, method, seconds } => {
                 self.hand(caller, id, user, (seconds, Some(method)), None).await
             }
         }
@@ -133,7 +140,7 @@ impl Getting {
                 depot.inode(id)
             })
             .await?;
-        self.limits.mind_jobs(&self.records.store.depot);
+        self.limits.adapt_to_jobs(&self.records.store.depot);
         let info = CacheInfo { inode: Some(inode), ..self.records.info(&record) };
         Ok(Got::Ready { info: Box::new(info), seconds, method, older })
     }
@@ -159,6 +166,6 @@ impl Getting {
 }
 
 /// Why an older version is given than the one that is known.
-fn not_come(here: &CacheRecord, newer: &CacheName, why: &str) -> Option<String> {
+fn not_received_reason(here: &CacheRecord, newer: &CacheName, why: &str) -> Option<String> {
     Some(format!("{} is not the newest version; cannot get {newer}: {why}", here.full_name()))
 }

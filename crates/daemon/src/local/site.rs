@@ -12,10 +12,10 @@ use crate::host::caller::Caller;
 use crate::links::link::Link;
 use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::message::{Answer, Ask};
-use crate::model::types::{Limit, Ruled, Status};
+use crate::model::types::{CommandResult, Limit, Status};
 
 /// A daemon has done it, or failed to, within this time.
-const OBEYED: Duration = Duration::from_millis(4500);
+const ORDER_TIMEOUT: Duration = Duration::from_millis(4500);
 
 /// The daemons of the site, for an administrator.
 pub(crate) struct Site {
@@ -30,14 +30,18 @@ impl Site {
         what: &str,
         limit: Limit,
         host: Option<&str>,
-    ) -> Result<Vec<Ruled>, ApiError> {
+    ) -> Result<Vec<CommandResult>, ApiError> {
         if what != "status" && !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
         let mut told = Vec::new();
         if host.is_none_or(|host| host == self.admin.config.name) {
-            let status = self.admin.obey(what, limit.clone()).await?;
-            told.push(Ruled { host: self.admin.config.name.clone(), why: None, status: Some(status) });
+            let status = self.admin.execute(what, limit.clone()).await?;
+            told.push(CommandResult {
+                host: self.admin.config.name.clone(),
+                why: None,
+                status: Some(status),
+            });
         }
         let ask = Ask::Admin { who: caller.name.clone(), what: what.into(), limit };
         let mut asking = JoinSet::new();
@@ -46,7 +50,7 @@ impl Site {
                 let (links, ask, host) = (self.admin.links.clone(), ask.clone(), host.map(str::to_owned));
                 asking.spawn(async move {
                     let place = addresses.first().map_or_else(|| node.to_string(), ToString::to_string);
-                    let asked = timeout(OBEYED, async {
+                    let asked = timeout(ORDER_TIMEOUT, async {
                         let link = links.reach(node, &addresses).await;
                         let link = link.map_err(|error| (place.clone(), error.to_string()))?;
                         let name = link.peer.hello.name.clone();
@@ -66,10 +70,12 @@ impl Site {
         }
         while let Some(asked) = asking.join_next().await {
             match asked {
-                Ok(Ok(Some((host, status)))) => told.push(Ruled { host, why: None, status: Some(status) }),
+                Ok(Ok(Some((host, status)))) => {
+                    told.push(CommandResult { host, why: None, status: Some(status) })
+                }
                 // The name of an unreachable daemon is unknown: it matters only if all are meant.
                 Ok(Err((place, why))) if host.is_none_or(|host| host == place) => {
-                    told.push(Ruled { host: place, why: Some(why), status: None });
+                    told.push(CommandResult { host: place, why: Some(why), status: None });
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidecast_depot::CacheRecord;
 
 use crate::model::signed_name::SignedName;
-use crate::model::types::{Came, Create, Method};
+use crate::model::types::{Create, Method, ReceivedBytes};
 
 /// The daemon's own attributes of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub(crate) struct Attributes {
     pub(crate) replicas: u32,
     /// How it came to this host; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) came: Option<Came>,
+    pub(crate) came: Option<ReceivedBytes>,
     /// The origin's signed record; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) named: Option<SignedName>,

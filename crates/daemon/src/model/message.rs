@@ -106,7 +106,8 @@ pub(crate) enum Ask {
         ad: String,
     },
     /// A frame of the membership protocol, as payload. Not answered.
-    Circle,
+    #[serde(rename = "circle")]
+    Membership,
     /// Do as the administrator of the site wants. The payload of the answer is the daemon's status.
     Admin { who: String, what: String, limit: Limit },
     /// Are you alive?

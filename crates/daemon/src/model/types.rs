@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-pub use tidecast_event::cache::{CacheInfo, CacheUse, Came, Happened as Event, Holder, Method, Offered};
-pub use tidecast_event::daemon::{Checked, Limits, Ruled, Status, Underway, Unread};
+pub use tidecast_event::cache::{
+    CacheInfo, CacheUse, HistoryEntry as Event, Holder, Method, Offered, ReceivedBytes,
+};
+pub use tidecast_event::daemon::{Checked, CommandResult, Limits, Status, TransferProgress, Unread};
 
 /// A request to create a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

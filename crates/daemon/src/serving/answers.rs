@@ -9,8 +9,8 @@ use tidecast_classad::Ad;
 use tidecast_depot::{CacheRecord, Filter, Reader};
 use tidecast_identity::{Identity, NodeId};
 
-use super::leaves::Leaves;
-use super::seekers::Seekers;
+use super::fetching_peers::FetchingPeers;
+use super::fingerprints::FingerprintServer;
 use crate::config::Config;
 use crate::directory::membership::Membership;
 use crate::directory::names::Signer;
@@ -30,7 +30,7 @@ use crate::storage::host_ad::HostAd;
 use crate::storage::run_mode::{Mode, RunMode};
 use crate::storage::store::Store;
 use crate::transfer::admission::Admission;
-use crate::transfer::coming::Contents;
+use crate::transfer::pending::PendingContents;
 use crate::transfer::requests::Requests;
 use crate::transfer::seeding::Seeding;
 use crate::transfer::swarms::Swarms;
@@ -54,11 +54,11 @@ pub(crate) struct Answers {
     pub(crate) swarms: Arc<Swarms>,
     pub(crate) seeding: Arc<Seeding>,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) contents: Arc<Contents>,
+    pub(crate) contents: Arc<PendingContents>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) admin: Arc<Admin>,
-    pub(crate) leaves: Leaves,
-    pub(crate) seekers: Seekers,
+    pub(crate) fingerprints: FingerprintServer,
+    pub(crate) fetching_peers: FetchingPeers,
     pub(crate) registrar: Registrar,
 }
 
@@ -81,7 +81,7 @@ impl Serve for Answers {
         self.swarms.expel(&[node]);
     }
 
-    fn turned_away(&self, who: &str, why: &str) {
+    fn rejected_peer(&self, who: &str, why: &str) {
         self.audit.note(who, "connect", "", &format!("refused: {why}"));
     }
 
@@ -115,13 +115,13 @@ impl Answers {
             Ask::Offer { name, owner, ad } => self.offered(peer, &name, owner, &ad),
             Ask::Manifest { cache, offset } => return self.part(peer, &cache, offset).await,
             Ask::Fingerprints { cache, file, first } => {
-                return self.leaves.fingerprints(peer, &cache, file, first).await;
+                return self.fingerprints.fingerprints(peer, &cache, file, first).await;
             }
             Ask::Leaves { cache, file, ranges } => {
-                return self.leaves.leaves(peer, &cache, file, ranges).await;
+                return self.fingerprints.leaves(peer, &cache, file, ranges).await;
             }
             Ask::Ping => Answer::Ok,
-            Ask::Circle => {
+            Ask::Membership => {
                 self.membership.heard(peer.node, payload);
                 Answer::Ok
             }
@@ -164,7 +164,7 @@ impl Answers {
             }
         };
         let swarm = Attributes::of(&record).methods().contains(&Method::Swarm);
-        let holders = if swarm { self.seekers.meet(content, peer) } else { Vec::new() };
+        let holders = if swarm { self.fetching_peers.meet(content, peer) } else { Vec::new() };
         let Ok(about) = serde_json::to_value(self.signer.told(&record)) else { return rejected("internal") };
         self.audit.note(&peer.hello.name, "send", &record.full_name(), "ok");
         Answer::Cache(Box::new(Granted { cache: record.id.to_string(), about, manifest, holders }))
@@ -237,7 +237,7 @@ impl Answers {
 
     async fn part(&self, peer: &Peer, cache: &str, offset: u64) -> (Answer, Bytes) {
         let nothing = (Answer::Absent, Bytes::new());
-        let Some((_, manifest)) = self.leaves.given_to(peer, cache) else { return nothing };
+        let Some((_, manifest)) = self.fingerprints.given_to(peer, cache) else { return nothing };
         let bytes = manifest.to_bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let end = (start + PART).min(bytes.len());
@@ -280,7 +280,7 @@ impl Answers {
         let who = format!("{who} at {}", peer.hello.name);
         let told = limit.wish(what);
         let obeyed = if may {
-            self.admin.obey(what, limit).await.map_err(|error| error.why)
+            self.admin.execute(what, limit).await.map_err(|error| error.why)
         } else {
             Err(format!("{} does not accept commands from {}", self.config.name, peer.hello.name))
         };

@@ -1,5 +1,5 @@
 //! Requests that other daemons may make of this one.
 
 pub(crate) mod answers;
-pub(crate) mod leaves;
-pub(crate) mod seekers;
+pub(crate) mod fetching_peers;
+pub(crate) mod fingerprints;

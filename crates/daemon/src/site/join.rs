@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::BASE64;
-use tidecast_control::Dialling;
+use tidecast_control::ConnectAttempts;
 use tidecast_identity::{
     EnrolRequest, Enrolled as Files, Holder, Identity, Invitation, NodeId, NodeKey, SiteCa, SwarmId, Tls,
     root_hash,
@@ -171,9 +171,9 @@ pub(crate) async fn ask(
     addresses: &[SocketAddr],
     wish: &Enrolment,
 ) -> Result<Answered, SiteError> {
-    let mut dialling = Dialling::new(addresses.to_vec(), move |addr| wire.clone().connect(addr));
+    let mut attempts = ConnectAttempts::new(addresses.to_vec(), move |addr| wire.clone().connect(addr));
     let mut last = SiteError::Unreachable("no address of it is known".into());
-    while let Some((addr, connected)) = dialling.staggered().await {
+    while let Some((addr, connected)) = attempts.next_delayed().await {
         let shaken = match connected {
             Ok(handshake) => handshake.await,
             Err(error) => Err(error),
@@ -196,7 +196,7 @@ async fn talk(mut stream: Wired, addr: SocketAddr, wish: &Enrolment) -> Result<A
     frame::write(&mut stream, wish, &[]).await.map_err(invalid)?;
     let _hello: (Hello, Bytes) = frame::read(&mut stream).await.map_err(invalid)?.ok_or_else(ended)?;
     match frame::read(&mut stream).await.map_err(invalid)?.ok_or_else(ended)? {
-        (Enrolled::Refused { why }, _) => Err(SiteError::Refused(crate::links::refusals::plain(&why))),
+        (Enrolled::Refused { why }, _) => Err(SiteError::Refused(crate::links::rejections::plain(&why))),
         (Enrolled::Granted { certificate, root }, crl) => {
             let crl =
                 String::from_utf8(crl.to_vec()).map_err(|error| SiteError::Invalid(error.to_string()))?;

@@ -10,12 +10,12 @@ use tidecast_metainfo::Manifest;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::arrivals::Arrivals;
-use super::stand::{Failed, PATIENCE, Stand};
+use super::fetch_state::{Failed, FetchState, PATIENCE};
+use super::received::ReceivedTotals;
 use crate::config::Config;
 use crate::model::api_error::ErrorKind;
 use crate::model::attributes::Attributes;
-use crate::model::types::{Came, Method};
+use crate::model::types::{Method, ReceivedBytes};
 use crate::policy::ads;
 use crate::storage::host_ad::HostAd;
 use crate::storage::store::Store;
@@ -33,7 +33,7 @@ pub(crate) struct Admission {
     pub(crate) config: Arc<Config>,
     pub(crate) store: Arc<Store>,
     pub(crate) ad: Arc<HostAd>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) received_totals: Arc<ReceivedTotals>,
 }
 
 impl Admission {
@@ -92,7 +92,7 @@ impl Admission {
         about: &CacheRecord,
         manifest: &Arc<Manifest>,
         offered: bool,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<Room, Failed> {
         let declare = self.declare(about, manifest, offered);
         let began = Instant::now();
@@ -126,7 +126,7 @@ impl Admission {
                 }
                 Ok((Verdict::Wait(reason), _)) if began.elapsed() < PATIENCE => {
                     let why = format!("waiting for space in the store: {reason}");
-                    tell.send_replace(Stand::Waiting { why, bytes: 0, total: about.bytes });
+                    tell.send_replace(FetchState::Waiting { why, bytes: 0, total: about.bytes });
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 Ok((Verdict::Wait(reason), _)) => {
@@ -141,12 +141,12 @@ impl Admission {
         &self,
         reservation: Reservation,
         manifest: Arc<Manifest>,
-        came: Came,
+        came: ReceivedBytes,
     ) -> Result<Arc<CacheRecord>, Failed> {
         let commit = move |_: &Depot| reservation.commit(&manifest, true, crate::clock::now());
         let committed =
             self.store.on_disk(commit).await.map_err(|e| Failed::new(ErrorKind::Internal, e.why))?;
-        self.arrivals.arrived(committed.record.id, came).await;
+        self.received_totals.arrived(committed.record.id, came).await;
         Ok(committed.record)
     }
 }

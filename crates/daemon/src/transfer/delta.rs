@@ -28,8 +28,8 @@ use tokio::sync::watch;
 
 use crate::model::message::{Answer, Ask};
 use crate::storage::store::{Store, open_view};
+use crate::transfer::fetch_state::FetchState;
 use crate::transfer::grant::Grant;
-use crate::transfer::stand::Stand;
 
 /// Bytes that one answer gives.
 pub(crate) const GIVEN: u64 = 1 << 20;
@@ -82,14 +82,14 @@ pub(crate) async fn bases(
     manifest: &Arc<Manifest>,
     dir: &Path,
     missing: &[u32],
-    tell: &watch::Sender<Stand>,
+    tell: &watch::Sender<FetchState>,
 ) -> Bases {
     let mut found = Bases::default();
     let (asked, about) = (store.clone(), grant.about.clone());
     let before = tokio::task::spawn_blocking(move || before(&asked, &about)).await;
     let Some(old) = before.ok().flatten().map(Arc::new) else { return found };
     let why = format!("comparing {} with the version in the store", grant.about.full_name());
-    tell.send_replace(Stand::Waiting { why, bytes: 0, total: manifest.total_len() });
+    tell.send_replace(FetchState::Waiting { why, bytes: 0, total: manifest.total_len() });
     let Ok(dir) = store.depot.open_dir(dir).map(Arc::new) else { return found };
     if !clear(&dir).await {
         return found;

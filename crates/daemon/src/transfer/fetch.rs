@@ -9,16 +9,16 @@ use tidecast_store::Select;
 use tokio::sync::watch;
 
 use super::admission::{Admission, Room};
-use super::coming::Contents;
 use super::delta;
+use super::fetch_state::{Failed, FetchState};
 use super::grant::{Grant, ask, manifest};
 use super::handover::Handover;
 use super::mover::{Bring, Mover};
+use super::pending::PendingContents;
+use super::permits::SourcePermits;
 use super::same_host::SameHost;
 use super::seeding::Seeding;
-use super::stand::{Failed, Stand};
 use super::swarms::Swarms;
-use super::turns::Turns;
 use crate::directory::sources::Directory;
 use crate::host::limits::HostLimits;
 use crate::model::api_error::ErrorKind;
@@ -45,8 +45,8 @@ pub(crate) struct Fetcher {
     pub(crate) seeding: Arc<Seeding>,
     pub(crate) handover: Arc<Handover>,
     pub(crate) limits: Arc<HostLimits>,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) contents: Arc<Contents>,
+    pub(crate) permits: Arc<SourcePermits>,
+    pub(crate) contents: Arc<PendingContents>,
 }
 
 impl Fetcher {
@@ -56,7 +56,7 @@ impl Fetcher {
         name: &CacheName,
         reader: &Reader,
         offered: bool,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<(CacheId, Method), Failed> {
         if let Some(done) = self.same_host.whole_cache(name, reader, tell).await {
             return Ok(done);
@@ -76,7 +76,7 @@ impl Fetcher {
                 // The source failed, or did not send the granted cache: other sources may have it.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
                     tracing::info!(%name, why = failed.why, "trying another source");
-                    self.directory.shunned.add(source);
+                    self.directory.backoff.add(source);
                     tries += 1;
                 }
                 ended => return ended,
@@ -90,7 +90,7 @@ impl Fetcher {
         grant: &Grant,
         want: &Want,
         offered: bool,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<(CacheId, Method), Failed> {
         self.admission.agree(&grant.about)?;
         let method = self.admission.method(&grant.about)?;
@@ -108,7 +108,7 @@ impl Fetcher {
         self.directory.membership.holds(held, false).await;
         let missing = select(&manifest, &reused);
         let dir = reservation.dir();
-        let _turn = self.turns.turn(grant.link.peer.node).await;
+        let _permit = self.permits.acquire(grant.link.peer.node).await;
         let coming = self.contents.coming(reservation.id(), id);
         let files = missing_of(&manifest, &reused);
         let older =
@@ -127,10 +127,10 @@ impl Fetcher {
         self.swarms.count(0, older.received);
         if let Err(failed) = moved {
             self.directory.membership.holds_not(&held).await;
-            self.directory.shunned.add(grant.link.peer.addr);
+            self.directory.backoff.add(grant.link.peer.addr);
             return Err(failed);
         }
-        self.directory.shunned.forgive(grant.link.peer.addr);
+        self.directory.backoff.forgive(grant.link.peer.addr);
         drop(coming);
         let serves = swarm.is_some();
         let record = match swarm {

@@ -19,7 +19,7 @@ use crate::model::api_error::ErrorKind;
 use crate::model::attributes::Attributes;
 use crate::model::message::{Answer, Ask, Granted, Want};
 use crate::model::name::CacheName;
-use crate::transfer::stand::{Failed, PATIENCE, Stand};
+use crate::transfer::fetch_state::{Failed, FetchState, PATIENCE};
 
 /// The next source is asked besides when the last has not answered for this long.
 const HEDGE: Duration = Duration::from_millis(400);
@@ -32,7 +32,7 @@ pub(crate) struct Grant {
 }
 
 /// The answers of the sources.
-struct Heard {
+struct Received {
     last: Option<Failed>,
     wait: Option<(u64, String)>,
 }
@@ -42,17 +42,17 @@ pub(crate) async fn ask(
     directory: &Arc<Directory>,
     name: &CacheName,
     want: &Want,
-    tell: &watch::Sender<Stand>,
+    tell: &watch::Sender<FetchState>,
 ) -> Result<Grant, Failed> {
     let began = Instant::now();
     loop {
-        let mut heard = Heard { last: None, wait: None };
+        let mut heard = Received { last: None, wait: None };
         if let Some(grant) = ask_all(directory, name, want, &mut heard).await {
             return Ok(grant);
         }
         match heard.wait {
             Some((seconds, why)) if began.elapsed() < PATIENCE => {
-                tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
+                tell.send_replace(FetchState::Waiting { why, bytes: 0, total: 0 });
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
             _ => return Err(heard.end(directory, name).await),
@@ -65,7 +65,7 @@ async fn ask_all(
     directory: &Arc<Directory>,
     name: &CacheName,
     want: &Want,
-    heard: &mut Heard,
+    heard: &mut Received,
 ) -> Option<Grant> {
     let mut left = directory.sources(name, &want.reader).await.into_iter();
     let mut asking = JoinSet::new();
@@ -87,13 +87,13 @@ async fn ask_all(
     }
 }
 
-impl Heard {
+impl Received {
     /// The error if no source granted it. A source that could not be asked because one side rejected the
     /// other might have it.
     async fn end(self, directory: &Directory, name: &CacheName) -> Failed {
         let mut last = match self.last {
             Some(last) => last,
-            None => match directory.nobody_to_ask(name.origin.as_deref()).await {
+            None => match directory.no_source_reason(name.origin.as_deref()).await {
                 Some(why) => {
                     let what = format!("no cache {name} on this host that you may read, and {why}");
                     Failed::new(ErrorKind::Absent, what)
@@ -102,7 +102,7 @@ impl Heard {
             },
         };
         if matches!(last.kind, ErrorKind::Unreachable | ErrorKind::Absent) {
-            last.why = directory.links.with_refusals(last.why);
+            last.why = directory.links.with_rejections(last.why);
         }
         last
     }
@@ -145,7 +145,7 @@ impl Heard {
                 self.last = Some(failed(ErrorKind::Unreachable, "it does not support this request".into()))
             }
             Err(error) => {
-                directory.shunned.add(link.peer.addr);
+                directory.backoff.add(link.peer.addr);
                 self.last = Some(Failed::new(ErrorKind::Unreachable, error.to_string()));
             }
         }
@@ -225,9 +225,9 @@ mod tests {
     use crate::links::link::{Peer, Serve, Serving};
     use crate::model::message::Hello;
 
-    struct Nobody;
+    struct NoAnswers;
 
-    impl Serve for Nobody {
+    impl Serve for NoAnswers {
         fn serve<'a>(self: Arc<Self>, _: &'a Peer, _: Ask, _: Bytes) -> Serving<'a> {
             Box::pin(async { (Answer::Absent, Bytes::new()) })
         }
@@ -245,7 +245,7 @@ mod tests {
         };
         let addr = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { node: NodeId([1; 32]), identity, hello, addr, called: true };
-        Link::new(peer, tokio::io::duplex(1).0, Arc::new(Nobody)).0
+        Link::new(peer, tokio::io::duplex(1).0, Arc::new(NoAnswers)).0
     }
 
     fn about(text: &str) -> CacheRecord {

@@ -13,13 +13,13 @@ use tidecast_depot::{CacheRecord, Depot, Reservation, Staged};
 use tidecast_metainfo::Manifest;
 use tokio::time::{Instant, timeout};
 
-use super::arrivals::Arrivals;
+use super::fetch_state::Failed;
 use super::mover::Serving;
+use super::received::ReceivedTotals;
 use super::seeding::Seeding;
-use super::stand::Failed;
 use super::swarms::{SwarmId, Swarms};
 use crate::model::api_error::ErrorKind;
-use crate::model::types::Came;
+use crate::model::types::ReceivedBytes;
 use crate::storage::store::Store;
 
 /// No peer for this long: peers that lost their connection would have reconnected.
@@ -32,7 +32,7 @@ pub(crate) struct Handover {
     pub(crate) store: Arc<Store>,
     pub(crate) swarms: Arc<Swarms>,
     pub(crate) seeding: Arc<Seeding>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) received_totals: Arc<ReceivedTotals>,
 }
 
 impl Handover {
@@ -42,7 +42,7 @@ impl Handover {
         self: &Arc<Self>,
         reservation: Reservation,
         manifest: Arc<Manifest>,
-        came: Came,
+        came: ReceivedBytes,
         (id, progress): (SwarmId, Serving),
     ) -> Result<Arc<CacheRecord>, Failed> {
         let commit = move |_: &Depot| reservation.commit_in_use(&manifest, crate::clock::now());
@@ -53,7 +53,7 @@ impl Handover {
                 return Err(Failed::new(ErrorKind::Internal, error.why));
             }
         };
-        self.arrivals.arrived(committed.record.id, came).await;
+        self.received_totals.arrived(committed.record.id, came).await;
         tokio::spawn(self.clone().hand_over(committed.record.clone(), id, progress, staged));
         Ok(committed.record)
     }

@@ -9,10 +9,10 @@ use tidecast_net::Progress;
 use tidecast_store::{Base, Select};
 use tokio::sync::watch;
 
+use super::fetch_state::{Failed, FetchState};
 use super::grant::Grant;
-use super::stand::{Failed, Stand};
 use crate::model::message::Want;
-use crate::model::types::{Came, Method};
+use crate::model::types::{Method, ReceivedBytes};
 
 /// The data to fetch, and its destination.
 pub(crate) struct Bring {
@@ -40,13 +40,17 @@ pub(crate) trait Mover: Send + Sync + 'static {
         bring: Bring,
         want: &'a Want,
         method: Method,
-        tell: &'a watch::Sender<Stand>,
+        tell: &'a watch::Sender<FetchState>,
     ) -> Moving<'a, Result<(), Failed>>;
 
     /// Ends the transfer that [`Mover::bring`] began for this content; returns the received bytes, by source.
-    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, Came>;
+    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, ReceivedBytes>;
 
     /// As [`Mover::end`], for a complete cache: the swarm may continue and serve it to other peers. Then its
     /// progress is returned too, and the caller ends it later.
-    fn serve_on<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, (Came, Option<Serving>)>;
+    fn serve_on<'a>(
+        &'a self,
+        content: &'a [u8; 32],
+        origin: &'a str,
+    ) -> Moving<'a, (ReceivedBytes, Option<Serving>)>;
 }

@@ -25,11 +25,11 @@ use crate::storage::audit::Audit;
 use crate::storage::host_ad::HostAd;
 use crate::storage::store::Store;
 use crate::transfer::admission::Admission;
+use crate::transfer::fetch_state::{Failed, FetchState};
 use crate::transfer::grant::{Grant, manifest};
 use crate::transfer::mover::{Bring, Mover};
-use crate::transfer::stand::{Failed, Stand};
+use crate::transfer::permits::SourcePermits;
 use crate::transfer::swarms::Swarms;
-use crate::transfer::turns::Turns;
 
 /// All repairs after one check take no longer than this, plus the time for the missing data at this rate,
 /// bytes a second.
@@ -47,7 +47,7 @@ pub(crate) struct Repair {
     pub(crate) admission: Arc<Admission>,
     pub(crate) mover: Arc<dyn Mover>,
     pub(crate) swarms: Arc<Swarms>,
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) permits: Arc<SourcePermits>,
     pub(crate) ad: Arc<HostAd>,
     pub(crate) audit: Arc<Audit>,
     /// Held during a check of the store.
@@ -210,7 +210,7 @@ impl Repair {
             self.store.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
         let manifest = Arc::new(manifest);
         if lacking.is_empty() {
-            return self.mend(id, HashMap::new()).await;
+            return self.repair_content(id, HashMap::new()).await;
         }
         let (name, want) = self.wanting(&record)?;
         let mut last = nobody();
@@ -220,7 +220,7 @@ impl Repair {
                 Err(failed) => Err(failed),
             };
             match brought {
-                Ok(dir) => return self.mend(id, places(&manifest, &lacking, &dir)).await,
+                Ok(dir) => return self.repair_content(id, places(&manifest, &lacking, &dir)).await,
                 Err(failed) => last = failed,
             }
         }
@@ -261,9 +261,9 @@ impl Repair {
         let dir = self.store.on_disk(tidecast_depot::Depot::repairs).await;
         let dir = dir.map_err(|e| Failed::new(ErrorKind::Internal, e.why))?;
         let method = self.admission.method(&grant.about)?;
-        let _turn = self.turns.turn(grant.link.peer.node).await;
+        let _permit = self.permits.acquire(grant.link.peer.node).await;
         let swarm = Ended { swarms: self.swarms.clone(), content: Some(content) };
-        let (tell, _) = watch::channel(Stand::Waiting { why: String::new(), bytes: 0, total: 0 });
+        let (tell, _) = watch::channel(FetchState::Waiting { why: String::new(), bytes: 0, total: 0 });
         let files = Some(Select::Files(lacking.to_vec()));
         let bring = Bring { manifest: manifest.clone(), dir: dir.clone(), missing: files, bases: Vec::new() };
         let moved = self.mover.bring(grant, bring, want, method, &tell).await;
@@ -272,17 +272,21 @@ impl Repair {
     }
 
     /// Puts the received content in place.
-    async fn mend(&self, id: CacheId, places: HashMap<[u8; 32], PathBuf>) -> Result<Report, Failed> {
-        let mend = move |depot: &tidecast_depot::Depot| {
-            let report = depot.mend(id, &mut |bad, to| match places.get(&bad.root) {
-                Some(path) => io::copy(&mut depot.open_brought(path)?, to).map(|_| true),
+    async fn repair_content(
+        &self,
+        id: CacheId,
+        places: HashMap<[u8; 32], PathBuf>,
+    ) -> Result<Report, Failed> {
+        let repair_content = move |depot: &tidecast_depot::Depot| {
+            let report = depot.repair(id, &mut |bad, to| match places.get(&bad.root) {
+                Some(path) => io::copy(&mut depot.open_received(path)?, to).map(|_| true),
                 None => Ok(false),
             });
             // Copied files are no longer needed.
             depot.repairs()?;
             report
         };
-        self.store.on_disk(mend).await.map_err(|e| Failed::new(ErrorKind::Internal, e.why))
+        self.store.on_disk(repair_content).await.map_err(|e| Failed::new(ErrorKind::Internal, e.why))
     }
 }
 

@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::fetch::Fetcher;
-use super::stand::{Failed, Stand};
+use super::fetch_state::{Failed, FetchState};
 use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::name::CacheName;
-use crate::model::types::Underway;
+use crate::model::types::TransferProgress;
 use crate::storage::audit::Audit;
 use crate::storage::store::Store;
 
@@ -30,7 +30,7 @@ const REMEMBERED: usize = 10_000;
 type Key = (CacheName, String);
 
 struct Fetch {
-    stand: watch::Receiver<Stand>,
+    state: watch::Receiver<FetchState>,
     task: JoinHandle<()>,
     ended: Option<Instant>,
 }
@@ -77,17 +77,21 @@ impl Requests {
     }
 
     /// Fetches in progress for these owners.
-    pub(crate) fn under_way(&self, of: impl Fn(&str) -> bool) -> Vec<Underway> {
+    pub(crate) fn under_way(&self, of: impl Fn(&str) -> bool) -> Vec<TransferProgress> {
         let running = self.running.lock();
         let going_on = running.iter().filter(|((_, owner), fetch)| fetch.ended.is_none() && of(owner));
-        let stands = going_on.map(|((name, owner), fetch)| {
-            let known = Underway { name: name.to_string(), owner: owner.clone(), ..Underway::default() };
-            match fetch.stand.borrow().clone() {
-                Stand::Waiting { why, bytes, total } => Underway { why, bytes, total, ..known },
-                Stand::Done { .. } | Stand::Failed(_) => known,
+        let reusable = going_on.map(|((name, owner), fetch)| {
+            let known = TransferProgress {
+                name: name.to_string(),
+                owner: owner.clone(),
+                ..TransferProgress::default()
+            };
+            match fetch.state.borrow().clone() {
+                FetchState::Waiting { why, bytes, total } => TransferProgress { why, bytes, total, ..known },
+                FetchState::Done { .. } | FetchState::Failed(_) => known,
             }
         });
-        stands.collect()
+        reusable.collect()
     }
 
     /// Ends all.
@@ -119,7 +123,7 @@ impl Requests {
         name: CacheName,
         reader: Reader,
         offered: bool,
-    ) -> Result<watch::Receiver<Stand>, ApiError> {
+    ) -> Result<watch::Receiver<FetchState>, ApiError> {
         let key = (name.clone(), reader.owner.clone());
         if let Some(failed) = self.rejection(&key) {
             return Err(failed.into());
@@ -127,20 +131,20 @@ impl Requests {
         let mut running = self.running.lock();
         running.retain(|_, fetch| fetch.ended.is_none_or(|at| at.elapsed() < TOLD));
         if let Some(fetch) = running.get(&key) {
-            let stands = match *fetch.stand.borrow() {
-                Stand::Waiting { .. } => true,
+            let reusable = match *fetch.state.borrow() {
+                FetchState::Waiting { .. } => true,
                 // A fetched cache may have been removed since.
-                Stand::Done { id, .. } => {
+                FetchState::Done { id, .. } => {
                     self.store.depot.cache(id).is_some_and(|record| record.is_committed())
                 }
-                Stand::Failed(_) => false,
+                FetchState::Failed(_) => false,
             };
-            if stands {
-                return Ok(fetch.stand.clone());
+            if reusable {
+                return Ok(fetch.state.clone());
             }
         }
-        let waiting = Stand::Waiting { why: "looking for a source".into(), bytes: 0, total: 0 };
-        let (tell, stand) = watch::channel(waiting);
+        let waiting = FetchState::Waiting { why: "looking for a source".into(), bytes: 0, total: 0 };
+        let (tell, state) = watch::channel(waiting);
         let (requests, at) = (self.clone(), key.clone());
         let task = tokio::spawn(async move {
             let began = Instant::now();
@@ -149,25 +153,25 @@ impl Requests {
             let fetched = requests.fetcher.fetch(&name, &reader, offered, &tell).await;
             drop(permit);
             let who = reader.owner.as_str();
-            let stand = match fetched {
+            let state = match fetched {
                 Ok((id, method)) => {
                     requests.audit.note(who, "fetch", &name.to_string(), "ok");
-                    Stand::Done { id, method, seconds: began.elapsed().as_secs_f64() }
+                    FetchState::Done { id, method, seconds: began.elapsed().as_secs_f64() }
                 }
                 Err(failed) => {
                     requests.audit.note(who, "fetch", &name.to_string(), &failed.why);
                     if failed.kind == ErrorKind::Rejected {
                         requests.reject(&at, &failed);
                     }
-                    Stand::Failed(failed)
+                    FetchState::Failed(failed)
                 }
             };
             if let Some(fetch) = requests.running.lock().get_mut(&at) {
                 fetch.ended = Some(Instant::now());
             }
-            tell.send_replace(stand);
+            tell.send_replace(state);
         });
-        running.insert(key, Fetch { stand: stand.clone(), task, ended: None });
-        Ok(stand)
+        running.insert(key, Fetch { state: state.clone(), task, ended: None });
+        Ok(state)
     }
 }

@@ -24,13 +24,13 @@ use crate::host::election::{Election, Parent};
 use crate::host::limits::HostLimits;
 use crate::model::api_error::ErrorKind;
 use crate::model::name::CacheName;
-use crate::model::types::{CacheInfo, Came, Get, Got, Method};
+use crate::model::types::{CacheInfo, Get, Got, Method, ReceivedBytes};
 use crate::storage::store::Store;
 use crate::storage::upload;
 use crate::transfer::admission::{Admission, Room};
-use crate::transfer::arrivals::Arrivals;
+use crate::transfer::fetch_state::{Failed, FetchState};
 use crate::transfer::grant;
-use crate::transfer::stand::{Failed, Stand};
+use crate::transfer::received::ReceivedTotals;
 
 /// The parent is asked again after this long, seconds; it answers within this long beyond.
 const ASK: u64 = 2;
@@ -68,7 +68,7 @@ impl From<Failed> for Missed {
 pub(crate) struct SameHost {
     pub(crate) election: Arc<Election>,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) received_totals: Arc<ReceivedTotals>,
     pub(crate) store: Arc<Store>,
     pub(crate) limits: Arc<HostLimits>,
     /// Whose daemon this is; None: the host's.
@@ -82,10 +82,10 @@ impl SameHost {
         &self,
         name: &CacheName,
         reader: &Reader,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Option<(CacheId, Method)> {
         for _ in 0..TRIES {
-            let parent = self.election.parent().await.filter(|parent| parent.is_believed)?;
+            let parent = self.election.parent().await.filter(|parent| parent.is_plausible)?;
             match self.whole(&parent, name, reader, tell).await {
                 Ok(done) => return Some(done),
                 Err(Missed::No(failed)) => {
@@ -107,10 +107,10 @@ impl SameHost {
         &self,
         about: &CacheRecord,
         manifest: &Arc<Manifest>,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Option<(CacheId, Method)> {
         let parent = self.election.parent().await?;
-        if parent.is_believed || about.mode & 0o004 == 0 || about.private {
+        if parent.is_plausible || about.mode & 0o004 == 0 || about.private {
             return None;
         }
         let user = self.user.clone()?;
@@ -136,7 +136,7 @@ impl SameHost {
         about: &CacheRecord,
         manifest: &Arc<Manifest>,
         user: &str,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<(CacheId, Method), Missed> {
         let info = ready(parent, &about.full_name(), user, tell).await?;
         let (record, _) = parent.client.manifest(&info.cache).await?;
@@ -154,7 +154,7 @@ impl SameHost {
         parent: &Parent,
         name: &CacheName,
         reader: &Reader,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<(CacheId, Method), Missed> {
         let info = ready(parent, &name.to_string(), &reader.owner, tell).await?;
         let (record, manifest) = parent.client.manifest(&info.cache).await?;
@@ -192,7 +192,7 @@ impl SameHost {
         let copied = linked.map_err(|e| Missed::Lost(format!("cannot link its files: {e}")))?;
         reservation.take_links();
         let link = manifest.total_len().saturating_sub(copied);
-        let came = Came { parent: copied, link, ..Came::default() };
+        let came = ReceivedBytes { parent: copied, link, ..ReceivedBytes::default() };
         let id = self.admission.commit(reservation, manifest.clone(), came).await?.id;
         Ok((id, if copied == 0 { Method::Link } else { Method::Direct }))
     }
@@ -216,7 +216,9 @@ impl SameHost {
         match (sent, written) {
             (sent, Ok(record)) => {
                 let bytes = sent.unwrap_or(0);
-                self.arrivals.arrived(record.id, Came { parent: bytes, ..Came::default() }).await;
+                self.received_totals
+                    .arrived(record.id, ReceivedBytes { parent: bytes, ..ReceivedBytes::default() })
+                    .await;
                 Ok((record.id, Method::Direct))
             }
             (sent, Err(error)) => {
@@ -259,7 +261,7 @@ async fn ready(
     parent: &Parent,
     name: &str,
     user: &str,
-    tell: &watch::Sender<Stand>,
+    tell: &watch::Sender<FetchState>,
 ) -> Result<CacheInfo, Missed> {
     let get = Get { name: name.into(), wait: ASK, copy_for: Some(user.into()), ..Get::default() };
     let (began, mut moved, mut last) = (Instant::now(), Instant::now(), 0);
@@ -272,11 +274,11 @@ async fn ready(
                 if bytes > last {
                     (last, moved) = (bytes, Instant::now());
                 }
-                if !parent.is_believed && (moved.elapsed() > STALLED || began.elapsed() > PATIENCE) {
+                if !parent.is_plausible && (moved.elapsed() > STALLED || began.elapsed() > PATIENCE) {
                     return Err(Missed::Lost("no progress before the timeout".into()));
                 }
                 let why = format!("{}: {why}", parent.name);
-                tell.send_replace(Stand::Waiting { why, bytes, total });
+                tell.send_replace(FetchState::Waiting { why, bytes, total });
             }
         }
     }

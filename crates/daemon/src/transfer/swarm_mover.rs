@@ -12,16 +12,16 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::delta;
+use super::fetch_state::{Failed, FetchState, PATIENCE};
 use super::grant::Grant;
 use super::mover::{Bring, Mover, Moving, Serving};
-use super::stand::{Failed, PATIENCE, Stand};
 use super::swarms::{Fetching, SwarmError, SwarmId, Swarms};
 use crate::directory::sources::Directory;
 use crate::links::link::Link;
 use crate::model::api_error::ErrorKind;
 use crate::model::message::{Answer, Ask, Want};
 use crate::model::signed_name::held;
-use crate::model::types::{Came, Method};
+use crate::model::types::{Method, ReceivedBytes};
 use crate::storage::store::Store;
 
 /// Nothing has come for this long: the source has failed.
@@ -54,19 +54,23 @@ impl Mover for SwarmMover {
         bring: Bring,
         want: &'a Want,
         method: Method,
-        tell: &'a watch::Sender<Stand>,
+        tell: &'a watch::Sender<FetchState>,
     ) -> Moving<'a, Result<(), Failed>> {
         Box::pin(self.transfer(grant, bring, want, method, tell))
     }
 
-    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, Came> {
+    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, ReceivedBytes> {
         Box::pin(async move {
             let ended = self.swarms.stop(content).await;
             self.came(origin, &ended.map(|summary| summary.peers).unwrap_or_default())
         })
     }
 
-    fn serve_on<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, (Came, Option<Serving>)> {
+    fn serve_on<'a>(
+        &'a self,
+        content: &'a [u8; 32],
+        origin: &'a str,
+    ) -> Moving<'a, (ReceivedBytes, Option<Serving>)> {
         Box::pin(async move {
             match self.swarms.progress(content) {
                 Some(progress) => (self.came(origin, &self.swarms.peers(content).await), Some(progress)),
@@ -84,7 +88,7 @@ impl SwarmMover {
         bring: Bring,
         want: &Want,
         method: Method,
-        tell: &watch::Sender<Stand>,
+        tell: &watch::Sender<FetchState>,
     ) -> Result<(), Failed> {
         let failed = |e: &dyn std::fmt::Display| Failed::new(ErrorKind::Unreachable, e.to_string());
         // All of it is here, in other caches of its owner.
@@ -109,7 +113,7 @@ impl SwarmMover {
         fetching.add(addresses(&grant.link)).await;
         let joining = async {
             if !grant.link.peer.called {
-                call_back(grant, want, &id).await;
+                request_connection(grant, want, &id).await;
             }
             if method == Method::Swarm {
                 wait_for_plan(&fetching).await;
@@ -118,7 +122,7 @@ impl SwarmMover {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            watched = watch_it(grant, &fetching, tell) => watched?,
+            watched = watch_progress(grant, &fetching, tell) => watched?,
             () = joining => {}
         }
         let swarms = self.swarms.clone();
@@ -185,9 +189,9 @@ impl SwarmMover {
     }
 
     /// The bytes that a swarm received, by whether the cache's origin sent them.
-    fn came(&self, origin: &str, peers: &[PeerReport]) -> Came {
+    fn came(&self, origin: &str, peers: &[PeerReport]) -> ReceivedBytes {
         let origin = self.directory.links.find(|peer| peer.hello.name == origin).map(|link| link.peer.node);
-        let mut came = Came::default();
+        let mut came = ReceivedBytes::default();
         for peer in peers {
             let is_origin = peer.node.is_some() && peer.node == origin;
             *(if is_origin { &mut came.origin } else { &mut came.peers }) += peer.received_bytes;
@@ -197,7 +201,11 @@ impl SwarmMover {
 }
 
 /// Until all is there and verified, or nothing has come for too long.
-async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand>) -> Result<(), Failed> {
+async fn watch_progress(
+    grant: &Grant,
+    fetching: &Fetching,
+    tell: &watch::Sender<FetchState>,
+) -> Result<(), Failed> {
     let mut progress = fetching.progress.clone();
     let (mut last, mut moved) = (0, Instant::now());
     loop {
@@ -216,7 +224,7 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
             ));
         }
         let why = format!("receiving {} from {} hosts", grant.about.full_name(), now.peers);
-        tell.send_replace(Stand::Waiting { why, bytes: now.verified_bytes, total: now.wanted_bytes });
+        tell.send_replace(FetchState::Waiting { why, bytes: now.verified_bytes, total: now.wanted_bytes });
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {
                 return Err(Failed::new(ErrorKind::Internal, "the swarm ended unexpectedly"));
@@ -227,7 +235,7 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
 }
 
 /// Has the one that granted it connect to us, as it did before: it may be behind a NAT.
-async fn call_back(grant: &Grant, want: &Want, id: &SwarmId) {
+async fn request_connection(grant: &Grant, want: &Want, id: &SwarmId) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
     if let Err(error) = grant.link.ask(&Ask::Join(want), Bytes::new()).await {
         tracing::debug!(%error, "cannot ask the source to connect");
@@ -244,7 +252,7 @@ async fn wait_for_plan(fetching: &Fetching) {
     }
 }
 
-/// Where a daemon's door is: the address that serves first.
+/// Where a daemon listens: the address that serves first.
 fn addresses(link: &Link) -> Vec<SocketAddr> {
     let mut all = link.peer.hello.addresses.clone();
     // The dialled address is right: its port is the listening one.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Door, Group, Known, PeerReport, Progress, Security, Swarm, SwarmOptions, Throttle};
+use tidecast_net::{Group, Known, PeerReport, Progress, Security, SharedPort, Swarm, SwarmOptions, Throttle};
 use tidecast_paths::Root;
 use tidecast_store::{DownloadOptions, Opened, SeedOptions, Select, Store};
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ struct Running {
 /// All that run.
 pub(crate) struct Swarms {
     tls: Tls,
-    door: Arc<Door>,
+    shared_port: Arc<SharedPort>,
     throttle: Arc<Throttle>,
     running: Mutex<HashMap<SwarmId, Running>>,
     admitted: Admitted,
@@ -106,10 +106,10 @@ impl Fetching {
 }
 
 impl Swarms {
-    pub(crate) fn new(tls: Tls, door: Arc<Door>, throttle: Arc<Throttle>) -> Self {
+    pub(crate) fn new(tls: Tls, shared_port: Arc<SharedPort>, throttle: Arc<Throttle>) -> Self {
         Self {
             tls,
-            door,
+            shared_port,
             throttle,
             running: Mutex::default(),
             admitted: Admitted::default(),
@@ -201,7 +201,7 @@ impl Swarms {
             opened,
             listen: Vec::new(),
             listeners: Vec::new(),
-            door: Some(self.door.clone()),
+            shared_port: Some(self.shared_port.clone()),
             port: None,
             network: None,
             security: Security::Known(Known { tls: self.tls.clone(), admits, named }),
@@ -272,7 +272,7 @@ impl Swarms {
     }
 
     /// Recently admitted nodes: they may soon have the cache.
-    pub(crate) fn newcomers(&self, id: &SwarmId) -> Vec<NodeId> {
+    pub(crate) fn admitted_nodes(&self, id: &SwarmId) -> Vec<NodeId> {
         let since = Instant::now() + ADMITTED - LATELY;
         let nodes = self.admitted.0.read();
         nodes

@@ -17,11 +17,11 @@ pub(super) struct Group {
     pub(super) socket: UdpSocket,
     /// The group as packets name it.
     pub(super) host: String,
-    ways: Vec<Way>,
+    outgoing: Vec<OutInterface>,
 }
 
 /// An interface, in the form that the socket option of the family needs.
-enum Way {
+enum OutInterface {
     V4(Ipv4Addr),
     V6(u32),
 }
@@ -33,7 +33,7 @@ impl Group {
         // Receive only groups joined by this socket, not by any program on this host.
         socket.set_multicast_all_v4(false)?;
         socket.set_multicast_loop_v4(true)?;
-        let mut ways = Vec::new();
+        let mut outgoing = Vec::new();
         for interface in interfaces {
             let addr = interface.addrs.iter().find_map(|ip| match ip {
                 IpAddr::V4(ip) => Some(*ip),
@@ -41,11 +41,11 @@ impl Group {
             });
             let Some(addr) = addr else { continue };
             match socket.join_multicast_v4_n(&V4, &InterfaceIndexOrAddress::Index(interface.index)) {
-                Ok(()) => ways.push(Way::V4(addr)),
+                Ok(()) => outgoing.push(OutInterface::V4(addr)),
                 Err(error) => debug!(interface = interface.name, %error, "cannot join IPv4 multicast"),
             }
         }
-        Self::new(socket, SocketAddr::V4(SocketAddrV4::new(V4, port)), ways)
+        Self::new(socket, SocketAddr::V4(SocketAddrV4::new(V4, port)), outgoing)
     }
 
     /// The IPv6 group on those of `interfaces` that have an IPv6 address and can join it.
@@ -53,32 +53,32 @@ impl Group {
         let socket = open(Domain::IPV6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
         socket.set_multicast_all_v6(false)?;
         socket.set_multicast_loop_v6(true)?;
-        let mut ways = Vec::new();
+        let mut outgoing = Vec::new();
         for interface in interfaces.iter().filter(|i| i.addrs.iter().any(IpAddr::is_ipv6)) {
             match socket.join_multicast_v6(&V6, interface.index) {
-                Ok(()) => ways.push(Way::V6(interface.index)),
+                Ok(()) => outgoing.push(OutInterface::V6(interface.index)),
                 Err(error) => debug!(interface = interface.name, %error, "cannot join IPv6 multicast"),
             }
         }
-        Self::new(socket, SocketAddr::V6(SocketAddrV6::new(V6, port, 0, 0)), ways)
+        Self::new(socket, SocketAddr::V6(SocketAddrV6::new(V6, port, 0, 0)), outgoing)
     }
 
-    fn new(socket: Socket, group: SocketAddr, ways: Vec<Way>) -> io::Result<Self> {
-        if ways.is_empty() {
+    fn new(socket: Socket, group: SocketAddr, outgoing: Vec<OutInterface>) -> io::Result<Self> {
+        if outgoing.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface supports multicast"));
         }
-        Ok(Self { socket: UdpSocket::from_std(socket.into())?, host: group.to_string(), ways })
+        Ok(Self { socket: UdpSocket::from_std(socket.into())?, host: group.to_string(), outgoing })
     }
 
     /// Sends `packet` to the group on each interface; how many took it.
     pub(super) fn send(&self, packet: &[u8], port: u16) -> usize {
         let socket = SockRef::from(&self.socket);
-        let sent = self.ways.iter().filter(|way| {
+        let sent = self.outgoing.iter().filter(|way| {
             let sent = match way {
-                Way::V4(addr) => socket
+                OutInterface::V4(addr) => socket
                     .set_multicast_if_v4(addr)
                     .and_then(|()| self.socket.try_send_to(packet, (V4, port).into())),
-                Way::V6(index) => socket.set_multicast_if_v6(*index).and_then(|()| {
+                OutInterface::V6(index) => socket.set_multicast_if_v6(*index).and_then(|()| {
                     self.socket.try_send_to(packet, SocketAddrV6::new(V6, port, 0, *index).into())
                 }),
             };

@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
 use self::group::Group;
-use crate::found::canonical;
+use crate::discovered::canonical;
 use crate::interfaces::{self, Interface};
-use crate::{Error, Found, InfoHash, Source, usable};
+use crate::{DiscoveredPeers, Error, InfoHash, Source, usable};
 
 /// The port of BEP 14.
 pub const PORT: u16 = 6771;
@@ -67,7 +67,7 @@ impl Lsd {
     /// # Errors
     /// [`Error::Socket`] when no wanted interface supports multicast in either family; the
     /// caller may well continue without.
-    pub fn start(options: &Options, found: mpsc::Sender<Found>) -> Result<Self, Error> {
+    pub fn start(options: &Options, found: mpsc::Sender<DiscoveredPeers>) -> Result<Self, Error> {
         let fail = |source| Error::Socket { what: "local discovery (multicast)".into(), source };
         let wanted = |i: &Interface| {
             if options.interfaces.is_empty() { i.multicast } else { options.interfaces.contains(&i.name) }
@@ -119,7 +119,7 @@ struct Run {
     v6: Option<Group>,
     cookie: String,
     swarms: HashMap<InfoHash, Swarm>,
-    found: mpsc::Sender<Found>,
+    found: mpsc::Sender<DiscoveredPeers>,
 }
 
 struct Swarm {
@@ -206,7 +206,7 @@ impl Run {
         }
         for hash in search.hashes {
             if self.swarms.get(&hash).is_some_and(|swarm| swarm.port.is_some()) {
-                let found = Found { hash, source: Source::Local, peers: vec![peer] };
+                let found = DiscoveredPeers { hash, source: Source::Local, peers: vec![peer] };
                 if self.found.try_send(found).is_err() {
                     debug!("dropped peers of local discovery: the queue is full");
                 }

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::{Shared, bump};
 use crate::compact;
-use crate::found::canonical;
+use crate::discovered::canonical;
 use crate::udp_packet::{
     ANNOUNCE, CONNECT, CONNECT_LEN, ERROR, MAGIC, SCRAPE, read_announce, take, u32_at, u64_at,
 };

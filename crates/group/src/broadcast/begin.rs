@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Group, INBOX, Input};
 use crate::control::server;
-use crate::control::ticket::{GroupTicket, Look, Token};
+use crate::control::ticket::{GroupTicket, SourceStat, Token};
 use crate::error::{Error, system};
 use crate::plan::Algorithm;
 use crate::{reach, source};
@@ -29,8 +29,8 @@ impl Group {
             }
         });
         let addresses = self.local.iter().map(|a| (a.ip, port).into()).collect();
-        let look = (self.options.sources > 1).then(|| Look::new(&self.options.source)).flatten();
-        Ok(GroupTicket::new(self.key.id(), token, addresses, look))
+        let source = (self.options.sources > 1).then(|| SourceStat::new(&self.options.source)).flatten();
+        Ok(GroupTicket::new(self.key.id(), token, addresses, source))
     }
 
     /// Opens the source while workers are launched; it is then hashed while it is sent. Other BitTorrent clients, and the

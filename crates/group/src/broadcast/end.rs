@@ -15,12 +15,12 @@ use crate::node::{Node, Stage};
 use crate::report::{HostReport, Outcome, Report};
 
 /// The time for workers and launchers to end by themselves.
-const LEAVE: Duration = Duration::from_secs(3);
+const LAUNCH_END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A client that has joined and receives nothing for this time is not waited for.
-const QUIET: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum wait for such clients, once all hosts are complete.
-const ENCORE: Duration = Duration::from_secs(600);
+const MAX_EXTRA_TIME: Duration = Duration::from_secs(600);
 
 /// The time for sources to report how much they sent.
 const COUNT: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ impl Group {
     pub(super) fn counted(&mut self) -> bool {
         if self.counting.is_none() {
             let mut asked = 0;
-            for node in self.nodes.iter_mut().filter(|n| n.seat.is_some() && n.conn.is_some()) {
-                node.say(ToWorker::Count);
+            for node in self.nodes.iter_mut().filter(|n| n.source_member.is_some() && n.conn.is_some()) {
+                node.send(ToWorker::Count);
                 asked += 1;
             }
             self.counting = Some((Instant::now(), asked));
@@ -40,18 +40,18 @@ impl Group {
     }
 
     /// Serves other clients that have joined until they are complete, within bounds; hosts do not wait for that.
-    pub(super) async fn see_off(
+    pub(super) async fn serve_other_clients(
         &mut self,
         mut stop: Pin<&mut impl Future<Output = ()>>,
         tell: &mut (dyn FnMut(Event) + Send),
     ) {
         let Some(origin) = self.origin.as_ref().filter(|_| self.options.torrent.is_some()) else { return };
         for node in &mut self.nodes {
-            node.say(ToWorker::Finish);
+            node.send(ToWorker::Finish);
         }
         let began = Instant::now();
         let mut sent = (origin.sent(), began);
-        while origin.peers() > 0 && sent.1.elapsed() < QUIET && began.elapsed() < ENCORE {
+        while origin.peers() > 0 && sent.1.elapsed() < IDLE_TIMEOUT && began.elapsed() < MAX_EXTRA_TIME {
             tokio::select! {
                 () = tokio::time::sleep(TICK) => {}
                 () = stop.as_mut() => return,
@@ -86,7 +86,7 @@ impl Group {
         }
         tell(Event::State(self.state()));
         let leaving = async { while self.launches.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(if told { LEAVE } else { Duration::ZERO }, leaving).await;
+        let _ = tokio::time::timeout(if told { LAUNCH_END_TIMEOUT } else { Duration::ZERO }, leaving).await;
         // Kills the remaining launchers, with the processes that they started.
         self.launches.shutdown().await;
         let hashing = self.origin.as_ref().and_then(Origin::hashing_took);
@@ -95,8 +95,8 @@ impl Group {
             Some(origin) => origin.stop().await,
             None => 0,
         };
-        let manifest = match self.prelude.take() {
-            Some(prelude) => Some((prelude.size.0, prelude.origin.stop().await)),
+        let manifest = match self.manifest_swarm.take() {
+            Some(manifest_swarm) => Some((manifest_swarm.size.0, manifest_swarm.origin.stop().await)),
             None => None,
         };
         result.map(|()| Report { manifest, ..self.report(ended, hashing, origin_sent) })
@@ -118,7 +118,7 @@ impl Group {
             // One launcher may start the workers of several hosts: its output explains only the hosts whose worker
             // never connected.
             Stage::Failed(reason) => {
-                let unreached = if node.who.is_none() { node.words.unreached() } else { None };
+                let unreached = if node.who.is_none() { node.output.unreached() } else { None };
                 Outcome::Failed { reason, unreached }
             }
             _ => Outcome::Failed { reason: "not completed".into(), unreached: None },
@@ -128,7 +128,7 @@ impl Group {
             _ => None,
         });
         let transfer = last.max().unwrap_or_default();
-        let served = |n: &Node| n.seat.map(|_| (n.host.name.clone(), n.progress.served));
+        let served = |n: &Node| n.source_member.map(|_| (n.host.name.clone(), n.progress.served));
         let sources: Vec<_> = self.nodes.iter().filter_map(served).collect();
         let choice = self.choice;
         Report {

@@ -11,10 +11,10 @@ use tidecast_event::bcast::{Late, News, Waiting};
 use tokio::time::Instant;
 
 use super::{Event, Group, Input, Options};
-use crate::control::message::{Errand, ToWorker};
+use crate::control::message::{LaunchRequest, ToWorker};
 use crate::control::ticket::GroupTicket;
 use crate::error::Error;
-use crate::launch::run::{self, LastWords};
+use crate::launch::run::{self, OutputTail};
 use crate::launch::slurm::Allocation;
 use crate::launch::{Here, Job, Launch, jobs};
 use crate::node::{Node, Stage};
@@ -52,7 +52,7 @@ impl Group {
             hosts: hosts.iter().map(named).collect(),
             queued: self.nodes.iter().filter(|node| node.stage == Stage::Queued).count(),
             launchers: launchers.into_iter().filter(|by| !by.is_empty()).collect(),
-            said: first.words.text(),
+            said: first.output.text(),
         })));
     }
 
@@ -62,7 +62,7 @@ impl Group {
         ticket: GroupTicket,
         tell: &mut (dyn FnMut(Event) + Send),
     ) -> Result<(), Error> {
-        if self.options.launch == Launch::Themselves {
+        if self.options.launch == Launch::ByCaller {
             // The timeout of their workers starts now.
             let now = Instant::now();
             self.nodes.iter_mut().for_each(|node| node.stage = Stage::Launched(now));
@@ -90,65 +90,65 @@ impl Group {
             && let Ok(turn) = self.turns.clone().try_acquire_owned()
             && let Some(job) = self.waiting.pop_front()
         {
-            let (words, mut turn) = (LastWords::default(), Some(turn));
+            let (output, mut turn) = (OutputTail::default(), Some(turn));
             for place in &job.hosts {
                 if let Some(node) = self.nodes.get_mut(*place).filter(|n| n.stage == Stage::Queued) {
                     node.stage = Stage::Launched(Instant::now());
-                    node.words = words.clone();
+                    node.output = output.clone();
                     node.launched_by = job.argv.first().cloned().unwrap_or_default();
                     node.turn = turn.take();
                 }
             }
             let (ticket, inbox) = (self.ticket.clone(), self.inbox.clone());
             self.launches.spawn(async move {
-                let why = run::run(&job, &ticket, &words).await;
+                let why = run::run(&job, &ticket, &output).await;
                 let _ = inbox.send(Input::LaunchEnded { places: job.hosts, why }).await;
             });
         }
     }
 
     /// A worker has connected: it starts some of the waiting ones.
-    pub(super) fn share_out(&mut self, place: usize) {
+    pub(super) fn assign_launches(&mut self, place: usize) {
         if self.refusals >= FAILURES {
             return;
         }
-        let mut errands = Vec::new();
+        let mut requests = Vec::new();
         let launching = self.nodes.get(place).map(|node| node.host.name.clone()).unwrap_or_default();
-        while errands.len() < SHARE
+        while requests.len() < SHARE
             && let Some(job) = self.waiting.pop_back_if(|job| job.anywhere)
         {
             let Some((target, node)) = job.hosts.first().and_then(|p| Some((*p, self.nodes.get_mut(*p)?)))
             else {
                 continue;
             };
-            errands.push(Errand { place: target as u32, argv: job.argv.clone() });
+            requests.push(LaunchRequest { place: target as u32, argv: job.argv.clone() });
             node.stage = Stage::Launched(Instant::now());
             node.launched_by = format!("{} on {launching}", job.argv.first().map_or("", String::as_str));
             node.launcher = Some((place, job));
         }
-        if let Some(node) = self.nodes.get_mut(place).filter(|_| !errands.is_empty()) {
+        if let Some(node) = self.nodes.get_mut(place).filter(|_| !requests.is_empty()) {
             node.launches = true;
-            node.say(ToWorker::Launch(errands));
+            node.send(ToWorker::Launch(requests));
         }
     }
 
     /// A worker could not start this host.
-    pub(super) fn handed_back(&mut self, by: usize, place: usize, why: &str) {
+    pub(super) fn launch_returned(&mut self, by: usize, place: usize, why: &str) {
         tracing::info!(by, place, why, "a worker returned a launch");
-        if self.take_back(by, place) {
+        if self.requeue(by, place) {
             self.refusals += 1;
         }
     }
 
     /// A worker is lost: queues again the hosts that it was to start.
-    pub(super) fn take_back_all(&mut self, by: usize) {
+    pub(super) fn requeue_all(&mut self, by: usize) {
         for place in 0..self.nodes.len() {
-            self.take_back(by, place);
+            self.requeue(by, place);
         }
     }
 
     /// Queues a host again, if worker `by` was to start it and it is not connected.
-    fn take_back(&mut self, by: usize, place: usize) -> bool {
+    fn requeue(&mut self, by: usize, place: usize) -> bool {
         let coming = |node: &&mut Node| matches!(node.stage, Stage::Launched(_));
         let Some(node) = self.nodes.get_mut(place).filter(coming) else { return false };
         let Some((_, job)) = node.launcher.take_if(|(launcher, _)| *launcher == by) else { return false };

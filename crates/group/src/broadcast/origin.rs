@@ -56,7 +56,7 @@ impl Origin {
             opened,
             listen: Vec::new(),
             listeners: vec![listener],
-            door: None,
+            shared_port: None,
             port: None,
             network: None,
             security,

@@ -13,8 +13,8 @@ use crate::error::{Error, system};
 use crate::hosts::Host;
 use crate::hosts::roster::{Address, Addresses, Identity, Told, find, hosts};
 use crate::launch::Launch;
-use crate::lineage::boot;
 use crate::resolve::resolve;
+use crate::source_identity::boot;
 
 /// The hosts of a broadcast, each once.
 pub(super) struct Roster {
@@ -28,7 +28,7 @@ impl Roster {
     /// Finds out which entries of the list are the same host. With a user's launch command, or with workers that are
     /// started by the caller, addresses do not identify hosts; if each name has its own path, each name is served.
     pub(super) async fn of(options: &Options) -> Result<Self, Error> {
-        let by_address = !matches!(options.launch, Launch::Template(_) | Launch::Themselves);
+        let by_address = !matches!(options.launch, Launch::Template(_) | Launch::ByCaller);
         let own: Addresses = own_addresses()
             .map_err(system("list this host's networks"))?
             .into_iter()

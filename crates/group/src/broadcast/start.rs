@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::origin::Origin;
 use super::planning::Planning;
 use super::{Event, Group};
-use crate::control::message::{Lineage, Member, News, Seat, Start, ToWorker};
+use crate::control::message::{Member, News, SourceIdentity, SourceMember, Start, ToWorker};
 use crate::error::Error;
 use crate::hosts::Host;
 use crate::network::{Choice, Place, choose};
@@ -73,17 +73,17 @@ impl Group {
         }
         // Late workers add addresses.
         self.choice = Some(self.choose()?);
-        self.open_prelude().await?;
+        self.open_manifest_swarm().await?;
         let issue = self.number(&fresh)?;
         let members = self.members();
-        let first = self.plan_prelude(issue.is_some()).await?;
+        let first = self.plan_manifest_swarm(issue.is_some()).await?;
         let bulks: Vec<_> = self.nodes.iter().map(|node| self.bulk(node, first.as_ref())).collect();
         if let (Some(issue), Some(origin)) = (&issue, &mut self.origin) {
             origin.follow(issue, &members).await?;
         }
         let numbers: Vec<u32> = fresh.iter().filter_map(|p| self.nodes.get(*p)?.number).collect();
         let new: Vec<Member> = members.iter().filter(|m| numbers.contains(&m.number)).cloned().collect();
-        let lineage = Lineage::of(&self.options.source, self.options.records.as_deref());
+        let source_identity = SourceIdentity::of(&self.options.source, self.options.records.as_deref());
         for (node, bulk) in self.nodes.iter_mut().zip(bulks) {
             match (&node.stage, &node.who, node.number) {
                 (Stage::Ready, Some((id, _)), Some(me)) => {
@@ -91,7 +91,7 @@ impl Group {
                         manifest: if bulk.is_some() { Vec::new() } else { self.manifest.clone() },
                         bulk,
                         dest: dest(&self.options.dest, &node.host).into_os_string().into_vec(),
-                        lineage: lineage.clone(),
+                        source_identity: source_identity.clone(),
                         durable: self.options.durable,
                         force: self.options.force,
                         delete: self.options.delete,
@@ -101,15 +101,15 @@ impl Group {
                         me,
                         classic: self.options.algorithm == Algorithm::Classic,
                         planned: self.options.algorithm.shape().is_some(),
-                        seat: seat(node, self.origin.as_ref()),
+                        source_member: source_member(node, self.origin.as_ref()),
                         news: News { members: members.clone(), issue: issue.clone() },
                     };
                     node.stage = Stage::Running;
                     node.moved = Instant::now();
-                    node.say(ToWorker::Start(Box::new(start)));
+                    node.send(ToWorker::Start(Box::new(start)));
                 }
                 (Stage::Running | Stage::Done(..), ..) => {
-                    node.say(ToWorker::News(Box::new(News { members: new.clone(), issue: None })));
+                    node.send(ToWorker::News(Box::new(News { members: new.clone(), issue: None })));
                 }
                 _ => {}
             }
@@ -132,7 +132,7 @@ impl Group {
         let first = self.planning.is_none();
         if first {
             let origin = self.planned_origin(&choice.origin);
-            let beside = self.seats(&mut members);
+            let beside = self.source_members(&mut members);
             let receivers = members.iter().map(|(_, m)| *m);
             let all = std::iter::once(origin).chain(receivers).chain(beside).collect();
             let size =
@@ -155,37 +155,37 @@ impl Group {
 
     /// Chooses the additional sources, evenly over the hosts that see the source. As receivers they are leaves if other
     /// hosts can relay, because they already send as sources.
-    fn seats(&mut self, members: &mut [(usize, plan::Member)]) -> Vec<plan::Member> {
+    fn source_members(&mut self, members: &mut [(usize, plan::Member)]) -> Vec<plan::Member> {
         let sees = |(place, member): &(usize, plan::Member)| {
             let hello = self.nodes.get(*place).and_then(|n| n.who.as_ref());
-            member.part == Part::Relay && hello.is_some_and(|(_, hello)| hello.sight.is_some())
+            member.part == Part::Relay && hello.is_some_and(|(_, hello)| hello.source_offer.is_some())
         };
         let able: Vec<usize> =
             members.iter().enumerate().filter(|(_, m)| sees(m)).map(|(at, _)| at).collect();
         let count = able.len().min(self.options.sources.saturating_sub(1) as usize);
         let (receivers, spare) = (members.len() as u32, members.len() >= 4 * count);
-        let mut seats = Vec::new();
+        let mut source_members = Vec::new();
         for turn in 0..count {
             let Some((place, member)) =
                 able.get(turn * able.len() / count).and_then(|at| members.get_mut(*at))
             else {
                 continue;
             };
-            seats.push(plan::Member { part: Part::Source, ..*member });
+            source_members.push(plan::Member { part: Part::Source, ..*member });
             member.part = if spare { Part::Leaf } else { member.part };
             if let Some(node) = self.nodes.get_mut(*place) {
                 // The origin and the receivers come first.
-                node.seat = Some(receivers + 1 + turn as u32);
+                node.source_member = Some(receivers + 1 + turn as u32);
             }
         }
-        seats
+        source_members
     }
 
     /// Distributes a new epoch, if there is one.
     pub(super) async fn replan(&mut self) -> Result<(), Error> {
         let Some(planning) = &mut self.planning else { return Ok(()) };
         let failed = self.nodes.iter().filter(|n| matches!(n.stage, Stage::Failed(_)));
-        failed.flat_map(|n| [n.number, n.seat]).flatten().for_each(|number| planning.gone(number));
+        failed.flat_map(|n| [n.number, n.source_member]).flatten().for_each(|number| planning.gone(number));
         let Some(issue) = planning.poll() else { return Ok(()) };
         tracing::debug!(?issue, "a new epoch");
         let members = self.members();
@@ -193,7 +193,7 @@ impl Group {
             origin.follow(&issue, &members).await?;
         }
         for node in self.nodes.iter_mut().filter(|n| matches!(n.stage, Stage::Running | Stage::Done(..))) {
-            node.say(ToWorker::News(Box::new(News { members: Vec::new(), issue: Some(issue.clone()) })));
+            node.send(ToWorker::News(Box::new(News { members: Vec::new(), issue: Some(issue.clone()) })));
         }
         Ok(())
     }
@@ -211,8 +211,12 @@ impl Group {
         let others = self.nodes.iter().zip(&choice.nodes).filter_map(other);
         let source = |(node, ips): (&Node, &Vec<IpAddr>)| {
             let (_, hello) = node.who.as_ref().filter(|_| node.takes_part())?;
-            let sight = hello.sight.as_ref()?;
-            Some(Member { number: node.seat?, node: sight.node, addresses: at(ips, sight.port) })
+            let source_offer = hello.source_offer.as_ref()?;
+            Some(Member {
+                number: node.source_member?,
+                node: source_offer.node,
+                addresses: at(ips, source_offer.port),
+            })
         };
         let sources = self.nodes.iter().zip(&choice.nodes).filter_map(source);
         std::iter::once(origin).chain(others).chain(sources).collect()
@@ -220,9 +224,12 @@ impl Group {
 }
 
 /// A worker's part as a source, if it has one.
-fn seat(node: &Node, origin: Option<&Origin>) -> Option<Seat> {
-    let sight = node.who.as_ref()?.1.sight.as_ref()?;
-    Some(Seat { number: node.seat?, right: origin.and_then(|origin| origin.right(NodeId(sight.node))) })
+fn source_member(node: &Node, origin: Option<&Origin>) -> Option<SourceMember> {
+    let source_offer = node.who.as_ref()?.1.source_offer.as_ref()?;
+    Some(SourceMember {
+        number: node.source_member?,
+        right: origin.and_then(|origin| origin.right(NodeId(source_offer.node))),
+    })
 }
 
 /// The bytes of these paths on one host.

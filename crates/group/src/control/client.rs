@@ -18,13 +18,13 @@ use crate::channel::{self, Called, ChannelError};
 /// Messages of the coordinator that may wait for this worker.
 const QUEUE: usize = 64;
 /// Attempts to connect if the coordinator closes the connection, and the pause after the first; it doubles.
-const CALLS: usize = 6;
-const AGAIN: Duration = Duration::from_millis(200);
+const CONNECT_ATTEMPTS: usize = 6;
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// A connection to the coordinator.
 pub(crate) struct Client {
     /// Its messages; ends with the connection.
-    pub(crate) heard: mpsc::Receiver<ToWorker>,
+    pub(crate) received: mpsc::Receiver<ToWorker>,
     writer: WriteHalf<Called>,
 }
 
@@ -43,13 +43,13 @@ impl Client {
         let mut stream = call(ticket, &addresses, key, &config).await?;
         channel::write(&mut stream, &ToCoordinator::Hello(hello), &[]).await?;
         let (reader, writer) = tokio::io::split(stream);
-        let (sender, heard) = mpsc::channel(QUEUE);
+        let (sender, received) = mpsc::channel(QUEUE);
         tokio::spawn(listen(reader, sender));
-        Ok(Self { heard, writer })
+        Ok(Self { received, writer })
     }
 
     /// Sends a message to the coordinator.
-    pub(crate) async fn say(&mut self, message: &ToCoordinator) -> Result<(), ChannelError> {
+    pub(crate) async fn send(&mut self, message: &ToCoordinator) -> Result<(), ChannelError> {
         channel::write(&mut self.writer, message, &[]).await
     }
 }
@@ -62,16 +62,16 @@ async fn call(
     key: &NodeKey,
     config: &Arc<ClientConfig>,
 ) -> Result<Called, ChannelError> {
-    let (channel, mut pause) = (super::channel(&ticket.token), AGAIN);
-    for _ in 1..CALLS {
-        match channel.find(addresses.to_vec(), key.id(), config).await {
+    let (channel, mut pause) = (super::channel(&ticket.token), RETRY_DELAY);
+    for _ in 1..CONNECT_ATTEMPTS {
+        match channel.connect(addresses.to_vec(), key.id(), config).await {
             Ok(stream) => return Ok(stream),
             Err((_, error)) if !error.is_broken() => return Err(error),
             Err(_) => sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await,
         }
         pause *= 2;
     }
-    channel.find(addresses.to_vec(), key.id(), config).await.map_err(|(_, error)| error)
+    channel.connect(addresses.to_vec(), key.id(), config).await.map_err(|(_, error)| error)
 }
 
 /// Reads until the connection ends or falls silent.

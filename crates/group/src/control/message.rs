@@ -25,18 +25,18 @@ pub(crate) struct Hello {
     /// instead of a wrong one.
     pub(crate) answers: u16,
     /// The port for connections of other members for the manifest, if that is sent as data.
-    pub(crate) prelude: u16,
-    /// The pass that callers at `answers` need for a meeting.
+    pub(crate) manifest_swarm: u16,
+    /// The pass that callers at `answers` need for a probe.
     pub(crate) pass: [u8; 16],
     /// Its process id.
     pub(crate) pid: u32,
     /// The member that can serve the source, if it can be read there too.
-    pub(crate) sight: Option<Sight>,
+    pub(crate) source_offer: Option<SourceOffer>,
 }
 
 /// A second member at a worker, which can serve the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sight {
+pub(crate) struct SourceOffer {
     /// Its key.
     pub(crate) node: [u8; 32],
     /// Its port for connections.
@@ -45,7 +45,7 @@ pub(crate) struct Sight {
 
 /// The number and credential of an additional source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seat {
+pub(crate) struct SourceMember {
     pub(crate) number: u32,
     /// The credential of a member.
     pub(crate) right: Option<Right>,
@@ -83,7 +83,7 @@ pub(crate) struct Start {
     /// The destination: the bytes of an absolute path.
     pub(crate) dest: Vec<u8>,
     /// The place of the source, for a worker on the same host.
-    pub(crate) lineage: Lineage,
+    pub(crate) source_identity: SourceIdentity,
     /// Sync to disk.
     pub(crate) durable: bool,
     /// Replace existing files that were not delivered, and (`delete`) remove files that are no longer in the tree.
@@ -102,7 +102,7 @@ pub(crate) struct Start {
     /// A plan determines the sender of each stripe to each member.
     pub(crate) planned: bool,
     /// The second member of this worker, which serves a share of the source.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) source_member: Option<SourceMember>,
     pub(crate) news: News,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Bulk {
 
 /// The source on the host of the origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lineage {
+pub(crate) struct SourceIdentity {
     /// The boot id of the kernel for which device and inode numbers are valid.
     pub(crate) boot: String,
     /// The bytes of its path.
@@ -209,13 +209,13 @@ pub(crate) struct Done {
     /// Files that already had the right data.
     pub(crate) kept: u64,
     pub(crate) action: Action,
-    pub(crate) found: Found,
+    pub(crate) found: ExistingFiles,
     pub(crate) warnings: Vec<String>,
 }
 
 /// Files that existed at the destination before, by their treatment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ExistingFiles {
     /// Names with other content that were replaced.
     pub replaced: u64,
     /// Of `replaced`: files that are not recorded as delivered by us.
@@ -230,7 +230,7 @@ pub struct Found {
 
 /// A short transfer between two hosts in both directions, while other pairs do the same; this host connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Meeting {
+pub(crate) struct Probe {
     /// The round, and caller and callee, by numbers that only the coordinator interprets.
     pub(crate) round: u32,
     pub(crate) from: u32,
@@ -241,12 +241,12 @@ pub(crate) struct Meeting {
     pub(crate) pass: [u8; 16],
     /// Milliseconds from this message to its start, and from there to its end.
     pub(crate) after: u32,
-    pub(crate) lasts: u32,
+    pub(crate) duration: u32,
 }
 
-/// The result of a meeting for one of the two hosts.
+/// The result of a probe for one of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Met {
+pub(crate) struct ProbeResult {
     pub(crate) round: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
@@ -258,7 +258,7 @@ pub(crate) struct Met {
 
 /// A host to start a worker on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Errand {
+pub(crate) struct LaunchRequest {
     /// Its place in the coordinator's list.
     pub(crate) place: u32,
     /// Program and arguments; the ticket is passed on standard input.
@@ -273,9 +273,9 @@ pub(crate) enum ToWorker {
     Start(Box<Start>),
     News(Box<News>),
     /// Start these workers.
-    Launch(Vec<Errand>),
-    /// Run these meetings.
-    Meet(Vec<Meeting>),
+    Launch(Vec<LaunchRequest>),
+    /// Run these probes.
+    Probe(Vec<Probe>),
     /// Report the progress once more, before the end.
     Count,
     /// All hosts are done.
@@ -302,7 +302,7 @@ pub(crate) enum ToCoordinator {
         why: u8,
     },
     /// The source cannot be served from there.
-    Blind(String),
+    SourceUnavailable(String),
     Counted(Progress),
     Done(Box<Done>),
     Failed(String),
@@ -311,5 +311,5 @@ pub(crate) enum ToCoordinator {
         place: u32,
         why: String,
     },
-    Met(Met),
+    ProbeResult(ProbeResult),
 }

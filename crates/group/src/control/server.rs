@@ -16,7 +16,7 @@ pub(crate) type ConnId = u64;
 
 /// Input of the server.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Incoming {
     /// A worker has connected.
     Joined { conn: ConnId, node: NodeId, hello: Hello, to: mpsc::Sender<ToWorker> },
     /// A message from a worker.
@@ -26,7 +26,7 @@ pub(crate) enum Heard {
 }
 
 /// Accepts connections until the task is ended.
-pub(crate) async fn run(listener: TcpListener, tls: Tls, token: Token, to: mpsc::Sender<Heard>) {
+pub(crate) async fn run(listener: TcpListener, tls: Tls, token: Token, to: mpsc::Sender<Incoming>) {
     let serve = move |conn, stream, node, first| serve(conn, stream, node, first, to.clone());
     super::channel(&token).answer(listener, tls, serve).await;
 }
@@ -37,20 +37,20 @@ async fn serve(
     stream: channel::Accepted,
     node: NodeId,
     first: ToCoordinator,
-    to: mpsc::Sender<Heard>,
+    to: mpsc::Sender<Incoming>,
 ) {
     let ToCoordinator::Hello(hello) = first else { return };
     let (sender, queue) = mpsc::channel::<ToWorker>(QUEUE);
-    if to.send(Heard::Joined { conn, node, hello, to: sender }).await.is_err() {
+    if to.send(Incoming::Joined { conn, node, hello, to: sender }).await.is_err() {
         return;
     }
-    let hear = {
+    let handle = {
         let to = &to;
-        move |message, _| async move { to.send(Heard::Message { conn, message }).await.is_ok() }
+        move |message, _| async move { to.send(Incoming::Message { conn, message }).await.is_ok() }
     };
     // The queue ends when the coordinator drops this worker. The coordinator itself sends a message once a second.
-    let ended = channel::carry(stream, hear, queue, None::<ToWorker>).await;
+    let ended = channel::carry(stream, handle, queue, None::<ToWorker>).await;
     let why =
         ended.err().map_or_else(|| "the coordinator closed the connection".to_owned(), |e| e.to_string());
-    let _ = to.send(Heard::Lost { conn, why }).await;
+    let _ = to.send(Incoming::Lost { conn, why }).await;
 }

@@ -46,18 +46,18 @@ pub struct GroupTicket {
     pub(crate) token: Token,
     pub(crate) addresses: Vec<SocketAddr>,
     /// The source to look for, if workers that see it may serve it.
-    pub(crate) look: Option<Look>,
+    pub(crate) source: Option<SourceStat>,
 }
 
 /// The source as seen by a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct SourceStat {
     pub(crate) path: Vec<u8>,
     len: u64,
     mtime: (i64, i64),
 }
 
-impl Look {
+impl SourceStat {
     /// `None` if its metadata cannot be read, or its path is too long for a ticket.
     pub(crate) fn new(path: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(path).ok()?;
@@ -80,10 +80,10 @@ impl GroupTicket {
         coordinator: NodeId,
         token: Token,
         mut addresses: Vec<SocketAddr>,
-        look: Option<Look>,
+        source: Option<SourceStat>,
     ) -> Self {
         addresses.truncate(MAX_ADDRS);
-        Self { coordinator: coordinator.0, token, addresses, look }
+        Self { coordinator: coordinator.0, token, addresses, source }
     }
 
     pub(crate) fn coordinator(&self) -> NodeId {
@@ -147,11 +147,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (here, other) = (dir.path().join("here"), dir.path().join("other"));
         std::fs::write(&here, "one").unwrap();
-        let look = Look::new(&here).unwrap();
-        assert!(look.is_at(&here) && !look.is_at(&other));
+        let source = SourceStat::new(&here).unwrap();
+        assert!(source.is_at(&here) && !source.is_at(&other));
         std::fs::write(&other, "two and more").unwrap();
-        assert!(!look.is_at(&other));
-        let long = GroupTicket { look: Some(Look { path: vec![b'x'; MAX_PATH], ..look }), ..ticket() };
+        assert!(!source.is_at(&other));
+        let long =
+            GroupTicket { source: Some(SourceStat { path: vec![b'x'; MAX_PATH], ..source }), ..ticket() };
         assert!(long.to_string().parse::<GroupTicket>().is_ok(), "the longest path has room");
     }
 

@@ -136,7 +136,7 @@ where
                     text.map_err(|source| JobError::File { scheduler, from: value.clone(), source })?;
                 parse(&text)
             }
-            Form::Programs(programs) => parse(&printed(ask, scheduler, programs, &value)?),
+            Form::Programs(programs) => parse(&from_programs(ask, scheduler, programs, &value)?),
         };
         let hosts = hosts.map_err(|source| JobError::List { scheduler, from: (*name).to_owned(), source })?;
         return Ok(Some(Job { scheduler, hosts }));
@@ -152,7 +152,7 @@ pub(crate) fn components(variable: impl Fn(&str) -> Option<String>) -> Option<Ve
 }
 
 /// The list that a scheduler's programs print: bare, or in the `R` of Flux, which is JSON.
-fn printed<V, F, P>(
+fn from_programs<V, F, P>(
     ask: &Ask<V, F, P>,
     scheduler: &'static str,
     programs: &[&[&str]],
@@ -205,12 +205,16 @@ mod tests {
     fn ask(set: &[(&str, &str)], file: io::Result<&str>, programs: &[(&str, &str)]) -> Found {
         let set = |name: &str| set.iter().find(|(k, _)| *k == name).map(|(_, v)| (*v).to_owned());
         let text = file.map(str::to_owned).map_err(|error| error.kind());
-        let printed = |words: &[String]| {
+        let from_programs = |words: &[String]| {
             let line = words.join(" ");
             let known = programs.iter().find(|(program, _)| *program == line);
             known.map(|(_, out)| (*out).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
         };
-        find(&Ask { variable: set, file: |_: &Path| text.clone().map_err(Into::into), program: printed })
+        find(&Ask {
+            variable: set,
+            file: |_: &Path| text.clone().map_err(Into::into),
+            program: from_programs,
+        })
     }
 
     fn found(set: &[(&str, &str)], text: &str) -> Option<Vec<String>> {
@@ -248,8 +252,8 @@ mod tests {
     #[test]
     fn flux_is_asked() {
         let job = [("FLUX_JOB_ID", "f123")];
-        let names = |printed: &[(&str, &str)]| {
-            let hosts = ask(&job, Ok(""), printed).unwrap().unwrap().hosts;
+        let names = |from_programs: &[(&str, &str)]| {
+            let hosts = ask(&job, Ok(""), from_programs).unwrap().unwrap().hosts;
             hosts.into_iter().map(|h| h.name).collect::<Vec<_>>()
         };
         assert_eq!(names(&[("flux hostlist local", "a[1-2]\n")]), ["a1", "a2"]);

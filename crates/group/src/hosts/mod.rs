@@ -13,7 +13,7 @@
 
 pub mod job;
 mod line;
-mod printed;
+mod program_output;
 pub mod roster;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::collections::btree_map::Entry;
 use tidecast_text as text;
 use tidecast_text::hostlist::{self, ListError};
 
-pub use self::printed::printed;
+pub use self::program_output::program_output;
 /// Maximum number of hosts of one broadcast.
 pub use tidecast_text::hostlist::MAX_HOSTS;
 

@@ -3,10 +3,10 @@
 //! The ticket, a secret, is passed to a worker on standard input if the launcher forwards that, else in the environment,
 //! which only the same user can read; never on a command line.
 
-mod handed;
 pub(crate) mod run;
 pub(crate) mod slurm;
 mod template;
+mod ticket_input;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -14,9 +14,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use handed::{NotHanded, handed};
 use tempfile::NamedTempFile;
 pub use template::{Template, TemplateError};
+pub use ticket_input::{NoTicketReceived, worker_ticket};
 use tidecast_text::hostlist;
 
 use self::slurm::Allocation;
@@ -50,7 +50,7 @@ pub enum Launch {
     /// A command for each host.
     Template(Template),
     /// No launcher: the caller starts the workers, and gives them the ticket.
-    Themselves,
+    ByCaller,
 }
 
 impl FromStr for Launch {
@@ -111,7 +111,7 @@ pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here)
     let program = program.display().to_string();
     let all = || (0..hosts.len()).collect::<Vec<usize>>();
     match launch {
-        Launch::Themselves => Ok(Vec::new()),
+        Launch::ByCaller => Ok(Vec::new()),
         Launch::Auto if here.slurm.is_some() => jobs(&Launch::Srun, hosts, Path::new(&program), here),
         Launch::Auto | Launch::Ssh => {
             let ssh: Template = SSH.parse().unwrap_or_else(|_| unreachable!("a constant that a test parses"));

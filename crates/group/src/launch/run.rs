@@ -22,9 +22,9 @@ const DRAIN: Duration = Duration::from_millis(500);
 
 /// The last lines that a launcher wrote to standard error.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct OutputTail(Arc<Mutex<VecDeque<String>>>);
 
-impl LastWords {
+impl OutputTail {
     fn add(&self, line: String) {
         let mut lines = self.0.lock();
         if lines.len() == LINES {
@@ -45,7 +45,7 @@ impl LastWords {
 }
 
 /// Starts a launcher and waits for its end; returns why it ended.
-pub(crate) async fn run(job: &Job, ticket: &str, words: &LastWords) -> String {
+pub(crate) async fn run(job: &Job, ticket: &str, words: &OutputTail) -> String {
     let (program, arguments) = match job.argv.split_first() {
         Some((program, arguments)) => (program, arguments),
         None => return "no command to start".into(),
@@ -88,7 +88,7 @@ async fn wait(child: &mut Child) -> String {
 }
 
 /// Keeps the last lines of the output, of any length.
-async fn read(stderr: ChildStderr, words: LastWords) {
+async fn read(stderr: ChildStderr, words: OutputTail) {
     let mut stderr = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn last_words_are_kept() {
-        let words = LastWords::default();
+        let words = OutputTail::default();
         let script = "for i in $(seq 100); do echo line $i >&2; done; exit 7";
         let why = run(&job(script, true), "secret", &words).await;
         assert!(why.contains("line 100") && !why.contains("line 50") && why.contains('7'), "{why}");
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_ticket_arrives_either_way() {
-        let words = LastWords::default();
+        let words = OutputTail::default();
         run(&job("read t; echo got $t >&2", true), "secret1", &words).await;
         run(&job("echo got $TIDECAST_GROUP >&2", false), "secret2", &words).await;
         assert_eq!(words.text(), "got secret1; got secret2");
@@ -146,12 +146,12 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_start_says_so() {
         let job = Job { argv: vec!["/no/such/program".into()], ..job("", true) };
-        assert!(run(&job, "", &LastWords::default()).await.contains("/no/such/program"));
+        assert!(run(&job, "", &OutputTail::default()).await.contains("/no/such/program"));
     }
 
     #[tokio::test]
     async fn an_abandoned_launcher_dies_with_its_children() {
-        let words = LastWords::default();
+        let words = OutputTail::default();
         let job = job("sleep 1000 & echo $! >&2; wait", true);
         {
             let running = run(&job, "", &words);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidecast_metainfo::Manifest;
 use tidecast_store::{Base, DownloadOptions, Durability, Error as StoreError, Opened, Replace, Store};
 
-use super::Line;
+use super::Connection;
 use crate::control::message::News;
 use crate::error::Error;
 
@@ -39,7 +39,7 @@ pub(super) async fn open(
     manifest: &Arc<Manifest>,
     dest: &Path,
     how: How,
-    line: &mut Line,
+    connection: &mut Connection,
     aside: &mut Vec<News>,
 ) -> Result<Opened, Error> {
     let (dir, name) = split(dest)?;
@@ -54,11 +54,11 @@ pub(super) async fn open(
             opened.check()?;
             Ok(opened)
         });
-        let opened = line.during(opening, aside).await?;
+        let opened = connection.during(opening, aside).await?;
         let opened = opened.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))?;
-        line.progress.waiting = matches!(opened, Err(StoreError::Busy { .. }));
+        connection.progress.waiting = matches!(opened, Err(StoreError::Busy { .. }));
         match opened {
-            Err(StoreError::Busy { .. }) => line.during(tokio::time::sleep(LOOK), aside).await?,
+            Err(StoreError::Busy { .. }) => connection.during(tokio::time::sleep(LOOK), aside).await?,
             other => return other.map_err(Error::Place),
         }
     }

@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::source::{Offer, Source};
-use super::{Left, Line, Word, older, place};
-use crate::control::message::{Action, Done, Found, Member, News, Right, Start, ToCoordinator};
+use super::{Connection, Disconnect, WorkerEvent, base, place};
+use crate::control::message::{Action, Done, ExistingFiles, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
 
 /// Without a coordinator: the time without data after which an incomplete worker fails, and a complete one leaves.
-const ALONE_INCOMPLETE: Duration = Duration::from_secs(15);
-const ALONE_COMPLETE: Duration = Duration::from_secs(5);
+const INCOMPLETE_TIMEOUT: Duration = Duration::from_secs(15);
+const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One host's part in the swarm.
 pub(super) struct Session {
@@ -54,23 +54,24 @@ impl Session {
         key: &NodeKey,
         (listener, offer): (std::net::TcpListener, Option<Offer>),
         local: &[LocalAddress],
-        line: &mut Line,
+        connection: &mut Connection,
     ) -> Result<Self, Error> {
         let began = Instant::now();
         let garbled = |what: &str| Error::Coordinator(format!("malformed {what} from the coordinator"));
         let manifest = Arc::new(Manifest::parse_draft(&start.manifest).map_err(|_| garbled("manifest"))?);
-        line.progress.wanted = manifest.total_len();
+        connection.progress.wanted = manifest.total_len();
         let asking = security(&manifest, start.right.clone(), key)?;
         let security = security(&manifest, start.right, key)?;
         let origin = start.news.members.iter().find(|m| m.number == 0).map(|m| RootsKey::Of(NodeId(m.node)));
         let roots = origin.filter(|_| manifest.is_draft());
         let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));
-        let mut source = match (offer, start.seat, &start.news.issue) {
-            (Some(offer), Some(seat), Some(issue)) => {
+        let mut source = match (offer, start.source_member, &start.news.issue) {
+            (Some(offer), Some(source_member), Some(issue)) => {
                 let known = start.news.members.iter().map(|m| (m.number, m.clone())).collect();
                 let of = (manifest.clone(), roots.clone());
-                let opened = Source::open(offer, seat, of, (network.clone(), local), (issue, &known)).await;
-                served(opened, line).await
+                let opened =
+                    Source::open(offer, source_member, of, (network.clone(), local), (issue, &known)).await;
+                served(opened, connection).await
             }
             _ => None,
         };
@@ -78,21 +79,21 @@ impl Session {
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
         // The source itself is never replaced or deleted.
-        let is_source = start.lineage.is_source(dest.as_ref(), start.force || start.delete)?;
-        if let Some(records) = start.lineage.records() {
-            line.records = Ok(Some(records));
+        let is_source = start.source_identity.is_source(dest.as_ref(), start.force || start.delete)?;
+        if let Some(records) = start.source_identity.records() {
+            connection.records = Ok(Some(records));
         }
         let (force, delete) = (start.force && !is_source, start.delete && !is_source);
         // The user chose names and content, as with rsync and cp, so an older copy of unknown origin is replaced.
-        let unknown = !is_source && !start.lineage.lies_in(dest.as_ref());
-        let records = line.records.clone().unwrap_or_default();
+        let unknown = !is_source && !start.source_identity.lies_in(dest.as_ref());
+        let records = connection.records.clone().unwrap_or_default();
         let replace = Replace { force, unknown, delete, records };
         let member = news.first().and_then(|news| news.members.iter().find(|m| m.number == 0));
         let origin = member.map(|member| member.addresses.clone()).unwrap_or_default();
-        let comparing = older::compared(start.bases, &manifest, origin, asking);
-        let compared = line.during(comparing, &mut news).await?;
+        let comparing = base::compare_bases(start.bases, &manifest, origin, asking);
+        let compared = connection.during(comparing, &mut news).await?;
         let how = place::How { durable: start.durable, replace, bases: compared.bases };
-        let opened = place::open(&manifest, dest.as_ref(), how, line, &mut news).await?;
+        let opened = place::open(&manifest, dest.as_ref(), how, connection, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
         options.planned = planned;
@@ -150,8 +151,8 @@ impl Session {
     }
 
     /// Runs until the coordinator ends the broadcast or, without a coordinator, until no data moves.
-    pub(super) async fn run(mut self, line: &mut Line) -> Result<(), Error> {
-        let result = self.go_on(line).await;
+    pub(super) async fn run(mut self, connection: &mut Connection) -> Result<(), Error> {
+        let result = self.serve(connection).await;
         let store = self.swarm.store().clone();
         if result.is_err() {
             store.stop_waiting();
@@ -167,7 +168,7 @@ impl Session {
         result
     }
 
-    async fn go_on(&mut self, line: &mut Line) -> Result<(), Error> {
+    async fn serve(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let mut progress = self.swarm.progress();
         loop {
             let idle = self.placing.is_none() && !self.placed;
@@ -176,14 +177,14 @@ impl Session {
                     complete.map_err(|_| tidecast_net::Error::Stopped)?;
                     self.placing = Some(tokio::task::spawn_blocking(self.swarm.finisher()));
                 }
-                placed = placed(&mut self.placing) => self.tell_done(placed?, line).await,
+                placed = placed(&mut self.placing) => self.report_done(placed?, connection).await,
                 complained = next(&mut self.complaints) => {
                     let why = match complained.why {
                         Complaint::Gone => 0,
                         Complaint::Silent => 1,
                         Complaint::Slow => 2,
                     };
-                    line.say(&ToCoordinator::Complaint { member: complained.member, why }).await;
+                    connection.send(&ToCoordinator::Complaint { member: complained.member, why }).await;
                 }
                 notice = next(&mut self.notices) => {
                     if let Notice::Store { error } = notice {
@@ -193,46 +194,46 @@ impl Session {
                 notice = next(&mut self.source_notices) => {
                     if let Notice::Store { error } = notice {
                         let error = Error::Coordinator(error.to_string());
-                        self.source = served(Err(error), line).await;
+                        self.source = served(Err(error), connection).await;
                     }
                 }
-                word = line.next() => match word {
-                    Word::News(news) => self.learn(news).await?,
-                    Word::Beat => self.beat(line).await?,
+                event = connection.next() => match event {
+                    WorkerEvent::News(news) => self.learn(news).await?,
+                    WorkerEvent::Tick => self.report(connection).await?,
                     // All hosts are served: the source ends, and reports exactly how much it sent.
-                    Word::Count => {
-                        self.look(line);
+                    WorkerEvent::Count => {
+                        self.note_progress(connection);
                         if let Some(source) = self.source.take() {
-                            line.progress.served = source.stop().await;
+                            connection.progress.served = source.stop().await;
                         }
-                        line.say(&ToCoordinator::Counted(line.progress)).await;
+                        connection.send(&ToCoordinator::Counted(connection.progress)).await;
                     }
-                    Word::Left(Left::Finished) => return Ok(()),
-                    Word::Left(Left::Lost) => {
+                    WorkerEvent::Disconnect(Disconnect::Finished) => return Ok(()),
+                    WorkerEvent::Disconnect(Disconnect::Lost) => {
                         tracing::warn!("lost the connection to the coordinator; continuing with the other members");
                         self.alone = true;
                         self.moved.1 = Instant::now();
                     }
-                    Word::Left(left) => return Err(left.into()),
+                    WorkerEvent::Disconnect(disconnect) => return Err(disconnect.into()),
                 },
             }
-            if self.alone && self.placed && self.moved.1.elapsed() > ALONE_COMPLETE {
+            if self.alone && self.placed && self.moved.1.elapsed() > COMPLETE_TIMEOUT {
                 return Ok(());
             }
         }
     }
 
     /// Once a second: reports the progress, and checks for a stall.
-    async fn beat(&mut self, line: &mut Line) -> Result<(), Error> {
-        self.look(line);
-        line.tell_progress().await;
-        let now = &line.progress;
+    async fn report(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        self.note_progress(connection);
+        connection.report_progress().await;
+        let now = &connection.progress;
         let sum = now.verified + now.received + now.sent;
         if sum != self.moved.0 {
             self.moved = (sum, Instant::now());
         }
         let stuck = self.alone && !self.placed && self.placing.is_none();
-        if stuck && self.moved.1.elapsed() > ALONE_INCOMPLETE {
+        if stuck && self.moved.1.elapsed() > INCOMPLETE_TIMEOUT {
             return Err(Error::Coordinator(
                 "lost the connection to the coordinator, and the other members do not have all data".into(),
             ));
@@ -240,10 +241,10 @@ impl Session {
         Ok(())
     }
 
-    fn look(&self, line: &mut Line) {
+    fn note_progress(&self, connection: &mut Connection) {
         let now = self.swarm.progress().borrow().clone();
         let good = now.received_bytes.saturating_sub(now.duplicate_bytes + now.corrupt_bytes);
-        let progress = &mut line.progress;
+        let progress = &mut connection.progress;
         progress.waiting = self.swarm.store().waits_for().is_some();
         progress.wanted = progress.wanted.max(now.wanted_bytes);
         progress.verified = now.verified_bytes;
@@ -253,20 +254,20 @@ impl Session {
         progress.served = self.source.as_ref().map_or(progress.served, Source::sent);
     }
 
-    async fn tell_done(&mut self, mut summary: Summary, line: &mut Line) {
-        if let (Err(why), true) = (&line.records, summary.kept < summary.files) {
+    async fn report_done(&mut self, mut summary: Summary, connection: &mut Connection) {
+        if let (Err(why), true) = (&connection.records, summary.kept < summary.files) {
             let at = &summary.path;
             summary.warnings.push(tidecast_store::unrecorded(at, why));
         }
         self.placing = None;
         self.placed = true;
         self.moved.1 = Instant::now();
-        if let Some(tell) = line.placed.take() {
+        if let Some(tell) = connection.placed.take() {
             tell();
         }
-        self.look(line);
+        self.note_progress(connection);
         let done = Done {
-            progress: line.progress,
+            progress: connection.progress,
             millis: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             files: summary.files,
             kept: summary.kept,
@@ -275,7 +276,7 @@ impl Session {
                 false if summary.kept >= summary.files && summary.deleted == 0 => Action::Unchanged,
                 false => Action::Replaced,
             },
-            found: Found {
+            found: ExistingFiles {
                 replaced: summary.replaced,
                 replaced_foreign: summary.replaced_foreign,
                 stale: summary.stale,
@@ -284,16 +285,16 @@ impl Session {
             },
             warnings: summary.warnings,
         };
-        line.say(&ToCoordinator::Done(Box::new(done))).await;
+        connection.send(&ToCoordinator::Done(Box::new(done))).await;
     }
 }
 
 /// Reports a source that could not be opened to the coordinator, which then plans without it.
-async fn served(opened: Result<Source, Error>, line: &mut Line) -> Option<Source> {
+async fn served(opened: Result<Source, Error>, connection: &mut Connection) -> Option<Source> {
     match opened {
         Ok(source) => Some(source),
         Err(error) => {
-            line.say(&ToCoordinator::Blind(error.to_string())).await;
+            connection.send(&ToCoordinator::SourceUnavailable(error.to_string())).await;
             None
         }
     }
@@ -320,7 +321,7 @@ pub(super) fn options(
         opened,
         listen: Vec::<SocketAddr>::new(),
         listeners: vec![listener],
-        door: None,
+        shared_port: None,
         port: None,
         // A host without an address on it uses any network.
         network: network.filter(|n| local.iter().any(|a| n.holds(a))),

@@ -15,7 +15,7 @@ use tidecast_store::{SeedOptions, Store};
 use tokio::sync::mpsc;
 
 use super::session::{options, security};
-use crate::control::message::{Member, Seat, Sight};
+use crate::control::message::{Member, SourceMember, SourceOffer};
 use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
 use crate::plan::Issue;
@@ -30,19 +30,19 @@ pub(super) struct Offer {
 
 impl Offer {
     /// Looks for the source on this host. Its content is not trusted: each piece is verified before it is served.
-    pub(super) fn look(ticket: &GroupTicket) -> Result<Option<Self>, Error> {
-        let Some(look) = &ticket.look else { return Ok(None) };
-        let path = PathBuf::from(OsString::from_vec(look.path.clone()));
-        if !look.is_at(&path) {
+    pub(super) fn find(ticket: &GroupTicket) -> Result<Option<Self>, Error> {
+        let Some(source_stat) = &ticket.source else { return Ok(None) };
+        let path = PathBuf::from(OsString::from_vec(source_stat.path.clone()));
+        if !source_stat.is_at(&path) {
             return Ok(None);
         }
         Ok(Some(Self { path, key: NodeKey::generate()?, listener: reach::listener()? }))
     }
 
     /// The offer for the coordinator.
-    pub(super) fn sight(&self) -> Result<Sight, Error> {
+    pub(super) fn source_offer(&self) -> Result<SourceOffer, Error> {
         let port = self.listener.local_addr().map_err(system("listen"))?.port();
-        Ok(Sight { node: self.key.id().0, port })
+        Ok(SourceOffer { node: self.key.id().0, port })
     }
 }
 
@@ -57,16 +57,17 @@ impl Source {
     /// Opens the source, and begins to serve its share. `owner`: the member that is trusted for the roots of a draft.
     pub(super) async fn open(
         offer: Offer,
-        seat: Seat,
+        source_member: SourceMember,
         (manifest, owner): (Arc<Manifest>, Option<RootsKey>),
         (network, local): (Option<Network>, &[LocalAddress]),
         (issue, members): (&Issue, &BTreeMap<u32, Member>),
     ) -> Result<Self, Error> {
-        let (role, known) = issue.part(seat.number, members).map_err(|e| Error::Network(e.to_string()))?;
+        let (role, known) =
+            issue.part(source_member.number, members).map_err(|e| Error::Network(e.to_string()))?;
         let mut opened = Store::seed(manifest.clone(), &offer.path, &SeedOptions::default())?;
         let share: Vec<_> = role.share(manifest.piece_count()).map(|piece| piece..piece + 1).collect();
         (opened.to_check, opened.wanted) = (share.clone(), share);
-        let security = security(&manifest, seat.right, &offer.key)?;
+        let security = security(&manifest, source_member.right, &offer.key)?;
         let mut options = options(opened, offer.listener, security, network, local);
         (options.seed_only, options.planned, options.roots) = (true, true, owner);
         let mut swarm = Swarm::start(options)?;
@@ -75,7 +76,7 @@ impl Source {
         if let Some(origin) = members.get(&0) {
             swarm.add_peer(origin.addresses.clone(), true).await;
         }
-        Ok(Self { number: seat.number, notices: swarm.notices(), swarm })
+        Ok(Self { number: source_member.number, notices: swarm.notices(), swarm })
     }
 
     /// Adopts its part in a new epoch.

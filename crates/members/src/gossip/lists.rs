@@ -46,7 +46,7 @@ impl<K: Keys> Gossip<K> {
             // Only deaths of members that count as alive here are news.
             let dead = member.state() == State::Down && !self.alive.contains_key(&node);
             let refused = node == self.me().node() || dead || (!known && room == 0);
-            if refused || self.doubts(from, &member, now) {
+            if refused || self.needs_confirmation(from, &member, now) {
                 continue;
             }
             room -= usize::from(!known);
@@ -60,7 +60,7 @@ impl<K: Keys> Gossip<K> {
     /// Forgets dead members, compares lists with one member, and calls a seed that is not a member.
     pub(super) fn compare_lists(&mut self, now: u64) {
         self.compare_at =
-            now + self.limits.compare_every / 2 + self.dice.below(self.limits.compare_every.max(1));
+            now + self.limits.compare_every / 2 + self.rng.below(self.limits.compare_every.max(1));
         let dead: Vec<_> = self.forget.iter().filter(|(_, (at, _))| *at <= now).map(|(n, _)| *n).collect();
         for node in dead {
             if let Some((_, peer)) = self.forget.remove(&node) {
@@ -69,7 +69,7 @@ impl<K: Keys> Gossip<K> {
         }
         self.ask_list();
         let lost: Vec<_> = self.seeds.iter().filter(|s| !self.alive.contains_key(s)).copied().collect();
-        let lost = lost.get(self.dice.below(lost.len().max(1) as u64) as usize).copied();
+        let lost = lost.get(self.rng.below(lost.len().max(1) as u64) as usize).copied();
         lost.into_iter().for_each(|seed| self.announce(seed));
         self.settle(now);
     }
@@ -82,7 +82,7 @@ impl<K: Keys> Gossip<K> {
     /// A random live member other than this node.
     pub(super) fn anyone(&mut self) -> Option<NodeId> {
         let me = self.me().node();
-        let at = self.dice.below(self.alive.len().saturating_sub(1).max(1) as u64) as usize;
+        let at = self.rng.below(self.alive.len().saturating_sub(1).max(1) as u64) as usize;
         self.alive.keys().filter(|n| **n != me).nth(at).copied()
     }
 }

@@ -301,7 +301,7 @@ impl World {
     pub(crate) fn hold(&mut self, i: usize, what: usize) -> Record {
         let now = self.now;
         let claim = Claim::Holder { cache: cache(what), complete: true };
-        self.act(i, |m| m.say(claim, 150 * SECOND, now)).unwrap()
+        self.act(i, |m| m.announce(claim, 150 * SECOND, now)).unwrap()
     }
 
     pub(crate) fn name(&mut self, i: usize, version: u32, manifest: u8) -> Record {
@@ -313,7 +313,7 @@ impl World {
             ad: b"[ Size = 1 ]".to_vec(),
         };
         let now = self.now;
-        self.act(i, |m| m.say(claim, 3_600 * SECOND, now)).unwrap()
+        self.act(i, |m| m.announce(claim, 3_600 * SECOND, now)).unwrap()
     }
 
     /// Looks `key` up at each of `from`, all at once.

@@ -15,7 +15,7 @@ use std::path::Path;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountPropagationFlags;
 
-use crate::made::Held;
+use crate::created_dirs::Held;
 use crate::place::{Absent, Chosen, Guard, Spot, find};
 
 pub use command_place::place_of_command;

@@ -11,7 +11,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use super::error::{Error, failed};
-use crate::made::Held;
+use crate::created_dirs::Held;
 
 /// Where the process that becomes the command finds its place and its server's socket.
 const AT: &str = "TIDECAST_RUN_AT";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidecast_event::mount::Serving;
 use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
 use tidecast_metainfo::Manifest;
-use tidecast_node::{Choices, Running, Source, Stop, Tell, Teller, progress};
+use tidecast_node::{MessageSender, MessageSink, Running, Source, Stop, SwarmSettings, progress};
 use tidecast_store::Store;
 use tokio::sync::mpsc;
 
@@ -24,15 +24,15 @@ use crate::packets::Packets;
 use crate::service::Service;
 
 /// A server to which no mount is given ends.
-const LONELY: Duration = Duration::from_secs(30);
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The callbacks of a running server.
 #[derive(Clone, Copy)]
-pub struct Face<'a> {
+pub struct ServerContext<'a> {
     /// Receives warnings.
-    pub tell: &'a dyn Tell,
+    pub tell: &'a dyn MessageSink,
     /// Called when it serves.
     pub started: &'a dyn Fn(Serving),
     /// Receives its progress, without rates.
@@ -60,18 +60,18 @@ pub async fn serve(
     options: &ServeOptions,
     state_dir: &Path,
     keeper: Packets,
-    face: Face<'_>,
+    context: ServerContext<'_>,
 ) -> Result<End, Error> {
-    let choices = Choices::new(&options.swarm)?;
+    let settings = SwarmSettings::new(&options.swarm)?;
     let home = Home::of(&source, options.cache.as_deref())?;
-    let teller = Teller::new(face.tell);
+    let messages = MessageSender::new(context.tell);
     let open = async |manifest: &Arc<Manifest>| {
         let (manifest, at) = (manifest.clone(), home.data(manifest)?);
         join::opened(move || Store::download(manifest.clone(), &at, &join::on_demand()).fault()).await
     };
-    let begun = join::begin(source, options, (state_dir, &home), &choices, (&teller, face.stop), open);
+    let begun = join::begin(source, options, (state_dir, &home), &settings, (&messages, context.stop), open);
     let (mut running, service, told) = begun.await?;
-    prefetch::begin(options, &service, &teller)?;
+    prefetch::begin(options, &service, &messages)?;
     let (events, mut heard) = mpsc::channel(64);
     let swarm = (running.swarm.demand(), running.swarm.progress());
     let mounts = Mounts::new(service.clone(), keeper, swarm, told, events);
@@ -82,8 +82,8 @@ pub async fn serve(
         let mounts = mounts.clone();
         move || mounts.listen(&listener)
     })?;
-    (face.started)(Serving { command: "serving", name: running.manifest.name().into_owned() });
-    let end = until_the_end(&mounts, &mut running, &mut heard, face, &teller).await;
+    (context.started)(Serving { command: "serving", name: running.manifest.name().into_owned() });
+    let end = until_the_end(&mounts, &mut running, &mut heard, context, &messages).await;
     if let Some(path) = &options.record {
         save(&service, path);
     }
@@ -101,11 +101,11 @@ async fn until_the_end(
     mounts: &Arc<Mounts>,
     running: &mut Running,
     heard: &mut mpsc::Receiver<Event>,
-    face: Face<'_>,
-    teller: &Teller<'_>,
+    context: ServerContext<'_>,
+    messages: &MessageSender<'_>,
 ) -> End {
-    let lonely = tokio::time::sleep(LONELY);
-    tokio::pin!(lonely);
+    let unused = tokio::time::sleep(UNUSED_TIMEOUT);
+    tokio::pin!(unused);
     loop {
         tokio::select! {
             event = heard.recv() => match event {
@@ -117,17 +117,17 @@ async fn until_the_end(
                 }
                 None => return End::Stopped,
             },
-            notice = running.notice() => join::hear(notice, &mounts.service, running, teller),
-            () = face.stop.wait() => {
+            notice = running.notice() => join::handle_notice(notice, &mounts.service, running, messages),
+            () = context.stop.wait() => {
                 mounts.close(false);
                 mounts.unmount_all();
                 return End::Stopped;
             }
-            () = &mut lonely, if !lonely.is_elapsed() => if mounts.close(true) { return End::Stopped },
+            () = &mut unused, if !unused.is_elapsed() => if mounts.close(true) { return End::Stopped },
             () = tokio::time::sleep(LOOK) => {
                 let now = running.swarm.progress().borrow().clone();
-                (face.progress)(progress(Stage::Mount, &now));
-                running.tell_troubles(teller);
+                (context.progress)(progress(Stage::Mount, &now));
+                running.report_finder_errors(messages);
             }
         }
     }

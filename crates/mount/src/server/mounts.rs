@@ -14,7 +14,7 @@ use tidecast_net::{Demand, PeerReport, Progress};
 use tokio::sync::{mpsc, watch};
 
 use super::thread::spawn;
-use crate::made::Held;
+use crate::created_dirs::Held;
 use crate::messages::{Answer, Ask, Keep};
 use crate::mountpoint::{mounted_at, unmount};
 use crate::packets::Packets;

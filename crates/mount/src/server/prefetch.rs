@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidecast_event::{Context as _, Error};
-use tidecast_node::Teller;
+use tidecast_node::MessageSender;
 
 use super::thread::spawn;
 use crate::closure::Environment;
@@ -23,7 +23,7 @@ use crate::service::Service;
 pub(super) fn begin(
     options: &ServeOptions,
     service: &Arc<Service>,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<(), Error> {
     if options.mode == Mode::File {
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn begin(
         programs(&options.prefetch_exe, service)?;
     }
     match &options.prefetch {
-        Prefetch::List(path) => list(path, service, teller),
+        Prefetch::List(path) => list(path, service, messages),
         Prefetch::Auto => own(service),
         Prefetch::None => {
             service.fetch_ahead();
@@ -41,13 +41,13 @@ pub(super) fn begin(
     }
 }
 
-fn list(path: &Path, service: &Service, teller: &Teller<'_>) -> Result<(), Error> {
+fn list(path: &Path, service: &Service, messages: &MessageSender<'_>) -> Result<(), Error> {
     let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
     let wrong = || format!("{} is not a prefetch list", path.display());
     let missing = service.fetch_list(&List::parse(&text).with_context(wrong)?).with_context(wrong)?;
     if let Some(first) = missing.first() {
         let (count, first) = (missing.len(), String::from_utf8_lossy(first));
-        teller.warning(format!("{count} names of the prefetch list are not in this tree, such as {first}"));
+        messages.warning(format!("{count} names of the prefetch list are not in this tree, such as {first}"));
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ pub(super) fn run(
     let Consumer { memory, state, .. } = taken.consumer.as_ref();
     job.memory = Some(Held { memory: memory.clone(), monitor: state.monitor.clone() });
     let ended = job.whole(watch, say).map_err(|error| match state.why.get() {
-        Some(why) if error.kind() == Kind::Cut => Error::ConsumerGone(why),
+        Some(why) if error.kind() == Kind::Interrupted => Error::ConsumerGone(why),
         _ => error,
     });
     if let Ok(outcome) = &ended {

@@ -9,7 +9,7 @@ use tidecast_wire::ExtIds;
 use tokio::sync::mpsc;
 
 use crate::input::Out;
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::shared::Shared;
 
 /// State shared by the two tasks of a connection.
@@ -23,5 +23,5 @@ pub(crate) struct Link {
     /// Messages of roots that the peer knows, as it has sent them itself.
     pub(crate) roots_heard: Arc<AtomicU32>,
     /// When payload moved last.
-    pub(crate) moved: Moved,
+    pub(crate) last_payload: LastPayload,
 }

@@ -74,8 +74,8 @@ impl Reading {
         let (peer, inbox) = (self.link.peer, &self.link.shared.inbox);
         // If the engine is behind, it is notified the next time.
         let coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
-        self.link.moved.came();
-        input.payload(&mut run.data[from..from + len], coming, &self.link.moved).await?;
+        self.link.last_payload.came();
+        input.payload(&mut run.data[from..from + len], coming, &self.link.last_payload).await?;
         run.block.len += block.len;
         if self.large || run.data.len() - (from + len) < len {
             self.hand_over(input.has_waited()).await?;
@@ -273,7 +273,7 @@ impl Reading {
                 Event::Wished { peer, pieces: self.pieces(pieces.pieces())?, stripe, urgent }
             }
             M::Gather { bytes, .. } => {
-                let said = self.link.shared.inbox.send(Input::Gather { peer, bytes }).await;
+                let said = self.link.shared.inbox.send(Input::PlanMessage { peer, bytes }).await;
                 return said.map_err(|_| ConnError::Stopping);
             }
             M::Revoked { list, .. } => return self.revoked(&list).await,

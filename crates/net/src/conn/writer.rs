@@ -260,7 +260,7 @@ impl Writing {
                         file,
                         span.offset,
                         span.len as usize,
-                        (&shared.cpu, self.writer.moved()),
+                        (&shared.cpu, self.writer.last_payload()),
                     )
                     .await?;
                 }

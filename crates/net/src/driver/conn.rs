@@ -8,7 +8,7 @@ use tidecast_swarm::{Candidate, Protocol};
 use tokio::sync::mpsc;
 
 use crate::input::Out;
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::report::PeerReport;
 use crate::web_seed::Seed;
 
@@ -31,7 +31,7 @@ pub(super) struct Conn {
     pub(super) outbox: mpsc::Sender<Out>,
     pub(super) received: u64,
     pub(super) sent: u64,
-    pub(super) moved: Moved,
+    pub(super) last_payload: LastPayload,
     /// Peers introduced to it so far: a position in `Driver::met`.
     pub(super) introduced: usize,
     /// Other candidates whose addresses lead to it too.

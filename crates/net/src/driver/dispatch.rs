@@ -9,7 +9,7 @@ use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::Driver;
-use super::book::Culprit;
+use super::address_book::Culprit;
 use crate::cpu::Stage;
 use crate::input::Out;
 use crate::member::Complained;
@@ -81,18 +81,18 @@ impl Driver {
 
     /// A node that has connected to us meanwhile is not dialled again, nor one that is banned.
     fn dial(&mut self, candidate: Candidate) {
-        if let Some(seed) = self.book.web(candidate) {
+        if let Some(seed) = self.address_book.web(candidate) {
             return crate::web::spawn(&self.shared, candidate, seed.clone());
         }
-        let addresses = self.book.addresses(candidate);
-        let banned = addresses.iter().any(|a| self.book.is_banned(&Culprit::new(None, *a)));
+        let addresses = self.address_book.addresses(candidate);
+        let banned = addresses.iter().any(|a| self.address_book.is_banned(&Culprit::new(None, *a)));
         if banned {
             return self.engine_event(Event::DialFailed { candidate });
         }
         if let Some(met) = self.met_at(addresses) {
             return self.met_already(candidate, met);
         }
-        crate::race::spawn(&self.shared, candidate, addresses.to_vec());
+        crate::dial_addresses::spawn(&self.shared, candidate, addresses.to_vec());
     }
 
     /// It understands Tidecast's own messages; of a web seed, the task that represents it does.
@@ -129,7 +129,7 @@ impl Driver {
             Reason::Useless | Reason::TooMany => format!("{reason:?}"),
         };
         if let Some(listens) = conn.listens {
-            self.book.ban(Culprit::new(None, listens), None);
+            self.address_book.ban(Culprit::new(None, listens), None);
         }
         self.condemn(addr, node, None, why);
         self.close(peer);

@@ -46,17 +46,17 @@ impl Driver {
     /// Gives the engine a member's addresses to dial; permanently if it is `told`.
     fn propose(&mut self, member: u32, told: bool) {
         let Some(addrs) = self.members.get(member).map(|m| &m.addrs) else { return };
-        let known = addrs.iter().find_map(|a| self.book.find(*a));
-        if let Some(candidate) = self.book.enter(addrs).or(known) {
+        let known = addrs.iter().find_map(|a| self.address_book.find(*a));
+        if let Some(candidate) = self.address_book.enter(addrs).or(known) {
             self.engine_event(Event::Candidate { candidate, told });
         }
     }
 
     /// The candidate whose dialling would lead to this connection.
     pub(super) fn candidate_of(&self, conn: &Conn) -> Option<Candidate> {
-        let listens = conn.listens.and_then(|a| self.book.find(a));
+        let listens = conn.listens.and_then(|a| self.address_book.find(a));
         let member = || self.members.get(self.members.of(conn)?.0);
-        listens.or_else(|| member()?.addrs.iter().find_map(|a| self.book.find(*a)))
+        listens.or_else(|| member()?.addrs.iter().find_map(|a| self.address_book.find(*a)))
     }
 
     /// The peer id of a node with one of these addresses, if it is connected.
@@ -84,8 +84,8 @@ impl Driver {
 
     pub(super) fn complain(&mut self, complaint: Complained) {
         tracing::debug!(?complaint, "complaint");
-        if self.gather.group != Group::None {
-            return self.complain_of(complaint);
+        if self.group_state.group != Group::None {
+            return self.report_complaint(complaint);
         }
         if self.complaints.try_send(complaint).is_err() {
             tracing::debug!("dropped a complaint: its queue is full");

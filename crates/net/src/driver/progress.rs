@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Driver;
 use super::conn::Conn;
-use super::stall::{News, SILENT};
+use super::stall::{SILENT, StallChange};
 use crate::input::Out;
 use crate::report::{Connected, Notice, PeerReport, Progress, Summary};
 
@@ -22,7 +22,7 @@ impl Driver {
             conns.sort_by_key(|conn| std::cmp::Reverse(conn.received.saturating_add(conn.sent)));
             conns.truncate(CONNECTED);
         }
-        let quiet = |conn: &Conn| conn.moved.last().map(|at| at.elapsed());
+        let quiet = |conn: &Conn| conn.last_payload.last().map(|at| at.elapsed());
         conns.into_iter().map(|conn| Connected { report: conn.report(), quiet: quiet(conn) }).collect()
     }
 
@@ -50,7 +50,7 @@ impl Driver {
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
             planned: self.role.is_some(),
-            gathering: self.is_gathering(),
+            gathering: self.awaits_role(),
             complete: self.is_complete(),
             connected: self.connected(),
         }
@@ -64,7 +64,7 @@ impl Driver {
         let progress = self.snapshot();
         let peers = self.reports();
         let elapsed = self.start.elapsed();
-        let web_seeds = self.book.web_seeds().map(|seed| seed.report()).collect();
+        let web_seeds = self.address_book.web_seeds().map(|seed| seed.report()).collect();
         let cpu = self.shared.cpu.clone();
         let summary = Summary { progress: progress.clone(), peers, web_seeds, elapsed, cpu };
         self.progress.send_replace(progress);
@@ -97,25 +97,26 @@ impl Driver {
         let fetches = !self.engine.is_complete() && self.unchecked.is_empty() && !self.conns.is_empty();
         let fetching = self.stall.fetching.filter(|_| fetches).unwrap_or(now);
         self.stall.fetching = fetches.then_some(fetching);
-        let last = self.conns.values().filter_map(|conn| conn.moved.last_came()).max();
+        let last = self.conns.values().filter_map(|conn| conn.last_payload.last_came()).max();
         let silent = fetches.then(|| last.map_or(fetching, |last| last.max(fetching)));
         let news = self.stall.receiving.look(now, silent, last);
         self.tell_stall(news, false, |_| true);
         let stuck = |conn: &Conn| {
-            conn.moved.stuck().is_some_and(|since| now.saturating_duration_since(since) >= SILENT)
+            conn.last_payload.stuck().is_some_and(|since| now.saturating_duration_since(since) >= SILENT)
         };
         // Each connection may be stuck alone: the longest stuck one counts.
-        let silent = self.conns.values().filter(|conn| stuck(conn)).filter_map(|c| c.moved.stuck()).min();
-        let went = self.conns.values().filter_map(|conn| conn.moved.last_went()).max();
+        let silent =
+            self.conns.values().filter(|conn| stuck(conn)).filter_map(|c| c.last_payload.stuck()).min();
+        let went = self.conns.values().filter_map(|conn| conn.last_payload.last_went()).max();
         let news = self.stall.sending.look(now, silent, went);
         self.tell_stall(news, true, stuck);
     }
 
-    fn tell_stall(&mut self, news: Option<News>, sending: bool, concerns: impl Fn(&Conn) -> bool) {
+    fn tell_stall(&mut self, news: Option<StallChange>, sending: bool, concerns: impl Fn(&Conn) -> bool) {
         let notice = match news {
             None => return,
-            Some(News::Resumed(silent)) => Notice::Resumed { silent, sending },
-            Some(News::Stalled(silent)) => {
+            Some(StallChange::Resumed(silent)) => Notice::Resumed { silent, sending },
+            Some(StallChange::Stalled(silent)) => {
                 let conns = self.conns.values().filter(|conn| concerns(conn));
                 let addrs: Vec<SocketAddr> = conns.map(|c| c.listens.unwrap_or(c.addr)).take(NAMED).collect();
                 Notice::Stalled { addrs, silent, sending }

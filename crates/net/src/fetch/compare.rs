@@ -25,11 +25,11 @@ use crate::dial::dial;
 use crate::error::ConnError;
 use crate::framed::Ready;
 use crate::handshake::{Established, Local};
+use crate::handshake_kinds::HandshakeKinds;
 use crate::iface::{LocalAddress, source_for};
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::security::Security;
 use crate::throttle::Throttle;
-use crate::ways::Ways;
 
 const LEN: u64 = LEAF as u64;
 /// Files shorter than this come whole.
@@ -169,7 +169,7 @@ async fn call(what: &Compare, peers: Vec<SocketAddr>) -> Option<Established> {
         let (security, source) = (what.security.clone(), source_for(addr.ip(), &what.sources));
         calling.spawn(async move {
             let cpu = Arc::new(Cpu::default());
-            dial((&local, &security), (addr, source), &Ways::default(), &cpu, &drop).await
+            dial((&local, &security), (addr, source), &HandshakeKinds::default(), &cpu, &drop).await
         });
     }
     let knows = async {
@@ -200,7 +200,7 @@ struct Talk<'a> {
 }
 
 /// The relevant messages of the peer.
-enum Said {
+enum Reply {
     Fingerprints(u32, bytes::Bytes),
     Block(BlockHeader),
     No,
@@ -239,7 +239,7 @@ impl Talk<'_> {
             let count = at_once.min(pieces.end - first);
             let range = PieceRange { channel: 0, first, count };
             self.say(ext::Message::FingerprintsRequest(range)).await?;
-            let Said::Fingerprints(of, bytes) = self.next().await? else {
+            let Reply::Fingerprints(of, bytes) = self.next().await? else {
                 return Err(ConnError::Protocol("no fingerprints in the reply"));
             };
             let (told, _) = bytes.as_chunks::<FINGERPRINT>();
@@ -286,7 +286,7 @@ impl Talk<'_> {
             if under_way.is_empty() {
                 return Ok(());
             }
-            let Said::Block(BlockHeader { piece, begin, len, .. }) = self.next().await? else {
+            let Reply::Block(BlockHeader { piece, begin, len, .. }) = self.next().await? else {
                 return Ok(());
             };
             let strange = u64::from(len) > most || u64::from(begin) % LEN != 0;
@@ -294,7 +294,7 @@ impl Talk<'_> {
                 return Err(ConnError::Protocol("unrequested block"));
             }
             let mut data = vec![0; len as usize];
-            self.peer.input.payload(&mut data, || {}, &Moved::default()).await?;
+            self.peer.input.payload(&mut data, || {}, &LastPayload::default()).await?;
             self.count(data.len()).await;
             patch.give(u64::from(piece - first) * piece_length + u64::from(begin), data);
         }
@@ -312,12 +312,12 @@ impl Talk<'_> {
     }
 
     /// The next answer; other messages are passed over, but not without end.
-    async fn next(&mut self) -> Result<Said, ConnError> {
+    async fn next(&mut self) -> Result<Reply, ConnError> {
         let until = Instant::now() + ANSWER;
         for _ in 0..OTHERS {
             let message = match self.peer.input.ready()? {
                 Ready::Frame(Frame::Message(message)) => message,
-                Ready::Frame(Frame::Block(header)) => return Ok(Said::Block(header)),
+                Ready::Frame(Frame::Block(header)) => return Ok(Reply::Block(header)),
                 Ready::Need(bytes) => {
                     let late = ConnError::Late { what: "answer", seconds: ANSWER.as_secs() };
                     timeout_at(until, self.peer.input.more(bytes)).await.map_err(|_| late)??;
@@ -327,10 +327,10 @@ impl Talk<'_> {
             use ext::Message as M;
             match message {
                 Message::Tidecast(M::Fingerprints { first, bytes, .. }) => {
-                    return Ok(Said::Fingerprints(first, bytes));
+                    return Ok(Reply::Fingerprints(first, bytes));
                 }
                 Message::Tidecast(M::FingerprintsReject(_) | M::RejectBlock(_) | M::RejectPieces(_)) => {
-                    return Ok(Said::No);
+                    return Ok(Reply::No);
                 }
                 Message::Tidecast(M::Denied { text, .. }) => return Err(ConnError::Denied(text)),
                 Message::Tidecast(M::Goodbye { .. }) => return Err(ConnError::Closed),

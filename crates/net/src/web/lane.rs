@@ -12,7 +12,7 @@ use super::source::Source;
 use super::work::Work;
 use crate::error::WebError;
 use crate::input::Input;
-use crate::moved::Moved;
+use crate::last_payload::LastPayload;
 use crate::pool::Buffer;
 use crate::report::Notice;
 use crate::shared::Shared;
@@ -32,7 +32,7 @@ pub(super) struct Lane {
     pub(super) work: Arc<Mutex<Work>>,
     pub(super) peer: PeerId,
     pub(super) number: usize,
-    pub(super) moved: Moved,
+    pub(super) last_payload: LastPayload,
 }
 
 impl Lane {
@@ -106,7 +106,7 @@ impl Lane {
         heard.map_err(|_| WebError::Stopping)?;
         // No wait from here on: the engine knows of the block, so it must get its verdict.
         self.seed.came(block.len);
-        self.moved.came();
+        self.last_payload.came();
         settler.block(slot, peer, block, data);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Lane {
         let (peer, inbox) = (self.peer, &self.shared.inbox);
         // If the engine is behind, it is notified the next time.
         let mut coming = || {
-            self.moved.came();
+            self.last_payload.came();
             drop(inbox.try_send(Input::Event(Event::Coming { peer })));
         };
         let mut at = 0;

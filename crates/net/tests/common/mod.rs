@@ -32,7 +32,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         opened,
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         listeners: vec![],
-        door: None,
+        shared_port: None,
         port: None,
         network: None,
         security,

@@ -1,4 +1,4 @@
-//! The plan of nodes that fetch the same tree and join while it is sent: the simulator's `driver/gather.rs` of crate `net`.
+//! The plan of nodes that fetch the same tree and join while it is sent: the simulator's `driver/join_plan.rs` of crate `net`.
 //!
 //! Node 0 makes it. A node joins when it is connected to node 0, and gets its part over that connection; 4 s later it learns
 //! the addresses of some other nodes.

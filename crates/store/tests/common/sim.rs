@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
-use tidecast_store::disk::{Adorn, Disk, DiskFile, How, Kind, Meta, Room, Stamp};
+use tidecast_store::disk::{Disk, DiskFile, How, Kind, Meta, NewAttributes, Room, Stamp};
 
 use super::Rng;
 
@@ -351,7 +351,7 @@ impl Disk for SimDisk {
         state.name_op(vec![(dir, name, None)])
     }
 
-    fn adorn(&self, path: &Path, _adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
+    fn set_attributes(&self, path: &Path, _attributes: &NewAttributes<'_>) -> io::Result<Vec<String>> {
         self.state().find(path).map(|_| Vec::new())
     }
 

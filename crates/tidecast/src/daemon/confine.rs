@@ -18,7 +18,7 @@ pub(super) fn confine(table: &Table, config: &Config) -> Result<String, Error> {
     if !table.confine.unwrap_or(true) {
         return Ok("not confined: disabled in the settings".into());
     }
-    if config.has_elder_with_links() {
+    if config.has_older_with_links() {
         return Ok("not confined: uses links from another daemon of its user on this machine".into());
     }
     let mut confinement = Confinement::new().writes(&config.dir).writes(socket);

@@ -1,7 +1,7 @@
 //! `receive`: takes a field's streams into shared memory.
 
 use tidecast_event::field::receive::{Done, News, Started};
-use tidecast_event::{Error, Reached};
+use tidecast_event::{Error, PartialResult};
 use tidecast_field::recv::{Error as Failed, Options, follow};
 
 use crate::operation::{Operation, start};
@@ -48,7 +48,7 @@ pub fn receive(options: Options) -> Receiving {
 fn error(error: Failed) -> Error {
     match error {
         Failed::Unrecorded { ref received, .. } => {
-            let reached = Reached::FieldReceive(received.clone());
+            let reached = PartialResult::FieldReceive(received.clone());
             Error::fault(error).with(reached)
         }
         error => Error::fault(error),

@@ -1,7 +1,7 @@
 //! `send`: the steps of a field to receivers.
 
 use tidecast_event::field::send::{Done, News, Started};
-use tidecast_event::{Error, Kind, Reached};
+use tidecast_event::{Error, Kind, PartialResult};
 use tidecast_field::send::source::Source;
 use tidecast_field::send::{Error as Failed, Options, follow};
 
@@ -19,15 +19,15 @@ pub type Sending = Operation<Started, Done, News>;
 /// ```
 /// use std::time::Duration;
 /// use tidecast::field::{SendOptions, open, send};
-/// use tidecast::{Kind, Reached};
+/// use tidecast::{Kind, PartialResult};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let source = open(&["demo:nbody:8".into()], None, None)?;
 /// let to = vec!["127.0.0.1:9".parse()?];
 /// let options = SendOptions { to, streams: 1, rate: Some(10_000_000), count: Some(2), ..Default::default() };
 /// let error = send(source, options).wait_blocking().unwrap_err();
-/// assert_eq!(error.kind(), Kind::Cut);
-/// assert!(matches!(error.reached(), Some(Reached::FieldSend(sent)) if sent.steps == 2), "{error}");
+/// assert_eq!(error.kind(), Kind::Interrupted);
+/// assert!(matches!(error.partial_result(), Some(PartialResult::FieldSend(sent)) if sent.steps == 2), "{error}");
 /// # Ok(())
 /// # }
 /// ```
@@ -48,7 +48,7 @@ fn error(error: Failed) -> Error {
         | Failed::Overlap(_)
         | Failed::First { .. }
         | Failed::Parity => Kind::Usage,
-        Failed::Stopped(_) | Failed::Missed { refused: false, .. } => Kind::Cut,
+        Failed::Stopped(_) | Failed::Missed { refused: false, .. } => Kind::Interrupted,
         _ => Kind::Fault,
     };
     let sent = match &error {
@@ -56,5 +56,5 @@ fn error(error: Failed) -> Error {
         _ => None,
     };
     let error = Error::new(kind, error);
-    sent.into_iter().fold(error, |error, sent| error.with(Reached::FieldSend(sent)))
+    sent.into_iter().fold(error, |error, sent| error.with(PartialResult::FieldSend(sent)))
 }

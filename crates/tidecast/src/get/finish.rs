@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidecast_event::get::{Action, Done};
 use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_net::Summary;
-use tidecast_node::{Choices, Running, Stop, Teller, efficiency, totals};
+use tidecast_node::{MessageSender, Running, Stop, SwarmSettings, efficiency, totals};
 use tidecast_store::Summary as Placed;
 use tidecast_text::Span;
 
@@ -22,7 +22,7 @@ pub(super) async fn finish(
     running: &Running,
     deadline: Deadline,
     stop: &Stop,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Result<Placed, Error> {
     let store = running.swarm.store().clone();
     let finishing = store.clone();
@@ -43,7 +43,7 @@ pub(super) async fn finish(
                 if let Some(lock) = store.waits_for() {
                     let (to, lock) = (store.path(), lock.display().to_string());
                     let to = to.display();
-                    teller.warning(format!("another tidecast is writing to {to}; waiting for its lock {lock}"));
+                    messages.warning(format!("another tidecast is writing to {to}; waiting for its lock {lock}"));
                     unsaid = false;
                 }
             }
@@ -51,16 +51,21 @@ pub(super) async fn finish(
     };
     let done = match (done, cut) {
         (Err(error @ tidecast_store::Error::Waited { .. }), Some(cut)) => {
-            return Err(Error::cut(format!("{cut}: {error}")));
+            return Err(Error::interrupted(format!("{cut}: {error}")));
         }
         (done, _) => done.fault()?,
     };
-    done.warnings.iter().for_each(|warning| teller.warning(warning));
+    done.warnings.iter().for_each(|warning| messages.warning(warning));
     Ok(done)
 }
 
 /// The result: in place after `seconds`, at the end after `total`.
-pub(super) fn done(got: Placed, summary: &Summary, choices: &Choices, (seconds, total): (f64, f64)) -> Done {
+pub(super) fn done(
+    got: Placed,
+    summary: &Summary,
+    settings: &SwarmSettings,
+    (seconds, total): (f64, f64),
+) -> Done {
     let unchanged = got.kept == got.files && got.deleted == 0;
     let action = match (got.fresh, unchanged) {
         (true, _) => Action::Delivered,
@@ -79,7 +84,7 @@ pub(super) fn done(got: Placed, summary: &Summary, choices: &Choices, (seconds, 
         files_foreign: got.foreign,
         files_deleted: got.deleted,
         get_seconds: seconds,
-        efficiency: efficiency(summary, choices, seconds),
+        efficiency: efficiency(summary, settings, seconds),
         file_bytes: got.bytes,
     }
 }

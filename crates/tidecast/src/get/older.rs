@@ -9,14 +9,14 @@ use std::sync::Arc;
 use tidecast_event::Phase;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Compare, Compared, Security, compare, local_addresses};
-use tidecast_node::{Choices, Finders, Found, Teller};
+use tidecast_node::{DiscoveredPeers, Finders, MessageSender, SwarmSettings};
 use tidecast_store::{Base, Select};
 use tokio::sync::mpsc;
 
 /// Peers that may have the data, each with its addresses, and the search for more of them.
 pub(super) struct Peers {
     pub(super) peers: Vec<Vec<SocketAddr>>,
-    pub(super) finding: Option<(Finders, mpsc::Receiver<Found>)>,
+    pub(super) finding: Option<(Finders, mpsc::Receiver<DiscoveredPeers>)>,
 }
 
 /// The parts of the data in them, by the fingerprints of a peer. If no peer is known yet, the first peers
@@ -26,20 +26,20 @@ pub(super) async fn compared(
     select: &Select,
     (mut bases, to): (Vec<Base>, &Path),
     (Peers { peers, finding }, security): (&mut Peers, Security),
-    choices: &Choices,
-    teller: &Teller<'_>,
+    settings: &SwarmSettings,
+    messages: &MessageSender<'_>,
 ) -> Compared {
     // It is judged later whether that may be replaced.
     bases.extend(Base::open(&to.join(OsStr::from_bytes(manifest.name_bytes()))).ok());
     if bases.is_empty() {
         return Compared { bases, received: 0 };
     }
-    teller.phase(Phase::Comparing);
+    messages.phase(Phase::Comparing);
     let files = match select {
         Select::All => (0..manifest.file_count()).collect(),
         Select::Files(files) => files.clone(),
     };
-    let on_network = |all: Vec<_>| match &choices.network {
+    let on_network = |all: Vec<_>| match &settings.network {
         Some(network) => all.into_iter().filter(|address| network.holds(address)).collect(),
         None => Vec::new(),
     };
@@ -49,12 +49,12 @@ pub(super) async fn compared(
         security: Arc::new(security),
         sources: on_network(local_addresses().unwrap_or_default()),
         fill: true,
-        throttle: choices.throttle.clone(),
+        throttle: settings.throttle.clone(),
     };
     let asked = async {
         if peers.is_empty()
             && finding.is_none()
-            && let Some((finders, found)) = Finders::ahead(manifest, choices, teller).await
+            && let Some((finders, found)) = Finders::ahead(manifest, settings, messages).await
         {
             *finding = Some(finders);
             peers.extend(found.into_iter().map(|peer| vec![peer]));

@@ -15,7 +15,7 @@ use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::launch::{self, Start};
 use tidecast_mount::{Ask, Chosen, Guard, Home, How, Packets, Place, clean, find, mounted_at};
-use tidecast_node::{Source, Teller};
+use tidecast_node::{MessageSender, Source};
 
 use crate::operation::{Operation, Work, start};
 
@@ -55,22 +55,22 @@ async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -
     let home = Home::of(source, options.serve.cache.as_deref())?;
     let place = place(at, &Guard::of_user(&[home.path().to_owned()]))?;
     let (at, socket) = (place.path().to_owned(), home.socket());
-    let teller = Teller::new(work);
-    let server = connect(&home, source, &at, options, (work, &teller))?;
+    let messages = MessageSender::new(work);
+    let server = connect(&home, source, &at, options, (work, &messages))?;
     let how = How { source: socket.clone(), allow_other: options.allow_other };
     launch::attach(&server, &place, &how, false)?;
     drop(server);
     let mounted = Mounted { path: at.clone(), socket, mount_seconds: work.seconds() };
     if options.serve.fallback.is_none() {
         let silence = launch::silence(&mounted.socket, || work.stop.is_asked());
-        silence.into_iter().for_each(|why| teller.warning(why));
+        silence.into_iter().for_each(|why| messages.warning(why));
     }
     if let Some(manifest) = home.manifest() {
-        warn(&manifest, &at, &teller);
+        warn(&manifest, &at, &messages);
     }
     if work.stop.is_asked() && !options.foreground {
         tidecast_mount::unmount(&at, true)?;
-        return Err(Error::cut("interrupted"));
+        return Err(Error::interrupted("interrupted"));
     }
     work.started(mounted.clone());
     if options.foreground {
@@ -105,7 +105,7 @@ fn connect(
     source: &Source,
     at: &Path,
     options: &MountOptions,
-    (work, teller): (&Doing, &Teller<'_>),
+    (work, messages): (&Doing, &MessageSender<'_>),
 ) -> Result<Packets, Error> {
     let (interrupts, mut interrupt) = std::io::pipe().context("cannot create a pipe")?;
     let stop = work.stop.clone();
@@ -117,7 +117,7 @@ fn connect(
     let server = launch::server(home, || {
         let interrupts = Box::new(&interrupts);
         let Program::Named(program) = &options.program else {
-            return Start::again(source, interrupts, teller);
+            return Start::again(source, interrupts, messages);
         };
         let mut manifest = None;
         if let Source::File(file) = source {
@@ -125,7 +125,13 @@ fn connect(
             manifest = Some(home.manifest_path());
         }
         let arguments = arguments::of(options, manifest.as_deref(), at);
-        Ok(Start { program: program.clone(), arguments, secret: launch::secret(source), interrupts, teller })
+        Ok(Start {
+            program: program.clone(),
+            arguments,
+            secret: launch::secret(source),
+            interrupts,
+            messages,
+        })
     });
     telling.abort();
     Ok(server?)
@@ -133,7 +139,7 @@ fn connect(
 
 /// Warns of unusual properties of the manifest. Links to the place that the tree was built for are correct if
 /// it is mounted there.
-fn warn(manifest: &Manifest, at: &Path, teller: &Teller<'_>) {
+fn warn(manifest: &Manifest, at: &Path, messages: &MessageSender<'_>) {
     let in_its_place = manifest.prefix() == Some(at.as_os_str().as_bytes());
     let told = |warning: &Warning| match warning {
         Warning::OutsideLinks { .. } => true,
@@ -144,7 +150,7 @@ fn warn(manifest: &Manifest, at: &Path, teller: &Teller<'_>) {
         .warnings()
         .iter()
         .filter(|warning| told(warning))
-        .for_each(|one| teller.warning(one.to_string()));
+        .for_each(|one| messages.warning(one.to_string()));
 }
 
 /// Runs until the mount is removed; a stop unmounts it.

@@ -2,7 +2,7 @@
 
 use tidecast_event::mount::Serving;
 use tidecast_mount::Packets;
-use tidecast_mount::server::{End, Face, serve};
+use tidecast_mount::server::{End, ServerContext, serve};
 use tidecast_node::Source;
 
 use super::options::MountOptions;
@@ -18,12 +18,12 @@ pub type ServeMount = Operation<Serving, End>;
 pub fn serve_mount(source: Source, keeper: Packets, options: MountOptions) -> ServeMount {
     start(options.threads.unwrap_or(0), async move |work| {
         let state_dir = state::own(options.state_dir.as_deref())?;
-        let face = Face {
+        let context = ServerContext {
             tell: work,
             started: &|serving| work.started(serving),
             progress: &|now| work.progress(now),
             stop: &work.stop,
         };
-        serve(source, &options.serve, &state_dir, keeper, face).await
+        serve(source, &options.serve, &state_dir, keeper, context).await
     })
 }

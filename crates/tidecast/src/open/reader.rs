@@ -63,7 +63,7 @@ impl Reader {
     /// reads ahead according to earlier reads of the file.
     ///
     /// # Errors
-    /// No peer supplies them within the timeout of the options ([`Kind::Cut`](crate::Kind::Cut)); the disk
+    /// No peer supplies them within the timeout of the options ([`Kind::Interrupted`](crate::Kind::Interrupted)); the disk
     /// fails; this is not a file ([`Kind::Usage`](crate::Kind::Usage)).
     pub fn read_at(&self, file: usize, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut fetching = self.read_on(file, offset, bytes.len())?;
@@ -232,7 +232,7 @@ impl Fetching {
     /// Waits until all is here, at most this long. Without end it would wait for the timeout of the options since anything came.
     ///
     /// # Errors
-    /// Why it does not come: of kind [`Cut`](crate::Kind::Cut) if no peer gives it, else of kind [`Fault`](crate::Kind::Fault).
+    /// Why it does not come: of kind [`Interrupted`](crate::Kind::Interrupted) if no peer gives it, else of kind [`Fault`](crate::Kind::Fault).
     pub fn wait(&mut self, most: Duration) -> Result<Poll<()>, Error> {
         let waited = match &mut self.coming {
             None => return Ok(Poll::Ready(())),

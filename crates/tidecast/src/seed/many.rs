@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_event::seed::{Many, ManyDone, NotServed, OneDone, Started};
-use tidecast_event::{Context as _, Error, Fault as _, OneSwarm, Phase, Progress, Reached, Stage, Traffic};
+use tidecast_event::{
+    Context as _, Error, Fault as _, OneSwarm, PartialResult, Phase, Progress, Stage, Traffic,
+};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Port, Summary};
-use tidecast_node::{Choices, Running, Teller, plain, read_manifest, right, totals};
+use tidecast_node::{MessageSender, Running, SwarmSettings, access, plain, read_manifest, totals};
 use tidecast_text::count;
 use tokio::task::JoinSet;
 
@@ -49,9 +51,9 @@ struct Ended {
 struct Failed(Vec<NotServed>);
 
 impl Failed {
-    fn add(&mut self, from: &Path, error: &Error, teller: &Teller<'_>) {
+    fn add(&mut self, from: &Path, error: &Error, messages: &MessageSender<'_>) {
         let why = error.in_full();
-        teller.warning(format!("{} is not served: {why}", from.display()));
+        messages.warning(format!("{} is not served: {why}", from.display()));
         self.0.push(NotServed { manifest: from.to_owned(), message: why });
     }
 }
@@ -88,35 +90,35 @@ async fn run(
     options: &SeedOptions,
     work: &Doing,
 ) -> Result<ManyDone, Error> {
-    let mut choices = Choices::new(&options.swarm)?;
-    let (mut failed, teller) = (Failed::default(), Teller::new(work));
-    let read = read(manifests, dirs, &mut failed, &teller);
-    let terms = options.ticket.terms(read.iter().any(|(_, manifest, _)| is_private(manifest, &choices)))?;
+    let mut settings = SwarmSettings::new(&options.swarm)?;
+    let (mut failed, messages) = (Failed::default(), MessageSender::new(work));
+    let read = read(manifests, dirs, &mut failed, &messages);
+    let terms = options.ticket.terms(read.iter().any(|(_, manifest, _)| is_private(manifest, &settings)))?;
     let state_dir = state::own(options.state_dir.as_deref())?;
-    let (port, _accepting) = Port::open(&[choices.listen], choices.network.as_ref()).fault()?;
-    choices.port = Some(port.clone());
+    let (port, _accepting) = Port::open(&[settings.listen], settings.network.as_ref()).fault()?;
+    settings.port = Some(port.clone());
     let mut served = Vec::new();
     for (from, manifest, path) in read {
-        let (mut running, ticket) = match begin(&manifest, &path, terms, &choices, &state_dir) {
+        let (mut running, ticket) = match begin(&manifest, &path, terms, &settings, &state_dir) {
             Ok(begun) => begun,
             Err(error) => {
-                failed.add(&from, &error, &teller);
+                failed.add(&from, &error, &messages);
                 continue;
             }
         };
-        let open = right::is_open(&manifest, choices.plain);
+        let open = access::is_open(&manifest, settings.plain);
         let mut started = begun("seed", &running, ticket, open);
         (started.listen, started.manifest) = (port.addrs().to_vec(), Some(from.clone()));
         work.started(started);
-        find(&mut running, &choices, &teller).await?;
+        find(&mut running, &settings, &messages).await?;
         served.push(Served { from, running, changed: None });
     }
     if served.is_empty() {
         return outcome(Vec::new(), failed, work).and_then(|_| Err(Error::fault("nothing to serve")));
     }
     let name = count(served.len() as u64, "manifest");
-    teller.phase(Phase::Serving { name, listen: port.addrs().to_vec() });
-    let mut ended = serve(&mut served, work, &teller).await;
+    messages.phase(Phase::Serving { name, listen: port.addrs().to_vec() });
+    let mut ended = serve(&mut served, work, &messages).await;
     let mut ending: JoinSet<Ended> = served.into_iter().map(end).collect();
     while let Some(one) = ending.join_next().await {
         ended.push(one.context("a thread of Tidecast failed")?);
@@ -129,20 +131,20 @@ fn read(
     manifests: &[PathBuf],
     dirs: &[PathBuf],
     failed: &mut Failed,
-    teller: &Teller<'_>,
+    messages: &MessageSender<'_>,
 ) -> Vec<(PathBuf, Arc<Manifest>, PathBuf)> {
     let (mut read, mut first) = (Vec::new(), HashMap::new());
     for from in manifests {
         let found = read_manifest(from);
         let found = found.and_then(|manifest| Ok((data_below(&manifest, dirs)?, manifest)));
         match found {
-            Err(error) => failed.add(from, &error, teller),
+            Err(error) => failed.add(from, &error, messages),
             Ok((path, manifest)) => {
                 let twin = manifest.swarm_hashes().into_iter().find_map(|hash| first.get(&hash));
                 let twin: Option<&PathBuf> = twin;
                 if let Some(twin) = twin {
                     let (from, twin) = (from.display(), twin.display());
-                    teller.warning(format!("{from} has the same swarm as {twin} and is served by it"));
+                    messages.warning(format!("{from} has the same swarm as {twin} and is served by it"));
                     continue;
                 }
                 first.extend(manifest.swarm_hashes().into_iter().map(|hash| (hash, from.clone())));
@@ -154,7 +156,7 @@ fn read(
 }
 
 /// Serves until stopped, or until nothing is left to serve. Returns the manifests that ended before.
-async fn serve(served: &mut Vec<Served>, work: &Doing, teller: &Teller<'_>) -> Vec<Ended> {
+async fn serve(served: &mut Vec<Served>, work: &Doing, messages: &MessageSender<'_>) -> Vec<Ended> {
     let mut ended = Vec::new();
     while !served.is_empty() {
         tokio::select! {
@@ -166,15 +168,15 @@ async fn serve(served: &mut Vec<Served>, work: &Doing, teller: &Teller<'_>) -> V
         for mut one in std::mem::take(served) {
             let mut gone = false;
             while let Some(notice) = one.running.notice_now() {
-                gone |= heard(&mut one.running, notice, &mut one.changed, teller).await;
+                gone |= heard(&mut one.running, notice, &mut one.changed, messages).await;
             }
-            one.running.tell_troubles(teller);
+            one.running.report_finder_errors(messages);
             if let Some(now) = one.running.look(Stage::Seed) {
                 add(&mut all, &one, now);
             }
             if gone {
                 let from = one.from.display();
-                teller.warning(format!("{from} is no longer served: none of its data is as published"));
+                messages.warning(format!("{from} is no longer served: none of its data is as published"));
                 ended.push(end(one).await);
             } else {
                 served.push(one);
@@ -249,5 +251,5 @@ fn outcome(ended: Vec<Ended>, Failed(mut failed): Failed, work: &Doing) -> Resul
         n => format!(" ({} more failed)", count(n as u64, "manifest")),
     };
     let text = format!("{} was not served in full: {message}{others}", manifest.display());
-    Err(Error::fault(text).with(Reached::SeedMany(Box::new(done))))
+    Err(Error::fault(text).with(PartialResult::SeedMany(Box::new(done))))
 }

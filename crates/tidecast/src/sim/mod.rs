@@ -132,7 +132,7 @@ async fn watch(plan: &Arc<Plan>, way: usize, work: &Work<Started, Done>) -> Resu
     tracing::info!("{name}: {:.1} s of real time", began.elapsed().as_secs_f64());
     if work.stop.is_asked() {
         let at = seconds(progress.get().0);
-        return Err(Error::cut(format!(
+        return Err(Error::interrupted(format!(
             "interrupted in {name} at {at:.3} s of simulated time; the same command starts from the beginning"
         )));
     }

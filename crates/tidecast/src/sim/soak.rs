@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidecast_event::sim::{Running, SoakStarted, Soaked};
-use tidecast_event::{Context as _, Error, Progress, Reached, Stage};
+use tidecast_event::{Context as _, Error, PartialResult, Progress, Stage};
 use tidecast_sim::soak::{self, Seeds, Summary};
 use tidecast_text::count;
 
@@ -104,11 +104,11 @@ pub fn soak(options: SoakOptions) -> Soak {
         if !done.failures.is_empty() {
             let broken = count(done.failures.len() as u64, "run");
             let error = Error::fault(format!("{broken} violated a rule, which is a bug in this program"));
-            return Err(error.with(Reached::Soak(Box::new(done))));
+            return Err(error.with(PartialResult::Soak(Box::new(done))));
         }
         if work.stop.is_asked() && !endless {
-            let error = Error::cut("interrupted before the last seed");
-            return Err(error.with(Reached::Soak(Box::new(done))));
+            let error = Error::interrupted("interrupted before the last seed");
+            return Err(error.with(PartialResult::Soak(Box::new(done))));
         }
         Ok(done)
     })

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tidecast_event::status::{About, Process, Trouble};
+use tidecast_event::status::{About, LastError, Process};
 use tidecast_event::{Progress, round};
 use tidecast_socket::Bound;
 
@@ -45,7 +45,7 @@ struct State {
     began: Instant,
     /// All of it, but for times.
     process: Process,
-    troubled: Option<Instant>,
+    last_error_at: Option<Instant>,
     bound: Option<Bound>,
 }
 
@@ -62,7 +62,7 @@ impl Announced {
             since: Some(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())),
             ..Process::default()
         };
-        let state = State { began: Instant::now(), process, troubled: None, bound: Some(bound) };
+        let state = State { began: Instant::now(), process, last_error_at: None, bound: Some(bound) };
         let announced = Self(Arc::new(Mutex::new(state)));
         let answering = announced.clone();
         let thread = std::thread::Builder::new().name("status".into());
@@ -103,12 +103,12 @@ impl Announced {
     }
 
     /// Something went wrong.
-    pub fn trouble(&self, text: &str) {
+    pub fn note_error(&self, text: &str) {
         let mut state = self.0.lock();
         let last = state.process.last_error.take().filter(|last| last.message == text);
         let times = last.and_then(|last| last.times).unwrap_or_default() + 1;
-        let trouble = Trouble { message: text.to_owned(), seconds: None, times: Some(times) };
-        (state.process.last_error, state.troubled) = (Some(trouble), Some(Instant::now()));
+        let error = LastError { message: text.to_owned(), seconds: None, times: Some(times) };
+        (state.process.last_error, state.last_error_at) = (Some(error), Some(Instant::now()));
     }
 
     /// Takes its name away.
@@ -125,7 +125,7 @@ impl Announced {
         let mut process = state.process.clone();
         process.seconds = Some(since(state.began));
         if let Some(last) = &mut process.last_error {
-            last.seconds = state.troubled.map(since);
+            last.seconds = state.last_error_at.map(since);
         }
         process
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
-use tidecast_event::status::{Process, Trouble};
+use tidecast_event::status::{LastError, Process};
 use tidecast_socket::Bound;
 
 /// The suffix after the number of a process.
@@ -128,7 +128,7 @@ fn ask(dir: &File, name: &std::ffi::OsStr) -> Option<Process> {
         let mut parts = name.rsplit('-').skip(1);
         let pid = parts.next().and_then(|pid| pid.parse().ok());
         let message = "the process does not answer: it is stopped or hangs".to_owned();
-        let last_error = Some(Trouble { message, ..Trouble::default() });
+        let last_error = Some(LastError { message, ..LastError::default() });
         Process { pid, command: parts.next().map(str::to_owned), last_error, ..Process::default() }
     }))
 }

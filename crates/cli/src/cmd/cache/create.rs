@@ -6,7 +6,7 @@ use tidecast::event::cache::{CacheInfo, Method};
 use tidecast::{NewCache, create_cache};
 use tidecast_text::{Size, Span, count};
 
-use crate::cmd::drive;
+use crate::cmd::run_operation;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
         found: false,
     };
     let begin = || create_cache(socket, args.paths.clone(), new, args.wait.map(|wait| wait.0));
-    let made = drive::run(begin, reporter, |(), _| ())?;
+    let made = run_operation::run(begin, reporter, |(), _| ())?;
     let info = &made.info;
     reporter.result(&format!(
         "{}: {} in {}, {} of it new on this host; {}",

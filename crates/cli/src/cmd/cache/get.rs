@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use tidecast::{CacheName, GetCacheOptions, get_cache};
 use tidecast_text::{Size, Span, count};
 
-use crate::cmd::drive;
+use crate::cmd::run_operation;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
         // Often enough to show progress on a terminal.
         often: !reporter.is_json(),
     };
-    let got = drive::run(|| get_cache(socket, args.name.clone(), options), reporter, |(), _| ())?;
+    let got = run_operation::run(|| get_cache(socket, args.name.clone(), options), reporter, |(), _| ())?;
     if let Some(why) = &got.unseen {
         reporter.note(&match args.to {
             Some(_) => format!("made a copy instead of a symbolic link: {why}"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Map;
-use tidecast::event::cache::{CacheInfo, Came, Listed};
+use tidecast::event::cache::{CacheInfo, Listed, ReceivedBytes};
 use tidecast::{CacheName, Caches};
 use tidecast_text::{Size, Span, aligned, count};
 
@@ -54,7 +54,7 @@ pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) 
     for used in info.uses.iter().flatten() {
         line("", used.with_times(crate::cmd::now()));
     }
-    if info.came != Came::default() {
+    if info.came != ReceivedBytes::default() {
         line("received", info.came.in_words());
     }
     if let Some(path) = &info.path {

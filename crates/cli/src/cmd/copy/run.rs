@@ -1,10 +1,10 @@
 //! Runs a copy, and shows its progress and result.
 
 use tidecast::event::copy::{Done, News, Started};
-use tidecast::{Copy, Copying, Reached};
+use tidecast::{Copy, Copying, PartialResult};
 use tidecast_text::{count, escaped};
 
-use crate::cmd::drive;
+use crate::cmd::run_operation;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::report::{Reporter, fields_of};
@@ -41,11 +41,11 @@ pub(super) fn follow(
             reporter.result(&step.line());
         }
     };
-    let ended = drive::run_with_news(|| copying, reporter, |started, _| begun(started), news);
+    let ended = run_operation::run_with_news(|| copying, reporter, |started, _| begun(started), news);
     let done = match &ended {
         Ok(done) => Some(done),
-        Err(failure) => match failure.reached() {
-            Some(Reached::Copy(done)) => Some(&**done),
+        Err(failure) => match failure.partial_result() {
+            Some(PartialResult::Copy(done)) => Some(&**done),
             _ => None,
         },
     };

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use tidecast::Reached;
+use tidecast::PartialResult;
 use tidecast::event::field::receive::{Done, Started};
 use tidecast::field::{Key, Missing, Policy, ReceiveOptions, Shape, Volumes, kept_key};
 use tidecast_mover::Cpus;
 
-use super::tell::tell;
-use crate::cmd::{Context, drive};
+use super::news::report_news;
+use crate::cmd::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use tidecast::settings::Listen;
@@ -102,11 +102,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         started.send.iter().for_each(|command| reporter.result(command));
     };
     let begin = || tidecast::field::receive(options);
-    let done =
-        drive::serve_with_news(begin, reporter, announce, |news, reporter| tell("recv", &news, reporter));
-    let lines = match done.as_ref().map_err(Failure::reached) {
+    let done = run_operation::serve_with_news(begin, reporter, announce, |news, reporter| {
+        report_news("recv", &news, reporter)
+    });
+    let lines = match done.as_ref().map_err(Failure::partial_result) {
         Ok(Done { received, .. }) => received.lines(),
-        Err(Some(Reached::FieldReceive(received))) => received.lines(),
+        Err(Some(PartialResult::FieldReceive(received))) => received.lines(),
         Err(_) => Vec::new(),
     };
     lines.iter().for_each(|line| reporter.result(line));

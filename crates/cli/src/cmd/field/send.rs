@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
-use tidecast::Reached;
+use tidecast::PartialResult;
 use tidecast::event::field::send::{Done, Started};
 use tidecast::field::{Key, Order, Pace, Packing, SendOptions, Shape, Steps, addresses, open, share};
 use tidecast_mover::Cpus;
 
-use super::tell::tell;
-use crate::cmd::drive;
+use super::news::report_news;
+use crate::cmd::run_operation;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
@@ -92,10 +92,12 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     let notes = |started: &Started, reporter: &Reporter| {
         started.notes().iter().for_each(|note| reporter.note(note));
     };
-    let done = drive::serve_with_news(begin, reporter, notes, |news, reporter| tell("send", &news, reporter));
-    match done.as_ref().map_err(Failure::reached) {
+    let done = run_operation::serve_with_news(begin, reporter, notes, |news, reporter| {
+        report_news("send", &news, reporter)
+    });
+    match done.as_ref().map_err(Failure::partial_result) {
         Ok(Done { sent, .. }) => reporter.result(&sent.to_string()),
-        Err(Some(Reached::FieldSend(sent))) => reporter.result(&sent.to_string()),
+        Err(Some(PartialResult::FieldSend(sent))) => reporter.result(&sent.to_string()),
         Err(_) => {}
     }
     Ok(fields_of(&done?))

@@ -4,8 +4,8 @@ use anyhow::anyhow;
 use tidecast::field::{Key, Steps, SyncOptions, addresses, synchronise};
 use tidecast_text::Span;
 
-use super::tell::tell;
-use crate::cmd::drive;
+use super::news::report_news;
+use crate::cmd::run_operation;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
@@ -42,8 +42,8 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     }
     let to = addresses(&args.to).map_err(Failure::usage)?;
     let options = SyncOptions { to, key, every: args.every.0, steps: args.steps };
-    let news = |news, reporter: &mut Reporter| tell("sync", &news, reporter);
-    let done = drive::serve_with_news(|| synchronise(options), reporter, |_, _| (), news)?;
+    let news = |news, reporter: &mut Reporter| report_news("sync", &news, reporter);
+    let done = run_operation::serve_with_news(|| synchronise(options), reporter, |_, _| (), news)?;
     reporter.result(&done.to_string());
     Ok(fields_of(&done))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidecast::field::{Place, Token, ViewOptions, view};
 
-use crate::cmd::{Context, drive};
+use crate::cmd::{Context, run_operation};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         base: args.base_path.clone(),
         threads: context.threads_for_operation(),
     };
-    let done = drive::serve(
+    let done = run_operation::serve(
         || view(options),
         reporter,
         |started, reporter| {

@@ -2,9 +2,9 @@
 
 use super::site::{Site, admin, user};
 use crate::model::api_error::ErrorKind;
-use crate::model::types::{Limit, Ruled};
+use crate::model::types::{CommandResult, Limit};
 
-fn done(ruled: &[Ruled]) -> Vec<(&str, Option<&str>)> {
+fn done(ruled: &[CommandResult]) -> Vec<(&str, Option<&str>)> {
     ruled.iter().map(|one| (one.host.as_str(), one.status.as_ref().map(|s| s.state.as_str()))).collect()
 }
 

@@ -175,7 +175,7 @@ async fn a_daemon_that_is_not_trusted_is_told_so_and_users_hear_it() {
     site.trust(&["head"]);
     // As on SIGHUP.
     head.daemon.links.trust().read_again();
-    head.daemon.swarms.expel(&head.daemon.links.judge_again());
+    head.daemon.swarms.expel(&head.daemon.links.recheck_peers());
     eventually("the link is down", 10, || node1.daemon.links.to(head.node).is_none()).await;
     let refused = node1.get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unreachable, "{refused:?}");

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use tidecast_depot::{CacheId, Depot};
 use tidecast_identity::{NodeId, NodeKey, Tls};
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_net::{Caps, Door};
+use tidecast_net::{Caps, SharedPort};
 use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::wire::{Copier, FakeWire, Net, Seen};
-use crate::assembly::parts::{Daemon, Ground};
+use crate::assembly::parts::{Basis, Daemon};
 use crate::clock::Clock;
 use crate::config::{Config, Serves};
 use crate::host::caller::Caller;
@@ -118,9 +118,9 @@ impl Site {
             clock: 0,
         };
         let limits = Arc::new(HostLimits::without_cgroup(&config));
-        let door = Arc::new(Door::new(&tls, addr.port(), PROTOCOL));
+        let shared_port = Arc::new(SharedPort::new(&tls, addr.port(), PROTOCOL));
         let node = tls.id();
-        let ground = Ground {
+        let ground = Basis {
             key: key.clone(),
             node,
             certificate: Certificate::open(None, key).unwrap().0,
@@ -128,7 +128,7 @@ impl Site {
             trust: Arc::new(Trust::open(config.trust.clone()).unwrap()),
             mode: RunMode::open(&depot).unwrap(),
             audit: Audit::open(&config.dir).unwrap(),
-            swarms: Arc::new(Swarms::new(tls, door, limits.throttle.clone())),
+            swarms: Arc::new(Swarms::new(tls, shared_port, limits.throttle.clone())),
             depot,
             limits,
             wire: Arc::new(FakeWire { net: self.net.clone(), node, addr }),
@@ -141,7 +141,7 @@ impl Site {
         let daemon = Arc::new(daemon);
         self.net.add(addr, node, name, &daemon.links, &daemon.store);
         let mut tasks = JoinSet::new();
-        daemon.keep_up(driver, &mut tasks);
+        daemon.start_upkeep(driver, &mut tasks);
         self.hosts.push(Host { name: name.into(), addr, node, daemon, seen, tasks });
     }
 

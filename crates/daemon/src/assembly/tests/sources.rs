@@ -40,9 +40,9 @@ async fn a_source_that_fails_gives_way_to_another_and_is_left_alone() {
     node2.seen.broken.lock().insert("head".into());
     let got = node2.get(&alice, "head/nt").await.unwrap();
     assert_eq!((node2.sources(), got.came.peers), (vec!["head".to_owned(), "node1".into()], 4));
-    assert!(node2.daemon.replicas.directory.shunned.has(head.addr));
+    assert!(node2.daemon.replicas.directory.backoff.has(head.addr));
     sleep(Duration::from_secs(121)).await;
-    assert!(!node2.daemon.replicas.directory.shunned.has(head.addr), "not for ever");
+    assert!(!node2.daemon.replicas.directory.backoff.has(head.addr), "not for ever");
 }
 
 #[tokio::test(start_paused = true)]

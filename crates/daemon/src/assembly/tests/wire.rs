@@ -18,11 +18,11 @@ use crate::links::wire::{Handshake, Taking, Wire, Wired, unreachable};
 use crate::model::api_error::ErrorKind;
 use crate::model::files::missing;
 use crate::model::message::Want;
-use crate::model::types::{Came, Method};
+use crate::model::types::{Method, ReceivedBytes};
 use crate::storage::store::{Store, open_view};
+use crate::transfer::fetch_state::{Failed, FetchState};
 use crate::transfer::grant::Grant;
 use crate::transfer::mover::{Bring, Mover, Moving, Serving};
-use crate::transfer::stand::{Failed, Stand};
 
 /// One way, for each piece of a message.
 const DELAY: Duration = Duration::from_millis(2);
@@ -190,7 +190,7 @@ impl Mover for Copier {
         bring: Bring,
         _: &'a Want,
         _: Method,
-        _: &'a watch::Sender<Stand>,
+        _: &'a watch::Sender<FetchState>,
     ) -> Moving<'a, Result<(), Failed>> {
         Box::pin(async move {
             let failed = |why: &str| Failed::new(ErrorKind::Unreachable, why);
@@ -210,16 +210,20 @@ impl Mover for Copier {
         })
     }
 
-    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, Came> {
+    fn end<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, ReceivedBytes> {
         let came = self.seen.came.lock().remove(content);
-        let mut all = Came::default();
+        let mut all = ReceivedBytes::default();
         if let Some((name, bytes)) = came {
             *(if name == origin { &mut all.origin } else { &mut all.peers }) += bytes;
         }
         Box::pin(async move { all })
     }
 
-    fn serve_on<'a>(&'a self, content: &'a [u8; 32], origin: &'a str) -> Moving<'a, (Came, Option<Serving>)> {
+    fn serve_on<'a>(
+        &'a self,
+        content: &'a [u8; 32],
+        origin: &'a str,
+    ) -> Moving<'a, (ReceivedBytes, Option<Serving>)> {
         let serving = self.seen.serving.lock().take();
         Box::pin(async move { (self.end(content, origin).await, serving) })
     }

@@ -160,7 +160,7 @@ async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result
     match (materialize::sees(info), std::fs::metadata(&source)) {
         (Ok(_), Ok(_)) if !asker.contained => {
             let (dir, name) = parts(to)?;
-            materialize::symlink(&source, &dir, name, false).map_err(unmade)?;
+            materialize::symlink(&source, &dir, name, false).map_err(create_error)?;
         }
         (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
             let path = path.display();
@@ -207,7 +207,7 @@ impl Asker {
     }
 
     /// Whether it is to be tried again that has failed; `since`: the daemon has been saying no since then.
-    fn hopes(&self, failed: &ClientError, since: Instant) -> bool {
+    fn may_retry(&self, failed: &ClientError, since: Instant) -> bool {
         match failed {
             ClientError::Refused { .. } => since.elapsed() < PATIENCE,
             ClientError::NoDaemon { source, .. }
@@ -234,16 +234,16 @@ async fn ready(asker: &mut Asker, name: &CacheName) -> Result<CacheInfo, Error> 
             Ok(Got::Wait { why, .. }) => return Err(error("Transfer", true, why)),
             Err(failed) => failed,
         };
-        let judged = judged(&failed);
-        if !judged.retryable || !asker.hopes(&failed, since) {
-            return Err(judged);
+        let explained = explained(&failed);
+        if !explained.retryable || !asker.may_retry(&failed, since) {
+            return Err(explained);
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-/// The daemon's word in HTCondor's.
-fn judged(failed: &ClientError) -> Error {
+/// The error of the daemon as one of HTCondor's.
+fn explained(failed: &ClientError) -> Error {
     match failed {
         ClientError::Refused { kind, why, .. } => match kind.as_str() {
             "absent" | "invalid" => error("Resolution", false, why),
@@ -260,7 +260,7 @@ async fn copy(client: &Client, info: &CacheInfo, path: &Path, to: &Path) -> Resu
     let (dir, name) = parts(to)?;
     let how = materialize::How::Reflink;
     let wanted = materialize::Wanted { dir, name: name.to_owned(), subpath: path.into(), how, force: false };
-    materialize::place(client, info, wanted).await.map(|_| ()).map_err(unmade)
+    materialize::place(client, info, wanted).await.map(|_| ()).map_err(create_error)
 }
 
 /// The directory and the name of the target.
@@ -272,9 +272,9 @@ fn parts(to: &Path) -> Result<(PathBuf, &OsStr), Error> {
     Ok((dir.to_owned(), name))
 }
 
-fn unmade(failed: materialize::Error) -> Error {
+fn create_error(failed: materialize::Error) -> Error {
     match &failed {
-        materialize::Error::Client(client) => judged(client),
+        materialize::Error::Client(client) => explained(client),
         materialize::Error::Absent(_) => error("Resolution", false, failed),
         materialize::Error::Malformed(_) => error("Transfer", true, failed),
         _ => error("Transfer", false, failed),

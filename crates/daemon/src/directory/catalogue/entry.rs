@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// As [`super::found::Found`] and `--peer` have it.
+    /// As [`super::known_peers::KnownPeers`] and `--peer` have it.
     pub(super) fn addresses(&self) -> String {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }

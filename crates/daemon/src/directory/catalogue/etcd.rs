@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::entry::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
-use super::found::REMEMBERED;
+use super::known_peers::REMEMBERED;
 
 /// Prefix of all keys of Tidecast.
 const PREFIX: &str = "/tidecast/daemons/";

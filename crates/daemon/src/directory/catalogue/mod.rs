@@ -7,7 +7,7 @@ mod condor;
 mod entry;
 mod etcd;
 mod file;
-pub(crate) mod found;
+pub(crate) mod known_peers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::model::error::Error;
 use crate::storage::host_ad::HostAd;
 use crate::storage::store::Store;
 use entry::{Catalogue, Entry, LAST, failed};
-use found::Found;
+use known_peers::KnownPeers;
 
 /// The first visit comes this soon after the start, later ones less and less often.
 const FIRST: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub(crate) struct Keeper {
     pub(crate) links: Arc<Links>,
     pub(crate) store: Arc<Store>,
     pub(crate) ad: Arc<HostAd>,
-    pub(crate) found: Arc<Found>,
+    pub(crate) found: Arc<KnownPeers>,
 }
 
 fn open(at: &CatalogueAt) -> Box<dyn Catalogue> {
