@@ -51,4 +51,4 @@ pub use tidecast_field::packet::Packing;
 pub use tidecast_field::recv::{Missing, Options as ReceiveOptions, Policy, Volumes};
 pub use tidecast_field::send::source::{Source, SourceError, Step, Wait, open};
 pub use tidecast_field::send::{NoAddress, Options as SendOptions, Pace, Steps, addresses, share};
-pub use tidecast_viewer::{Options as ViewOptions, Place, Token};
+pub use tidecast_viewer::{ListenAddress, Options as ViewOptions, Token};

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::error::Error;
-use crate::listener::Visitor;
+use crate::listener::Client;
 use crate::page;
-use crate::panel::{Panel, Wish};
+use crate::panel::{LevelRequest, Panel};
 use crate::reduce::How;
 use crate::state::State;
 use crate::token::{Shown, Token, shown};
@@ -121,13 +121,13 @@ pub(crate) struct Meta {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct News {
+struct StateQuery {
     since: Option<String>,
     wait: u64,
 }
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct LevelQuery {
     step: Option<u64>,
     factor: Option<u64>,
     #[serde(rename = "box")]
@@ -187,11 +187,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// Refuses requests that are for another host, that do not show the token, and those that are too many.
 async fn guard(
     Shared(app): Shared<Arc<App>>,
-    ConnectInfo(visitor): ConnectInfo<Visitor>,
+    ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = admit(&app, &visitor, request, next).await;
+    let mut response = admit(&app, &client, request, next).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -199,7 +199,7 @@ async fn guard(
     response
 }
 
-async fn admit(app: &App, visitor: &Visitor, request: Request, next: Next) -> Response {
+async fn admit(app: &App, client: &Client, request: Request, next: Next) -> Response {
     let access = &app.access;
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if access.hosts.as_ref().is_some_and(|hosts| !hosts.are_named(host)) {
@@ -212,9 +212,9 @@ async fn admit(app: &App, visitor: &Visitor, request: Request, next: Next) -> Re
     };
     if shown == Shown::Not {
         let as_page = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        return stranger(as_page.is_some_and(|kinds| kinds.contains("text/html")));
+        return unauthorized(as_page.is_some_and(|kinds| kinds.contains("text/html")));
     }
-    visitor.prove();
+    client.prove();
     let Ok(_permit) = app.requests.try_acquire() else {
         let why = format!("more than {REQUESTS} requests at once; try again later");
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();
@@ -245,11 +245,11 @@ impl Access {
 }
 
 /// The answer to a request without the token.
-fn stranger(as_page: bool) -> Response {
+fn unauthorized(as_page: bool) -> Response {
     let close = ("connection", "close");
     if as_page {
         let kind = ("content-type", "text/html; charset=utf-8");
-        return (StatusCode::FORBIDDEN, [kind, close], page::STRANGER).into_response();
+        return (StatusCode::FORBIDDEN, [kind, close], page::UNAUTHORIZED).into_response();
     }
     let why = "missing or wrong token; open the URL that the viewer printed";
     (StatusCode::FORBIDDEN, [close], refuse(StatusCode::FORBIDDEN, "token", why).1).into_response()
@@ -263,7 +263,7 @@ fn now() -> u64 {
 /// How everything is; with `since`, when it has changed, or at the end of `wait`.
 async fn state(
     Shared(app): Shared<Arc<App>>,
-    news: Result<Query<News>, axum::extract::rejection::QueryRejection>,
+    news: Result<Query<StateQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<States>, Refused> {
     let Query(news) = news.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
     let until = Instant::now() + Duration::from_millis(news.wait.min(WAIT));
@@ -296,7 +296,7 @@ fn token(volumes: &[State]) -> String {
 async fn cells(
     Shared(app): Shared<Arc<App>>,
     number: Result<Path<usize>, axum::extract::rejection::PathRejection>,
-    asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
+    asked: Result<Query<LevelQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Refused> {
     let Path(number) = number.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
     let Query(asked) = asked.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
@@ -314,21 +314,21 @@ async fn cells(
     }
     let _permit =
         app.readers.acquire().await.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?;
-    let wish = Wish {
+    let wanted = LevelRequest {
         step: asked.step,
         factor: asked.factor.unwrap_or(1),
         part,
         how: asked.how.unwrap_or_default(),
     };
     let shared = app.clone();
-    let work = move || answer(shared.panels.get(number), &wish, &asked);
+    let work = move || answer(shared.panels.get(number), &wanted, &asked);
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?.map_err(|e| refusal(&e))
 }
 
-fn answer(panel: Option<&Panel>, wish: &Wish, asked: &Asked) -> Result<Response, Error> {
+fn answer(panel: Option<&Panel>, wanted: &LevelRequest, asked: &LevelQuery) -> Result<Response, Error> {
     let began = Instant::now();
-    let level = panel.ok_or(Error::Absent(String::new()))?.level(wish)?;
+    let level = panel.ok_or(Error::Absent(String::new()))?.level(wanted)?;
     let cells = &level.cells;
     let (min, max) = cells.range.unzip();
     let from = asked.min.or(min.map(f64::from)).unwrap_or(0.0);

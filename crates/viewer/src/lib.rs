@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use listener::{Doorway, Socket, Visitor};
+use listener::{Client, GatedListener, Socket};
 use tidecast_socket::Bound;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -42,7 +42,7 @@ pub struct Options {
     /// Directories of recorded steps.
     pub records: Vec<PathBuf>,
     /// Where to listen.
-    pub listen: Place,
+    pub listen: ListenAddress,
     /// The required token; None: none, at a unix socket that only its user can reach.
     pub token: Option<Token>,
     /// The token for other viewers among the names.
@@ -61,7 +61,7 @@ impl Default for Options {
         Self {
             names: Vec::new(),
             records: Vec::new(),
-            listen: Place::Tcp(SocketAddr::from(([127, 0, 0, 1], 8765))),
+            listen: ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 8765))),
             token: None,
             remote_token: None,
             allow_hosts: Vec::new(),
@@ -73,7 +73,7 @@ impl Default for Options {
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// At an address.
     Tcp(SocketAddr),
     /// At a path, for this user alone.
@@ -81,7 +81,7 @@ pub enum Place {
 }
 
 /// `ADDR:PORT`, or `unix:/PATH`.
-impl FromStr for Place {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -93,7 +93,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -186,8 +186,8 @@ impl Viewer {
 
     /// Answers until `stop`.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let service = api::router(self.app).into_make_service_with_connect_info::<Visitor>();
-        let serving = axum::serve(Doorway::new(self.socket), service).into_future();
+        let service = api::router(self.app).into_make_service_with_connect_info::<Client>();
+        let serving = axum::serve(GatedListener::new(self.socket), service).into_future();
         // Requests that wait for news are dropped then: there is nothing to finish.
         tokio::select! {
             _ = serving => {}
@@ -203,14 +203,14 @@ fn unknown() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
 }
 
-async fn open(place: &Place) -> Result<(Socket, Option<Bound>), Error> {
+async fn open(place: &ListenAddress) -> Result<(Socket, Option<Bound>), Error> {
     match place {
-        Place::Tcp(address) => {
+        ListenAddress::Tcp(address) => {
             let bound = TcpListener::bind(address).await;
             let listener = bound.map_err(|error| Error::Listen { address: *address, error })?;
             Ok((Socket::Tcp(listener), None))
         }
-        Place::Unix(path) => {
+        ListenAddress::Unix(path) => {
             let failed = |error| Error::Socket { path: path.clone(), error };
             let (listener, bound) = tidecast_socket::listen(path, 0o600).map_err(failed)?;
             let listener = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));

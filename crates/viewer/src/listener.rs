@@ -19,18 +19,18 @@ pub(crate) enum Socket {
 }
 
 /// A socket, and its connections that have not shown the token yet.
-pub(crate) struct Doorway {
+pub(crate) struct GatedListener {
     socket: Socket,
     gate: Gate,
 }
 
-impl Doorway {
+impl GatedListener {
     pub(crate) fn new(socket: Socket) -> Self {
         Self { socket, gate: Gate::default() }
     }
 }
 
-impl Listener for Doorway {
+impl Listener for GatedListener {
     type Io = Connection;
     type Addr = ();
 
@@ -63,17 +63,17 @@ impl Listener for Doorway {
 
 /// A connection that has not shown the token, or has.
 #[derive(Clone, Debug)]
-pub(crate) struct Visitor(Unproven);
+pub(crate) struct Client(Unproven);
 
-impl Visitor {
+impl Client {
     /// It has shown it.
     pub(crate) fn prove(&self) {
         self.0.prove();
     }
 }
 
-impl Connected<IncomingStream<'_, Doorway>> for Visitor {
-    fn connect_info(stream: IncomingStream<'_, Doorway>) -> Self {
+impl Connected<IncomingStream<'_, GatedListener>> for Client {
+    fn connect_info(stream: IncomingStream<'_, GatedListener>) -> Self {
         Self(stream.io().unproven())
     }
 }

@@ -10,7 +10,7 @@ const ABSENT: &str = "<!doctype html><meta charset=utf-8><title>tidecast field v
 <p>This program was built without its page. Run <code>scripts/web</code> in the source tree (Node 18 or newer), then build again.";
 
 /// Shown if the token is missing.
-pub(crate) const STRANGER: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
+pub(crate) const UNAUTHORIZED: &str = "<!doctype html><meta charset=utf-8><title>tidecast field view</title>\
 <p>403: missing or wrong token.<p>Open the URL that <code>tidecast field view</code> printed, including <code>?token=</code>.";
 
 /// Kind and content of a file of the page.

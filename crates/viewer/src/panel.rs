@@ -14,7 +14,7 @@ use crate::remote::Remote;
 use crate::shm::{Front, Memory};
 use crate::state::State;
 use crate::token::Token;
-use crate::values::InFront;
+use crate::values::FrontVolume;
 
 /// Bytes of cells that are kept.
 const KEPT: usize = 256 << 20;
@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 5;
 
 /// A request for cells of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Wish {
+pub(crate) struct LevelRequest {
     /// None: the newest. Of a record, its place there.
     pub(crate) step: Option<u64>,
     pub(crate) factor: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Panel {
 
 #[derive(Debug)]
 enum Part {
-    Memory(Memory, Mutex<VecDeque<(Front, Wish, Level)>>),
+    Memory(Memory, Mutex<VecDeque<(Front, LevelRequest, Level)>>),
     Record(Record),
     Remote(Remote),
 }
@@ -87,24 +87,24 @@ impl Panel {
     }
 
     /// Values at a level of detail; blocks.
-    pub(crate) fn level(&self, wish: &Wish) -> Result<Level, Error> {
-        let mut levels = self.parts.iter().map(|part| part.level(wish));
+    pub(crate) fn level(&self, wanted: &LevelRequest) -> Result<Level, Error> {
+        let mut levels = self.parts.iter().map(|part| part.level(wanted));
         let first = levels.next().unwrap_or(Err(Error::Absent(self.name.clone())))?;
-        levels.try_fold(first, |all, next| join(all, &next?, wish.how))
+        levels.try_fold(first, |all, next| join(all, &next?, wanted.how))
     }
 }
 
 impl Part {
-    fn level(&self, wish: &Wish) -> Result<Level, Error> {
+    fn level(&self, wanted: &LevelRequest) -> Result<Level, Error> {
         match self {
-            Self::Memory(memory, kept) => in_memory(memory, kept, wish),
+            Self::Memory(memory, kept) => in_memory(memory, kept, wanted),
             Self::Record(record) => {
-                let (step, chunk) = record.step(wish.step)?;
-                let region = Region::new(record.array()?.shape, wish.factor, wish.part)?;
-                let cells = Arc::new(reduce(&chunk, &region, wish.how)?);
+                let (step, chunk) = record.step(wanted.step)?;
+                let region = Region::new(record.array()?.shape, wanted.factor, wanted.part)?;
+                let cells = Arc::new(reduce(&chunk, &region, wanted.how)?);
                 Ok(Level { step, size: region.size, cells })
             }
-            Self::Remote(remote) => remote.level(wish),
+            Self::Remote(remote) => remote.level(wanted),
         }
     }
 }
@@ -112,8 +112,8 @@ impl Part {
 /// Reads the front volume, until it has not changed meanwhile.
 fn in_memory(
     memory: &Memory,
-    kept: &Mutex<VecDeque<(Front, Wish, Level)>>,
-    wish: &Wish,
+    kept: &Mutex<VecDeque<(Front, LevelRequest, Level)>>,
+    wanted: &LevelRequest,
 ) -> Result<Level, Error> {
     for _ in 0..ATTEMPTS {
         let open = memory.current()?;
@@ -121,23 +121,23 @@ fn in_memory(
             std::thread::sleep(Duration::from_millis(5));
             continue;
         };
-        if let Some(step) = wish.step
+        if let Some(step) = wanted.step
             && step != front.step
         {
             return Err(Error::Step(step));
         }
         let found =
-            kept.lock().iter().find(|(f, w, _)| *f == front && w == wish).map(|(.., level)| level.clone());
+            kept.lock().iter().find(|(f, w, _)| *f == front && w == wanted).map(|(.., level)| level.clone());
         if let Some(level) = found {
             return Ok(level);
         }
-        let region = Region::new(open.layout.shape, wish.factor, wish.part)?;
-        let source = InFront { filled: open.filled()?, open, front };
-        let cells = reduce(&source, &region, wish.how)?;
+        let region = Region::new(open.layout.shape, wanted.factor, wanted.part)?;
+        let source = FrontVolume { filled: open.filled()?, open, front };
+        let cells = reduce(&source, &region, wanted.how)?;
         // A volume that is always changing is read as it is.
         if front.is_changing() || source.open.front()? == Some(front) {
             let level = Level { step: front.step, size: region.size, cells: Arc::new(cells) };
-            keep(&mut kept.lock(), (front, *wish, level.clone()));
+            keep(&mut kept.lock(), (front, *wanted, level.clone()));
             return Ok(level);
         }
     }
@@ -145,10 +145,10 @@ fn in_memory(
 }
 
 /// Keeps a level, and of older ones as much as there is room for.
-fn keep(kept: &mut VecDeque<(Front, Wish, Level)>, entry: (Front, Wish, Level)) {
+fn keep(kept: &mut VecDeque<(Front, LevelRequest, Level)>, entry: (Front, LevelRequest, Level)) {
     kept.retain(|(front, ..)| *front == entry.0);
     kept.push_back(entry);
-    let bytes = |(.., level): &(Front, Wish, Level)| level.cells.values.len() * 4;
+    let bytes = |(.., level): &(Front, LevelRequest, Level)| level.cells.values.len() * 4;
     while kept.iter().map(bytes).sum::<usize>() > KEPT {
         kept.pop_front();
     }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::api::{FLOATS, Meta};
 use crate::error::Error;
-use crate::panel::{Level, Wish};
+use crate::panel::{Level, LevelRequest};
 use crate::reduce::Cells;
 use crate::state::State;
 use crate::token::Token;
@@ -65,23 +65,23 @@ impl Remote {
             .ok_or_else(|| self.wrong(format!("unknown volume {}", self.name.as_deref().unwrap_or_default())))
     }
 
-    pub(crate) fn level(&self, wish: &Wish) -> Result<Level, Error> {
+    pub(crate) fn level(&self, wanted: &LevelRequest) -> Result<Level, Error> {
         let (number, state) = self.find()?;
-        let region = crate::reduce::Region::new(state.shape, wish.factor, wish.part)?;
+        let region = crate::reduce::Region::new(state.shape, wanted.factor, wanted.part)?;
         let count = region.size.iter().product::<u64>() as usize;
         if count > FLOATS {
             return Err(self.wrong("a larger factor is needed over the network"));
         }
-        let how = serde_json::to_value(wish.how).unwrap_or_default();
+        let how = serde_json::to_value(wanted.how).unwrap_or_default();
         let mut path = format!(
             "/api/volumes/{number}/cells?as=f32&factor={}&how={}",
-            wish.factor,
+            wanted.factor,
             how.as_str().unwrap_or_default()
         );
-        if let Some(step) = wish.step {
+        if let Some(step) = wanted.step {
             path += &format!("&step={step}");
         }
-        if let Some(part) = wish.part {
+        if let Some(part) = wanted.part {
             path += &format!("&box={}", part.map(|n| n.to_string()).join(","));
         }
         let (body, meta) = self.get(&path, count * 4)?;

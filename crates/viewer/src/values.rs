@@ -37,14 +37,14 @@ pub(crate) fn with_bytes(
 }
 
 /// The front volume of a file of shared memory.
-pub(crate) struct InFront {
+pub(crate) struct FrontVolume {
     pub(crate) open: Arc<Open>,
     pub(crate) front: Front,
     /// Planes with received values.
     pub(crate) filled: Vec<(u64, u64)>,
 }
 
-impl Values for InFront {
+impl Values for FrontVolume {
     fn shape(&self) -> [u64; 3] {
         self.open.layout.shape
     }

@@ -15,7 +15,7 @@ const STRIDE: u32 = 1 << 16;
 
 impl Run {
     /// Closes the steps that are over; with `all`, those that are not, too.
-    pub(super) fn tend(&self, hub: &Hub, all: bool) {
+    pub(super) fn close_due(&self, hub: &Hub, all: bool) {
         let _one = self.closing.lock();
         let last = |index: usize| hub.counts.get(index).map_or((0, 0), |c| (c.last_data.get(), c.last.get()));
         while let Some(open) = self.oldest().filter(|open| all || self.is_over(open, last)) {
@@ -187,6 +187,6 @@ impl Run {
     /// Ends the run: open steps are closed as they are.
     pub(super) fn retire(&self, hub: &Hub) {
         self.retired.store(true, Ordering::Release);
-        self.tend(hub, true);
+        self.close_due(hub, true);
     }
 }

@@ -11,7 +11,7 @@ use tidecast_event::field::receive::Closed;
 
 use super::counts::{Count, Counts};
 use super::fec::Job;
-use super::record::Take;
+use super::record::ClosedStep;
 use super::run::{Run, Terms};
 use super::slot::{Area, Part};
 use super::{Event, Options, Policy, Progress};
@@ -32,7 +32,7 @@ const WHILE: u64 = 10_000_000_000;
 
 /// The result of a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum HelloResult {
     /// Its session is the present one.
     Present,
     /// From now on it is.
@@ -101,7 +101,7 @@ pub(super) struct Hub {
     pub(super) unheard: Count,
     pub(super) kick: Sender<()>,
     pub(super) jobs: Sender<Job>,
-    recorder: Option<Sender<Take>>,
+    recorder: Option<Sender<ClosedStep>>,
     pub(super) recorded: Count,
     pub(super) skipped: Count,
     /// Why the recording is not all that it should be.
@@ -116,7 +116,7 @@ impl Hub {
         events: Sender<Event>,
         kick: Sender<()>,
         jobs: Sender<Job>,
-        recorder: Option<Sender<Take>>,
+        recorder: Option<Sender<ClosedStep>>,
     ) -> Self {
         Self {
             secret: options.secret.clone(),
@@ -160,7 +160,7 @@ impl Hub {
         let Some(recorder) = &self.recorder else { return };
         let slabs = run.ranks.iter().map(crate::geometry::Ranks::slab);
         let planes = slabs.fold((u32::MAX, 0), |(a, b), slab| (a.min(slab.begin), b.max(slab.end)));
-        let take = Take {
+        let take = ClosedStep {
             area: run.area.clone(),
             closed: closed.clone(),
             volume,
@@ -179,7 +179,7 @@ impl Hub {
 
     /// Handles a hello on stream `index` of this receiver; `proven`: it has returned the challenge, or none
     /// is required.
-    pub(super) fn hello(&self, hello: &Hello, index: usize, proven: bool) -> Begun {
+    pub(super) fn hello(&self, hello: &Hello, index: usize, proven: bool) -> HelloResult {
         let mut current = self.current.lock();
         let terms = Terms::of(hello);
         if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
@@ -194,34 +194,34 @@ impl Hub {
         }
         if let Some(run) = current.run.as_ref().filter(|run| run.session == hello.session) {
             if run.terms != terms {
-                return Begun::Refused;
+                return HelloResult::Refused;
             }
             run.area.shared.set(head::RATE, hello.rate);
-            return Begun::Present;
+            return HelloResult::Present;
         }
         if current.former.contains(&hello.session) {
-            return Begun::Refused;
+            return HelloResult::Refused;
         }
         if !proven {
-            return Begun::Unproven;
+            return HelloResult::Unproven;
         }
         // Without tags any host can send a hello: a sender with a running session is not replaced.
         let quiet = self.counts.iter().all(|counts| now().saturating_sub(counts.last.get()) > QUIET);
         let ended = current.run.as_ref().is_none_or(|run| run.farewell.load(Ordering::Relaxed) > 0);
         if self.control.is_none() && !quiet && !ended {
-            return Begun::Refused;
+            return HelloResult::Refused;
         }
         match self.install(&mut current, terms, hello.session, hello.rate, &hello.name) {
-            Ok(()) => Begun::New,
+            Ok(()) => HelloResult::New,
             Err(error) => self.refuse(&mut current, format!("refused {:?}: {error}", hello.name)),
         }
     }
 
-    fn refuse(&self, current: &mut Current, complaint: String) -> Begun {
+    fn refuse(&self, current: &mut Current, complaint: String) -> HelloResult {
         if let Some(note) = current.refusals.tell(complaint, now()) {
             self.tell(Event::Note(note));
         }
-        Begun::Refused
+        HelloResult::Refused
     }
 
     /// Begins to receive the packets of a sender without hellos.
@@ -354,7 +354,7 @@ impl Hub {
     /// lost: the receiver ends, not the sender.
     pub(super) fn end(&self) {
         if let Some(run) = self.current.lock().run.take() {
-            run.tend(self, false);
+            run.close_due(self, false);
             (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, slab::IS_OPEN, 0));
             run.area.shared.retire(true);
         }

@@ -15,18 +15,18 @@
 //! | `close.rs` | what happens to a step that is over |
 //! | `fec.rs` | parity |
 //! | `record.rs` | steps on disk |
-//! | `follow.rs` | all of it, from start to end |
+//! | `supervise.rs` | all of it, from start to end |
 
 mod close;
 mod counts;
 mod fec;
-mod follow;
 mod hub;
 mod record;
 mod run;
 mod slot;
 mod socket;
 mod stream;
+mod supervise;
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,11 +38,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, bounded};
 
-pub use follow::follow;
+pub use supervise::supervise;
 pub use tidecast_event::field::receive::{Closed, Loss, Received, Total};
 
 use self::hub::Hub;
-use self::socket::Inlet;
+use self::socket::ReceiveSocket;
 use self::stream::Stream;
 use crate::geometry::Shape;
 use crate::key::Secret;
@@ -70,7 +70,7 @@ pub enum Error {
     #[error(
         "cannot find {streams} consecutive free UDP ports on {address}; name the first port, or use fewer --streams"
     )]
-    Neighbours {
+    ConsecutivePorts {
         /// Where.
         address: std::net::IpAddr,
         /// How many.
@@ -294,7 +294,7 @@ impl Receiver {
             while !closer.stop.load(Ordering::Relaxed) {
                 let _ = kicked.recv_timeout(LOOK);
                 if let Some(run) = closer.run() {
-                    run.tend(&closer, false);
+                    run.close_due(&closer, false);
                     run.note_silence(&closer);
                 }
             }
@@ -362,26 +362,26 @@ impl Drop for Receiver {
 }
 
 /// A socket for each stream, at adjacent ports: senders count from the first.
-fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
+fn listen(first: SocketAddr, streams: u32) -> Result<Vec<ReceiveSocket>, Error> {
     if first.port() > 0 {
-        return neighbours(first, streams).map_err(|(address, error)| Error::Listen { address, error });
+        return bind_consecutive(first, streams).map_err(|(address, error)| Error::Listen { address, error });
     }
     let failed = |(address, error)| Error::Listen { address, error };
     // The system chooses the first; the ports after it may be taken, or beyond the last.
     for _ in 0..CHOICES {
-        let inlet = Inlet::bind(first).map_err(|error| failed((first.to_string(), error)))?;
+        let inlet = ReceiveSocket::bind(first).map_err(|error| failed((first.to_string(), error)))?;
         let chosen = inlet.address().map_err(|error| failed((first.to_string(), error)))?;
         drop(inlet);
-        match neighbours(chosen, streams) {
+        match bind_consecutive(chosen, streams) {
             Err((_, error))
                 if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::InvalidInput) => {}
             done => return done.map_err(failed),
         }
     }
-    Err(Error::Neighbours { address: first.ip(), streams })
+    Err(Error::ConsecutivePorts { address: first.ip(), streams })
 }
 
-fn neighbours(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, (String, io::Error)> {
+fn bind_consecutive(first: SocketAddr, streams: u32) -> Result<Vec<ReceiveSocket>, (String, io::Error)> {
     let last = u32::from(first.port()) + streams.saturating_sub(1);
     if u16::try_from(last).is_err() {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "ports end at 65535");
@@ -390,7 +390,7 @@ fn neighbours(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, (String, io
     (first.port()..=last as u16)
         .map(|port| {
             let address = SocketAddr::new(first.ip(), port);
-            Inlet::bind(address).map_err(|error| (address.to_string(), error))
+            ReceiveSocket::bind(address).map_err(|error| (address.to_string(), error))
         })
         .collect()
 }
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_named() {
-        let inlet = Inlet::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let inlet = ReceiveSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let taken = inlet.address().unwrap();
         let first = SocketAddr::new(taken.ip(), taken.port() - 1);
         let error = listen(first, 3).err().unwrap().to_string();

@@ -42,7 +42,7 @@ const NUMBERS: usize = 4096;
 const SLABS: u32 = 8;
 
 /// A step that has just closed.
-pub(super) struct Take {
+pub(super) struct ClosedStep {
     pub(super) area: Arc<Area>,
     pub(super) closed: Closed,
     /// Where it is, as long as the volume has this sequence.
@@ -54,7 +54,7 @@ pub(super) struct Take {
     pub(super) title: String,
 }
 
-impl Take {
+impl ClosedStep {
     fn bytes(&self) -> usize {
         (self.planes.1 - self.planes.0) as usize * self.shape.plane() as usize * VALUE
     }
@@ -98,7 +98,7 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
 }
 
 /// Records until the receiver ends or the disk fails: steps are copied here, and written by a thread of its own.
-pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
+pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<ClosedStep>) {
     let (held, (copied, waiting), (used, emptied)) = (&AtomicUsize::new(0), unbounded(), unbounded());
     std::thread::scope(|threads| {
         threads.spawn(move || write(hub, dir, waiting, (held, used)));
@@ -124,7 +124,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
 fn write(
     hub: &Hub,
     dir: &Path,
-    waiting: Receiver<(Take, Vec<u8>)>,
+    waiting: Receiver<(ClosedStep, Vec<u8>)>,
     (held, used): (&AtomicUsize, Sender<Vec<u8>>),
 ) {
     let mut recording: Option<Recording> = None;
@@ -154,7 +154,7 @@ fn write(
 }
 
 /// The next step; `None` when the receiver has ended and all is taken.
-fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
+fn next(hub: &Hub, takes: &Receiver<ClosedStep>) -> Option<ClosedStep> {
     loop {
         match takes.recv_timeout(Duration::from_millis(100)) {
             Ok(take) => return Some(take),
@@ -166,7 +166,7 @@ fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
 
 /// Copies the planes here, with NaN for missing values, so that values of other steps do not look like this
 /// one's. False if a later step has been written into the volume meanwhile.
-fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
+fn copy(take: &ClosedStep, buffer: &mut Vec<u8>) -> bool {
     let (shared, volume) = (&take.area.shared, take.volume);
     let plane = take.shape.plane() as usize;
     buffer.resize(take.bytes(), 0);
@@ -201,7 +201,7 @@ struct Recording {
 
 impl Recording {
     /// Begins a recording, or continues one of the same shape.
-    fn open(dir: &Path, take: &Take) -> io::Result<Self> {
+    fn open(dir: &Path, take: &ClosedStep) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let (nx, ny, _) = take.shape.sides();
         let sides = [take.planes.1 - take.planes.0, ny, nx];
@@ -219,7 +219,7 @@ impl Recording {
         Ok(Self { dir, sides, first_plane: take.planes.0, title, steps, log, series: None })
     }
 
-    fn add(&mut self, take: &Take, values: &[u8]) -> io::Result<()> {
+    fn add(&mut self, take: &ClosedStep, values: &[u8]) -> io::Result<()> {
         let (nx, ny, _) = take.shape.sides();
         if [take.planes.1 - take.planes.0, ny, nx] != self.sides {
             return Err(io::Error::other("the shape changed; start again with another directory"));

@@ -107,7 +107,7 @@ pub(super) struct Open {
 }
 
 #[derive(Debug, Default)]
-struct Board {
+struct Steps {
     /// By batch.
     open: Vec<Open>,
     /// Volumes that are neither read nor written.
@@ -128,7 +128,7 @@ pub(super) struct Run {
     pub(super) units: Vec<u32>,
     pub(super) fec: Option<Fec>,
     pub(super) policy: Policy,
-    board: Mutex<Board>,
+    steps: Mutex<Steps>,
     room: Condvar,
     /// Batches below are closed.
     closed: AtomicU64,
@@ -189,7 +189,7 @@ impl Run {
             units,
             fec,
             policy,
-            board: Mutex::new(Board { spare, ..Board::default() }),
+            steps: Mutex::new(Steps { spare, ..Steps::default() }),
             room: Condvar::new(),
             closed: AtomicU64::new(0),
             closing: Mutex::new(()),
@@ -272,47 +272,47 @@ impl Run {
     /// The step of this batch, begun if it is new; waits a while for a place. `None`: it is closed, or there
     /// is no place.
     pub(super) fn enter(&self, batch: u32, kick: &crossbeam_channel::Sender<()>) -> Option<Open> {
-        let mut board = self.board.lock();
+        let mut steps = self.steps.lock();
         for _ in 0..20 {
             if self.is_closed(batch) || self.retired.load(Ordering::Acquire) {
                 return None;
             }
-            if let Some(open) = board.open.iter().find(|open| open.batch == batch) {
+            if let Some(open) = steps.open.iter().find(|open| open.batch == batch) {
                 return Some(open.clone());
             }
-            if board.open.len() < OPEN {
-                // A step that is just closing has left the board, but its volume is not yet given back.
-                if self.policy.volumes == Volumes::Live || !board.spare.is_empty() {
-                    return self.begin(&mut board, batch);
+            if steps.open.len() < OPEN {
+                // A step that is just closing has left them, but its volume is not yet given back.
+                if self.policy.volumes == Volumes::Live || !steps.spare.is_empty() {
+                    return self.begin(&mut steps, batch);
                 }
             } else {
-                let oldest = board.open.first_mut()?;
+                let oldest = steps.open.first_mut()?;
                 if batch < oldest.batch {
                     return None;
                 }
                 oldest.urgent = true;
                 let _ = kick.try_send(());
             }
-            self.room.wait_for(&mut board, Duration::from_millis(10));
+            self.room.wait_for(&mut steps, Duration::from_millis(10));
         }
         None
     }
 
-    fn begin(&self, board: &mut Board, batch: u32) -> Option<Open> {
+    fn begin(&self, steps: &mut Steps, batch: u32) -> Option<Open> {
         let shared = &self.area.shared;
         let volume = match self.policy.volumes {
             Volumes::Live => 0,
-            Volumes::Steps => board.spare.pop()?,
+            Volumes::Steps => steps.spare.pop()?,
         };
         shared.mark(volume, true);
         let step = self.terms.step(batch);
         let blocks = self.fec.as_ref().map(Fec::blocks);
         let open = Open { batch, step, volume, blocks, began: now(), urgent: false };
-        if self.policy.volumes == Volumes::Live && board.open.last().is_none_or(|last| last.batch < batch) {
+        if self.policy.volumes == Volumes::Live && steps.open.last().is_none_or(|last| last.batch < batch) {
             shared.set(head::STEP, step);
         }
-        board.open.push(open.clone());
-        board.open.sort_by_key(|open| open.batch);
+        steps.open.push(open.clone());
+        steps.open.sort_by_key(|open| open.batch);
         Some(open)
     }
 
@@ -333,24 +333,24 @@ impl Run {
 
     /// The oldest step under way.
     pub(super) fn oldest(&self) -> Option<Open> {
-        self.board.lock().open.first().cloned()
+        self.steps.lock().open.first().cloned()
     }
 
     /// The volume of a step under way.
     pub(super) fn is_open(&self, batch: u32) -> bool {
-        self.board.lock().open.iter().any(|open| open.batch == batch)
+        self.steps.lock().open.iter().any(|open| open.batch == batch)
     }
 
     /// From now on nothing more comes into this step.
     pub(super) fn seal(&self, batch: u32) {
-        let mut board = self.board.lock();
+        let mut steps = self.steps.lock();
         self.closed.fetch_max(u64::from(batch) + 1, Ordering::AcqRel);
-        let (closed, open): (Vec<_>, Vec<_>) = board.open.drain(..).partition(|open| open.batch <= batch);
-        board.open = open;
+        let (closed, open): (Vec<_>, Vec<_>) = steps.open.drain(..).partition(|open| open.batch <= batch);
+        steps.open = open;
         for Open { batch, blocks, .. } in closed {
-            board.past.truncate(PAST - 1);
+            steps.past.truncate(PAST - 1);
             if let Some(blocks) = blocks {
-                board.past.push_front((batch, blocks));
+                steps.past.push_front((batch, blocks));
             }
         }
         self.ended.store(now(), Ordering::Relaxed);
@@ -358,16 +358,16 @@ impl Run {
 
     /// Whether a packet of a closed step is one of those that follow a block that was complete without them.
     pub(super) fn is_spare(&self, batch: u32, shard: Shard) -> bool {
-        let board = self.board.lock();
-        let past = board.past.iter().find(|(past, _)| *past == batch);
+        let steps = self.steps.lock();
+        let past = steps.past.iter().find(|(past, _)| *past == batch);
         past.zip(self.fec.as_ref()).is_some_and(|((_, blocks), fec)| fec.is_spare(blocks, shard))
     }
 
     /// Returns a volume that is no longer to be read.
     pub(super) fn give_back(&self, volume: usize) {
-        let mut board = self.board.lock();
-        if self.policy.volumes == Volumes::Steps && !board.spare.contains(&volume) {
-            board.spare.push(volume);
+        let mut steps = self.steps.lock();
+        if self.policy.volumes == Volumes::Steps && !steps.spare.contains(&volume) {
+            steps.spare.push(volume);
         }
         self.room.notify_all();
     }

@@ -17,7 +17,7 @@ const BUFFER: usize = 1 << 16;
 const KEPT: usize = 64 << 20;
 
 /// Datagrams come in here.
-pub(super) struct Inlet {
+pub(super) struct ReceiveSocket {
     socket: UdpSocket,
     state: UdpSocketState,
     buffers: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Inlet {
     filled: usize,
 }
 
-impl Inlet {
+impl ReceiveSocket {
     /// Listens at `address`; the unspecified address of IPv6 is that of IPv4 too.
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn datagrams_come_whole_and_waiting_ends() {
-        let mut inlet = Inlet::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut inlet = ReceiveSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         inlet.fill(Duration::from_millis(10)).unwrap();
         assert_eq!(inlet.filled().1.count(), 0);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

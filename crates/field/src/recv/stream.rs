@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fec::{Job, Shard};
-use super::hub::{Begun, Hub};
+use super::hub::{HelloResult, Hub};
 use super::run::Run;
-use super::socket::{Inlet, answer};
+use super::socket::{ReceiveSocket, answer};
 use crate::control::{Accepted, Hello, Message, Report};
 use crate::key::{StreamKey, TAG, parity_place};
 use crate::packet::{CONTROL, Datagram, HEAD, Quad, quads, values};
@@ -26,8 +26,8 @@ enum Claim {
 }
 
 /// The fate of a datagram of values or parity.
-enum Fate {
-    Taken,
+enum DatagramResult {
+    Accepted,
     Duplicate,
     Stale,
     Rejected,
@@ -70,7 +70,7 @@ impl Stream {
     }
 
     /// Until the receiver ends, or the socket fails.
-    pub(super) fn work(mut self, mut inlet: Inlet) -> std::io::Result<()> {
+    pub(super) fn work(mut self, mut inlet: ReceiveSocket) -> std::io::Result<()> {
         while !self.hub.stop.load(Ordering::Relaxed) {
             inlet.fill(PATIENCE)?;
             self.now = now();
@@ -131,24 +131,24 @@ impl Stream {
             return;
         }
         match self.data(from, bytes) {
-            Fate::Taken => {}
-            Fate::Duplicate => counts.duplicate.add(1),
-            Fate::Stale => counts.stale.add(1),
-            Fate::Rejected => counts.rejected.add(1),
+            DatagramResult::Accepted => {}
+            DatagramResult::Duplicate => counts.duplicate.add(1),
+            DatagramResult::Stale => counts.stale.add(1),
+            DatagramResult::Rejected => counts.rejected.add(1),
         }
     }
 
-    fn data(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Fate {
-        let Some(run) = self.run.clone() else { return Fate::Rejected };
+    fn data(&mut self, from: SocketAddr, bytes: &mut [u8]) -> DatagramResult {
+        let Some(run) = self.run.clone() else { return DatagramResult::Rejected };
         if run.retired.load(Ordering::Relaxed)
             || (self.peer.is_some_and(|peer| peer != from) && self.key.is_none())
         {
-            return Fate::Rejected;
+            return DatagramResult::Rejected;
         }
         let length = bytes.len();
         let tag = if self.key.is_some() { TAG } else { 0 };
         let Some((inner, _)) = length.checked_sub(tag).and_then(|end| bytes.split_at_checked(end)) else {
-            return Fate::Rejected;
+            return DatagramResult::Rejected;
         };
         let (batch, claim) = match Datagram::read(inner) {
             Ok(Datagram::Values { batch, word, body }) if run.terms.foreign => {
@@ -156,12 +156,12 @@ impl Stream {
             }
             Ok(Datagram::Values { batch, word, body }) => match unit(&run, self.index, word, body) {
                 Some((unit, rank)) => (batch, Claim::Values { unit, place: rank.into() }),
-                None => return Fate::Rejected,
+                None => return DatagramResult::Rejected,
             },
             Ok(Datagram::Parity { batch, number, body }) if self.expects(&run, number, body) => {
                 (batch, Claim::Parity { number })
             }
-            _ => return Fate::Rejected,
+            _ => return DatagramResult::Rejected,
         };
         let place = match claim {
             Claim::Values { place, .. } => place,
@@ -171,8 +171,8 @@ impl Stream {
             Some(key) => key.open(batch, place, bytes),
             None => Some(&*bytes),
         };
-        let Some(body) = opened.and_then(|inner| inner.get(HEAD..)) else { return Fate::Rejected };
-        self.believed(batch, length);
+        let Some(body) = opened.and_then(|inner| inner.get(HEAD..)) else { return DatagramResult::Rejected };
+        self.count_verified(batch, length);
         match claim {
             Claim::Values { unit, .. } => self.values(&run, batch, unit, body, length),
             Claim::Parity { number } => self.parity(&run, batch, number, body, length),
@@ -189,7 +189,7 @@ impl Stream {
     }
 
     /// Counts a datagram of values or parity that has been verified.
-    fn believed(&mut self, batch: u32, bytes: usize) {
+    fn count_verified(&mut self, batch: u32, bytes: usize) {
         self.highest = self.highest.max(batch);
         if let Some(counts) = self.hub.counts.get(self.index) {
             counts.packets.add(1);
@@ -205,34 +205,34 @@ impl Stream {
         run: &Run,
         batch: u32,
         work: impl FnOnce(&mut super::slot::Part, bool, &mut dyn FnMut(u32) -> bool) -> T,
-    ) -> Result<T, Fate> {
-        let Some(lock) = run.slot(self.index) else { return Err(Fate::Rejected) };
+    ) -> Result<T, DatagramResult> {
+        let Some(lock) = run.slot(self.index) else { return Err(DatagramResult::Rejected) };
         let mut slot = lock.lock();
         if slot.run != run.id {
-            return Err(Fate::Rejected);
+            return Err(DatagramResult::Rejected);
         }
         if slot.part(batch).is_none() {
             // While it waits for a place it must not hold the slab.
             drop(slot);
             if run.is_closed(batch) {
-                return Err(Fate::Stale);
+                return Err(DatagramResult::Stale);
             }
-            let open = run.enter(batch, &self.hub.kick).ok_or(Fate::Stale)?;
+            let open = run.enter(batch, &self.hub.kick).ok_or(DatagramResult::Stale)?;
             slot = lock.lock();
             if run.insert(&mut slot, &open, self.index).is_none() {
-                return Err(Fate::Stale);
+                return Err(DatagramResult::Stale);
             }
         }
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
         // Taken out of the slot, so that the other parts can be consulted.
-        let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
+        let Some(mut part) = slot.take(batch) else { return Err(DatagramResult::Stale) };
         let done = work(&mut part, late, &mut |unit| run.is_covered(&mut slot, self.index, batch, unit));
         slot.parts.push(part);
         Ok(done)
     }
 
-    fn values(&self, run: &Arc<Run>, batch: u32, unit: u32, body: &[u8], bytes: usize) -> Fate {
-        let Some(counts) = self.hub.counts.get(self.index) else { return Fate::Rejected };
+    fn values(&self, run: &Arc<Run>, batch: u32, unit: u32, body: &[u8], bytes: usize) -> DatagramResult {
+        let Some(counts) = self.hub.counts.get(self.index) else { return DatagramResult::Rejected };
         let units = run.units.get(self.index).copied().unwrap_or_default();
         let packet = Packet { stream: self.index as u32, number: unit };
         let done = self.with_part(run, batch, |part, late, covered| {
@@ -258,35 +258,39 @@ impl Stream {
         });
         match done {
             // Parity that overtook it has brought it, and the step has closed.
-            Err(Fate::Stale) if run.is_spare(batch, Shard::Data(packet)) => Fate::Duplicate,
+            Err(DatagramResult::Stale) if run.is_spare(batch, Shard::Data(packet)) => {
+                DatagramResult::Duplicate
+            }
             Err(fate) => fate,
-            Ok(None) => Fate::Duplicate,
+            Ok(None) => DatagramResult::Duplicate,
             Ok(Some((full, ripe))) => {
                 self.recover(run, batch, ripe);
                 if full {
                     let _ = self.hub.kick.try_send(());
                 }
-                Fate::Taken
+                DatagramResult::Accepted
             }
         }
     }
 
-    fn parity(&self, run: &Arc<Run>, batch: u32, number: u32, body: &[u8], bytes: usize) -> Fate {
-        let Some(fec) = &run.fec else { return Fate::Rejected };
+    fn parity(&self, run: &Arc<Run>, batch: u32, number: u32, body: &[u8], bytes: usize) -> DatagramResult {
+        let Some(fec) = &run.fec else { return DatagramResult::Rejected };
         let blocks = self.with_part(run, batch, |part, _, _| {
             part.bytes += bytes as u64;
             part.blocks.clone()
         });
         match blocks {
             // The step has closed because it was complete: its parity is not late, but not needed.
-            Err(Fate::Stale) if run.is_spare(batch, Shard::Parity(number)) => Fate::Taken,
+            Err(DatagramResult::Stale) if run.is_spare(batch, Shard::Parity(number)) => {
+                DatagramResult::Accepted
+            }
             Err(fate) => fate,
-            Ok(None) => Fate::Rejected,
+            Ok(None) => DatagramResult::Rejected,
             Ok(Some(blocks)) => match fec.parity(&blocks, batch, number, body) {
-                Err(()) => Fate::Duplicate,
+                Err(()) => DatagramResult::Duplicate,
                 Ok(block) => {
                     self.recover(run, batch, block);
-                    Fate::Taken
+                    DatagramResult::Accepted
                 }
             },
         }
@@ -311,15 +315,24 @@ impl Stream {
     }
 
     /// The paper's packets, of a sender without hellos: any quads of this slab, in any order.
-    fn foreign(&mut self, run: &Arc<Run>, batch: u32, count: u32, body: &[u8], bytes: usize) -> Fate {
-        let Some(slab) = run.ranks.get(self.index).map(|ranks| *ranks.slab()) else { return Fate::Rejected };
+    fn foreign(
+        &mut self,
+        run: &Arc<Run>,
+        batch: u32,
+        count: u32,
+        body: &[u8],
+        bytes: usize,
+    ) -> DatagramResult {
+        let Some(slab) = run.ranks.get(self.index).map(|ranks| *ranks.slab()) else {
+            return DatagramResult::Rejected;
+        };
         let whole = |mut quads: Box<dyn Iterator<Item = Quad> + '_>| {
             quads.all(|q| slab.place(q.x, q.y, q.z).is_some())
         };
         if !quads(count, body).is_ok_and(|quads| whole(Box::new(quads))) {
-            return Fate::Rejected;
+            return DatagramResult::Rejected;
         }
-        self.believed(batch, bytes);
+        self.count_verified(batch, bytes);
         run.largest.fetch_max(count, Ordering::Relaxed);
         let units = slab.values();
         let done = self.with_part(run, batch, |part, late, covered| {
@@ -336,12 +349,12 @@ impl Stream {
             (new, late, part.filled == units)
         });
         match done {
-            Err(Fate::Stale) => {
+            Err(DatagramResult::Stale) => {
                 self.hub.begin_again(run);
-                Fate::Stale
+                DatagramResult::Stale
             }
             Err(fate) => fate,
-            Ok((false, ..)) => Fate::Duplicate,
+            Ok((false, ..)) => DatagramResult::Duplicate,
             Ok((true, late, full)) => {
                 if let Some(counts) = self.hub.counts.get(self.index) {
                     counts.reordered.add(u64::from(late));
@@ -349,7 +362,7 @@ impl Stream {
                 if full {
                     let _ = self.hub.kick.try_send(());
                 }
-                Fate::Taken
+                DatagramResult::Accepted
             }
         }
     }
@@ -358,10 +371,10 @@ impl Stream {
         let hub = self.hub.clone();
         let proven = hub.control.is_none() || hello.challenge == self.challenge;
         let accepted = match hub.hello(hello, self.index, proven) {
-            Begun::Unproven => Accepted::NotYet,
-            Begun::Refused => Accepted::Refused,
-            Begun::Present => Accepted::Yes,
-            Begun::New => {
+            HelloResult::Unproven => Accepted::NotYet,
+            HelloResult::Refused => Accepted::Refused,
+            HelloResult::Present => Accepted::Yes,
+            HelloResult::New => {
                 // It is used up: a recorded hello of this session opens nothing any more.
                 self.challenge = rand::random();
                 Accepted::Yes

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use super::heard::Heard;
+use super::reports::Reports;
 
 /// MTUs that links have: Ethernet, most tunnels, the least of IPv6, the least that IPv4 hosts take.
 const MTUS: [usize; 4] = [1500, 1400, 1280, 576];
@@ -35,17 +35,18 @@ impl BlackHole {
 }
 
 /// Whether a receiver has had nothing for so long that its path must swallow the packets; these are its streams.
-pub(super) fn swallows(streams: &[Heard]) -> bool {
-    let dry = |heard: &&Heard| heard.is_accepted() && heard.dry_reports() >= REPORTS;
-    let all: u64 = streams.iter().map(Heard::dry_packets).sum();
-    let silent = streams.iter().all(|heard| heard.is_idle() || dry(&heard));
-    (silent && all >= PACKETS.0) || streams.iter().filter(dry).any(|heard| heard.dry_packets() >= PACKETS.1)
+pub(super) fn drops_size(streams: &[Reports]) -> bool {
+    let dry = |reports: &&Reports| reports.is_accepted() && reports.dry_reports() >= REPORTS;
+    let all: u64 = streams.iter().map(Reports::dry_packets).sum();
+    let silent = streams.iter().all(|reports| reports.is_idle() || dry(&reports));
+    (silent && all >= PACKETS.0)
+        || streams.iter().filter(dry).any(|reports| reports.dry_packets() >= PACKETS.1)
 }
 
 /// Whether a receiver that accepts the session has received none of it at the end.
-pub(super) fn swallowed(streams: &[Heard]) -> bool {
-    let sent = streams.iter().filter(|heard| heard.is_accepted()).map(Heard::dry_packets).sum::<u64>();
-    sent > 0 && streams.iter().all(|heard| heard.came() == 0)
+pub(super) fn dropped_size(streams: &[Reports]) -> bool {
+    let sent = streams.iter().filter(|reports| reports.is_accepted()).map(Reports::dry_packets).sum::<u64>();
+    sent > 0 && streams.iter().all(|reports| reports.full_received() == 0)
 }
 
 #[cfg(test)]
@@ -53,59 +54,59 @@ mod tests {
     use super::*;
     use crate::control::{Accepted, Report};
 
-    fn hear(heard: &mut Heard, sent: u64, received: u64) {
-        heard.ask(sent);
+    fn hear(reports: &mut Reports, sent: u64, received: u64) {
+        reports.ask(sent);
         let (challenge, accepted) = (1, Accepted::Yes);
-        heard.hear(&Report { session: 1, challenge, accepted, batch: 0, received, lost: 0, bytes: 0 });
+        reports.on_report(&Report { session: 1, challenge, accepted, batch: 0, received, lost: 0, bytes: 0 });
     }
 
     #[test]
     fn what_never_arrives_is_swallowed_and_what_is_lost_is_not() {
-        let mut streams = vec![Heard::default(); 2];
-        streams.iter_mut().for_each(|heard| hear(heard, 0, 0));
+        let mut streams = vec![Reports::default(); 2];
+        streams.iter_mut().for_each(|reports| hear(reports, 0, 0));
         for report in 1..=REPORTS {
-            assert!(!swallows(&streams) && (report == 1 || swallowed(&streams)));
-            streams.iter_mut().for_each(|heard| hear(heard, u64::from(report) * 10, 0));
+            assert!(!drops_size(&streams) && (report == 1 || dropped_size(&streams)));
+            streams.iter_mut().for_each(|reports| hear(reports, u64::from(report) * 10, 0));
         }
-        assert!(swallows(&streams));
+        assert!(drops_size(&streams));
         // One packet of the other stream arrives: the path lets this size through.
         hear(&mut streams[1], 50, 1);
-        assert!(!swallows(&streams) && !swallowed(&streams));
+        assert!(!drops_size(&streams) && !dropped_size(&streams));
         // Paths of streams may differ, which takes more packets to be sure.
         for report in 1..=REPORTS {
             hear(&mut streams[0], 40 + 10 * u64::from(report), 0);
             hear(&mut streams[1], 50 + 10 * u64::from(report), 1 + u64::from(report));
         }
-        assert!(swallows(&streams));
+        assert!(drops_size(&streams));
         hear(&mut streams[0], 90, 3);
-        assert!(!swallows(&streams));
+        assert!(!drops_size(&streams));
     }
 
     #[test]
     fn last_packets_of_slabs_pass_where_full_ones_do_not() {
-        let mut heard = Heard::new(1472, 200);
+        let mut reports = Reports::new(1472, 200);
         let (challenge, accepted) = (1, Accepted::Yes);
         let mut report = Report { session: 1, challenge, accepted, batch: 0, received: 0, lost: 0, bytes: 0 };
         for n in 0..=u64::from(REPORTS) {
-            heard.ask(n * 40);
+            reports.ask(n * 40);
             (report.received, report.bytes) = (n, n * 200);
-            heard.hear(&report);
+            reports.on_report(&report);
         }
-        assert!(swallows(&[heard.clone()]) && swallowed(&[heard.clone()]));
-        heard.ask(201);
+        assert!(drops_size(&[reports.clone()]) && dropped_size(&[reports.clone()]));
+        reports.ask(201);
         (report.received, report.bytes) = (6, 5 * 200 + 1472);
-        heard.hear(&report);
-        assert!(!swallows(&[heard.clone()]) && !swallowed(&[heard]));
+        reports.on_report(&report);
+        assert!(!drops_size(&[reports.clone()]) && !dropped_size(&[reports]));
     }
 
     #[test]
     fn packets_before_a_receiver_takes_them_do_not_count() {
-        let mut heard = Heard::default();
-        heard.ask(1000);
+        let mut reports = Reports::default();
+        reports.ask(1000);
         for _ in 0..8 {
-            hear(&mut heard, 1000, 0);
+            hear(&mut reports, 1000, 0);
         }
-        assert!(!swallows(&[heard.clone()]) && !swallowed(&[heard]));
+        assert!(!drops_size(&[reports.clone()]) && !dropped_size(&[reports]));
     }
 
     #[test]

@@ -1,34 +1,34 @@
 //! The sending half: a source's steps, staged ahead, packed and paced, one UDP stream a slab.
 //!
 //! ```text
-//!  source ──▶ stage ──▶ lane ──▶ socket ══▶ receiver
+//!  source ──▶ stage ──▶ packetize ──▶ socket ══▶ receiver
 //!           (readers)  (one thread a core, by its pacer)
 //!                          session: hellos ══▶, reports and goes ◀══
 //! ```
 
+mod arguments;
 mod auto;
 mod black_hole;
-mod follow;
-mod given;
-mod go;
-mod heard;
-mod lane;
 pub mod pace;
+mod packetize;
 pub mod parity;
+mod reports;
 mod session;
 mod socket;
 pub mod source;
 pub mod stage;
+mod supervise;
+mod sync;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use self::arguments::{NoAddress, Pace, Steps, addresses, share};
 pub use self::black_hole::BlackHole;
-pub use self::follow::follow;
-pub use self::given::{NoAddress, Pace, Steps, addresses, share};
-pub use self::go::Controller;
 use self::session::{End, Session};
 use self::source::{Source, SourceError};
+pub use self::supervise::supervise;
+pub use self::sync::Controller;
 use crate::geometry::{self, Order, Shape};
 use crate::key::Secret;
 use crate::packet::Packing;
@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// Datagrams that hold nothing.
     #[error("the path to the receiver allows datagrams of only {0} bytes")]
-    Way(usize),
+    PathMtu(usize),
     /// No datagrams arrive, of whatever size.
     #[error(
         "datagrams of {size} bytes do not arrive at {to}, although it answers smaller ones: a link on the path has a smaller MTU than this \
@@ -189,13 +189,13 @@ impl Options {
 
 /// The fate of a receiver, or of one of its streams. A worse one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum ReceiverState {
     /// It accepts the data, or has accepted everything and ended.
-    Taken,
+    Accepted,
     /// It has never taken this session, nor refused it.
-    Silent,
+    NoAnswer,
     /// It accepted the data, and has disconnected.
-    Gone,
+    Disconnected,
     /// It refuses it.
     Refused,
 }
@@ -206,7 +206,7 @@ pub struct Receiver {
     /// Where its first stream goes.
     pub at: SocketAddr,
     /// The worst that has become of a stream.
-    pub fate: Fate,
+    pub fate: ReceiverState,
     /// Of how many streams that is so.
     pub streams: usize,
 }
@@ -264,7 +264,7 @@ pub fn run(
     if options.to.is_empty() || options.to.len() > options.streams as usize {
         return Err(Error::Receivers { receivers: options.to.len(), streams: options.streams });
     }
-    let mut ear = session::ear(options)
+    let mut ear = session::sync_listener(options)
         .map_err(|error| Error::Sync { at: options.sync.unwrap_or_else(|| options.to[0]), error })?;
     let (mut begin, mut most, mut before) = (0, usize::MAX, Progress::default());
     loop {
@@ -276,7 +276,7 @@ pub fn run(
             End::Done => return before.arrived(),
             // Smaller by the path MTU that the system has learned, and by something in any case.
             End::TooLarge(batch, size) => (begin, most) = (batch, size - size / 16),
-            End::Swallowed(batch, hole) => {
+            End::BlackHole(batch, hole) => {
                 let Some(smaller) = hole.smaller() else {
                     return Err(Error::BlackHole { to: hole.to, size: hole.size });
                 };

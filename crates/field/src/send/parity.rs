@@ -11,7 +11,7 @@ use crate::packet::VALUE;
 use crate::parity::{Encoder, Layout, Packet, Rate};
 
 /// Adjacent streams of one receiver.
-pub struct Team {
+pub struct ParityGroup {
     streams: Range<usize>,
     coder: Option<Coder>,
 }
@@ -52,7 +52,7 @@ pub struct Due {
     pub number: u32,
 }
 
-impl Team {
+impl ParityGroup {
     /// Streams without parity.
     #[must_use]
     pub fn plain(streams: Range<usize>) -> Self {
@@ -89,7 +89,7 @@ impl Team {
         self.coder.is_some()
     }
 
-    /// The parity packets of stream `stream` (of this team, from 0), in order: each follows its block, as soon as this stream is through it.
+    /// The parity packets of stream `stream` (of this group, from 0), in order: each follows its block, as soon as this stream is through it.
     #[must_use]
     pub fn due(&self, stream: u32) -> Vec<Due> {
         let Some(coder) = &self.coder else { return Vec::new() };

@@ -12,15 +12,15 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::auto::{Auto, Look};
 use super::black_hole::{self, BlackHole};
-use super::go::Ear;
-use super::heard::Heard;
-use super::lane::{Form, Lane};
 use super::pace::Pacer;
-use super::parity::Team;
-use super::socket::{Out, Sent};
+use super::packetize::{PacketFormat, Packetizer};
+use super::parity::ParityGroup;
+use super::reports::Reports;
+use super::socket::{SendSocket, Sent};
 use super::source::Source;
 use super::stage::{Plan, Stage};
-use super::{Error, Fate, Options, Progress, Receiver};
+use super::sync::SyncListener;
+use super::{Error, Options, Progress, Receiver, ReceiverState};
 use crate::control::{Bye, Hello, Message};
 use crate::geometry::{Ranks, Shape, streams_of};
 use crate::key::ControlKey;
@@ -45,13 +45,13 @@ pub(super) enum End {
     /// From this batch on, datagrams must be smaller than this many bytes, as the system reported.
     TooLarge(u32, usize),
     /// From this batch on, they must be smaller: nothing arrives.
-    Swallowed(u32, BlackHole),
+    BlackHole(u32, BlackHole),
 }
 
 /// A stream's socket, and its counters. The lock is held while sending, so that counts and datagrams keep one
 /// order.
-struct Line {
-    out: Out,
+struct StreamSocket {
+    out: SendSocket,
     count: Mutex<Count>,
 }
 
@@ -72,8 +72,8 @@ pub(super) struct Session<'a> {
     size: usize,
     values: u32,
     /// Of each receiver: its streams, and its parity.
-    teams: Vec<(std::ops::Range<usize>, Option<Rate>)>,
-    lines: Vec<Line>,
+    groups: Vec<(std::ops::Range<usize>, Option<Rate>)>,
+    sockets: Vec<StreamSocket>,
     ranks: Vec<Arc<Ranks>>,
     stage: Stage,
     control: Option<ControlKey>,
@@ -103,16 +103,16 @@ impl<'a> Session<'a> {
         let (shape, streams) = (source.shape(), options.streams);
         let slabs = (0..streams).map(|s| shape.slab(s, streams)).collect::<Result<Vec<_>, _>>()?;
         let ranks: Vec<_> = slabs.iter().map(|slab| Arc::new(Ranks::new(*slab, options.order))).collect();
-        let lines = connect(&options.to, streams)?;
-        let room = lines.iter().map(|line| line.out.room()).min().unwrap_or(0).min(most);
+        let sockets = connect(&options.to, streams)?;
+        let room = sockets.iter().map(|socket| socket.out.room()).min().unwrap_or(0).min(most);
         // The paper's packets are of a round length.
         let room = if options.packing == Packing::Xyz { room.min(PAPER_DATAGRAM) } else { room };
         let sealed = options.key.is_some();
         let values = options.packing.capacity(room, sealed);
         if values == 0 {
-            return Err(Error::Way(room));
+            return Err(Error::PathMtu(room));
         }
-        let mut teams = Vec::new();
+        let mut groups = Vec::new();
         for receiver in 0..options.to.len() as u32 {
             let (first, here) = streams_of(receiver, options.to.len() as u32, streams);
             let range = first as usize..(first + here) as usize;
@@ -122,13 +122,13 @@ impl<'a> Session<'a> {
             if rate.is_none() && options.parity > 0.0 {
                 return Err(Error::Parity);
             }
-            teams.push((range, rate));
+            groups.push((range, rate));
         }
-        let whole = teams
+        let whole = groups
             .iter()
             .map(|(range, rate)| match rate {
-                Some(rate) => Team::with_parity(range.clone(), shape, &ranks, values, *rate),
-                None => Ok(Team::plain(range.clone())),
+                Some(rate) => ParityGroup::with_parity(range.clone(), shape, &ranks, values, *rate),
+                None => Ok(ParityGroup::plain(range.clone())),
             })
             .collect::<Result<Vec<_>, _>>()?;
         let memory = options.memory.unwrap_or(AHEAD);
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
             steps: count.unwrap_or(u64::MAX).max(1),
             size: options.packing.datagram(values, sealed),
             values,
-            teams,
+            groups,
             stage: Stage::new(slabs, whole, memory, begin),
             control: control.as_ref().map(crate::key::Secret::control),
             rate: rate.into(),
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
             large: false.into(),
             hole: Mutex::default(),
             error: Mutex::default(),
-            lines,
+            sockets,
             ranks,
         })
     }
@@ -165,28 +165,28 @@ impl<'a> Session<'a> {
     pub(super) fn run(
         &self,
         source: &mut dyn Source,
-        ear: Option<&mut Ear>,
+        sync: Option<&mut SyncListener>,
         stay: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&Progress),
     ) -> Result<(End, Progress), Error> {
         let patient = !(source.is_live() || self.options.again);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(self.lines.len());
+        let threads = cores.min(self.sockets.len());
         self.running.store(threads, Ordering::Relaxed);
-        let mut lanes: Vec<Vec<Lane>> = (0..threads).map(|_| Vec::new()).collect();
-        for (n, lane) in self.lanes()?.into_iter().enumerate() {
-            lanes[n % threads].push(lane);
+        let mut packetizers: Vec<Vec<Packetizer>> = (0..threads).map(|_| Vec::new()).collect();
+        for (n, packetizer) in self.packetizers()?.into_iter().enumerate() {
+            packetizers[n % threads].push(packetizer);
         }
         let last = std::thread::scope(|scope| {
             scope.spawn(|| self.stage.run(source, self.plan, cores.min(4)));
-            for (n, lanes) in lanes.into_iter().enumerate() {
+            for (n, packetizers) in packetizers.into_iter().enumerate() {
                 scope.spawn(move || {
                     self.pin(n);
-                    self.pump(lanes);
+                    self.pump(packetizers);
                     self.running.fetch_sub(1, Ordering::Relaxed);
                 });
             }
-            self.direct(patient, ear, stay, tell)
+            self.direct(patient, sync, stay, tell)
         });
         if let Some(error) = self.error.lock().take() {
             return Err(error);
@@ -197,22 +197,24 @@ impl<'a> Session<'a> {
         let end = match (self.large.load(Ordering::Relaxed), last.black_hole) {
             (true, _) => End::TooLarge(self.stage.batch(), self.size),
             (false, Some(hole)) => {
-                End::Swallowed(if hole.never { self.plan.begin } else { self.stage.batch() }, hole)
+                End::BlackHole(if hole.never { self.plan.begin } else { self.stage.batch() }, hole)
             }
             (false, None) => End::Done,
         };
         Ok((end, last))
     }
 
-    fn lanes(&self) -> Result<Vec<Lane>, Error> {
-        let mut lanes = Vec::new();
-        for (range, rate) in &self.teams {
-            let team = match rate {
-                Some(rate) => Team::with_parity(range.clone(), self.shape, &self.ranks, self.values, *rate)?,
-                None => Team::plain(range.clone()),
+    fn packetizers(&self) -> Result<Vec<Packetizer>, Error> {
+        let mut packetizers = Vec::new();
+        for (range, rate) in &self.groups {
+            let group = match rate {
+                Some(rate) => {
+                    ParityGroup::with_parity(range.clone(), self.shape, &self.ranks, self.values, *rate)?
+                }
+                None => ParityGroup::plain(range.clone()),
             };
             for stream in range.clone() {
-                let form = Form {
+                let form = PacketFormat {
                     stream,
                     ranks: Arc::clone(&self.ranks[stream]),
                     packing: self.options.packing,
@@ -222,12 +224,12 @@ impl<'a> Session<'a> {
                         .key
                         .as_ref()
                         .map(|secret| secret.stream(self.id, stream as u32, self.encrypts())),
-                    due: team.due((stream - range.start) as u32),
+                    due: group.due((stream - range.start) as u32),
                 };
-                lanes.push(Lane::new(form, self.plan.begin));
+                packetizers.push(Packetizer::new(form, self.plan.begin));
             }
         }
-        Ok(lanes)
+        Ok(packetizers)
     }
 
     fn pin(&self, thread: usize) {
@@ -240,28 +242,32 @@ impl<'a> Session<'a> {
     }
 
     /// One thread: its streams take turns, a burst each, at their share of the rate.
-    fn pump(&self, mut lanes: Vec<Lane>) {
+    fn pump(&self, mut packetizers: Vec<Packetizer>) {
         let began = Instant::now();
         let mut pacer = Pacer::new(1, Duration::ZERO);
-        let most =
-            lanes.iter().map(|lane| self.lines[lane.stream()].out.segment(self.size)).min().unwrap_or(0);
+        let most = packetizers
+            .iter()
+            .map(|packetizer| self.sockets[packetizer.stream()].out.segment(self.size))
+            .min()
+            .unwrap_or(0);
         let (mut buffer, mut turn) = (Vec::with_capacity(most), 0);
-        while !self.stop.load(Ordering::Relaxed) && !lanes.iter().all(Lane::is_over) {
+        while !self.stop.load(Ordering::Relaxed) && !packetizers.iter().all(Packetizer::is_over) {
             let (now, rate) = (began.elapsed(), self.rate.load(Ordering::Relaxed));
-            pacer.set_rate((u128::from(rate) * lanes.len() as u128 / self.lines.len() as u128) as u64);
+            pacer
+                .set_rate((u128::from(rate) * packetizers.len() as u128 / self.sockets.len() as u128) as u64);
             if let Some(wait) = pacer.wait(now) {
                 std::thread::sleep(wait.min(NOTHING));
                 continue;
             }
-            let count = lanes.len();
+            let count = packetizers.len();
             let ready = self.batches().and_then(|batches| {
                 (0..count)
                     .map(|n| (turn + n) % count)
-                    .find(|n| lanes[*n].is_ready(&self.stage, batches.clone()))
+                    .find(|n| packetizers[*n].is_ready(&self.stage, batches.clone()))
             });
             let Some(n) = ready else {
                 // Time spent on streams of other threads is made up for.
-                let waits = lanes.iter().all(|lane| lane.from() > self.stage.batch());
+                let waits = packetizers.iter().all(|packetizer| packetizer.from() > self.stage.batch());
                 self.stage.wait(NOTHING);
                 if !waits {
                     pacer.idle(began.elapsed());
@@ -270,7 +276,7 @@ impl<'a> Session<'a> {
             };
             turn = n + 1;
             let burst = pacer.burst(self.size, most);
-            let bytes = self.burst(&mut lanes[n], burst, &mut buffer);
+            let bytes = self.burst(&mut packetizers[n], burst, &mut buffer);
             pacer.sent(bytes, began.elapsed());
         }
     }
@@ -288,15 +294,15 @@ impl<'a> Session<'a> {
     }
 
     /// Sends this much of a stream; answers the bytes.
-    fn burst(&self, lane: &mut Lane, most: usize, buffer: &mut Vec<u8>) -> usize {
-        let (made, done) = lane.fill(most, self.size, buffer);
-        let line = &self.lines[lane.stream()];
-        let mut count = line.count.lock();
-        match line.out.send(buffer, self.size) {
+    fn burst(&self, packetizer: &mut Packetizer, most: usize, buffer: &mut Vec<u8>) -> usize {
+        let (made, done) = packetizer.fill(most, self.size, buffer);
+        let socket = &self.sockets[packetizer.stream()];
+        let mut count = socket.count.lock();
+        match socket.out.send(buffer, self.size) {
             Ok(Sent::Gone | Sent::Lost) => {}
             Ok(Sent::TooLarge) => self.large.store(true, Ordering::Relaxed),
             Err(error) => {
-                self.error.lock().get_or_insert(Error::Socket { to: line.out.to(), error });
+                self.error.lock().get_or_insert(Error::Socket { to: socket.out.to(), error });
             }
         }
         count.packets += made.packets;
@@ -307,7 +313,7 @@ impl<'a> Session<'a> {
         }
         if done {
             self.slabs.fetch_add(1, Ordering::Relaxed);
-            self.stage.done(lane.stream(), lane.from());
+            self.stage.done(packetizer.stream(), packetizer.from());
         }
         made.bytes
     }
@@ -316,29 +322,29 @@ impl<'a> Session<'a> {
     fn direct(
         &self,
         patient: bool,
-        mut ear: Option<&mut Ear>,
+        mut sync: Option<&mut SyncListener>,
         stay: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&Progress),
     ) -> Progress {
         let began = Instant::now();
         let mut clock =
             Clock { hello: began, began: None, auto: Auto::new(self.options.parity), last: (began, 0, 0, 0) };
-        let mut heard: Vec<_> = self.ranks.iter().map(|ranks| self.hearing(ranks)).collect();
+        let mut reports: Vec<_> = self.ranks.iter().map(|ranks| self.new_reports(ranks)).collect();
         while stay() && self.running.load(Ordering::Relaxed) > 0 && !self.stop.load(Ordering::Relaxed) {
-            let all = heard.iter().all(Heard::is_accepted);
+            let all = reports.iter().all(Reports::is_accepted);
             if clock.began.is_none() && (!patient || all || began.elapsed() > self.options.wait) {
                 clock.began = Some(Instant::now());
                 self.begun.store(true, Ordering::Relaxed);
             }
             if Instant::now() >= clock.hello {
                 clock.hello = Instant::now() + HELLO;
-                (0..self.lines.len()).for_each(|n| self.hello(n, &mut heard[n]));
-                self.adapt(&mut clock, &heard);
-                tell(&self.progress(&clock, &heard));
+                (0..self.sockets.len()).for_each(|n| self.hello(n, &mut reports[n]));
+                self.adapt(&mut clock, &reports);
+                tell(&self.progress(&clock, &reports));
             }
-            self.listen(ear.as_deref(), clock.hello, &mut heard);
-            self.judge(&heard, black_hole::swallows);
-            if let Some(batch) = ear.as_mut().and_then(|ear| ear.hear()) {
+            self.listen(sync.as_deref(), clock.hello, &mut reports);
+            self.check_black_hole(&reports, black_hole::drops_size);
+            if let Some(batch) = sync.as_mut().and_then(|sync| sync.newest_batch()) {
                 self.go.store(u64::from(batch) + 1, Ordering::Relaxed);
                 self.stage.skip_to(batch);
             }
@@ -351,30 +357,30 @@ impl<'a> Session<'a> {
         while self.running.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(NOTHING / 10);
         }
-        self.settle(&mut heard);
+        self.await_last_reports(&mut reports);
         // A stopped stream need not have arrived.
         if stay() {
-            self.judge(&heard, black_hole::swallowed);
+            self.check_black_hole(&reports, black_hole::dropped_size);
         }
-        Progress { seconds, ..self.progress(&clock, &heard) }
+        Progress { seconds, ..self.progress(&clock, &reports) }
     }
 
-    fn hearing(&self, ranks: &Ranks) -> Heard {
+    fn new_reports(&self, ranks: &Ranks) -> Reports {
         let values = ranks.slab().values();
         let last = match values % self.values {
             rest if rest > 0 && values > self.values => rest,
             _ => self.values,
         };
-        Heard::new(self.size, self.options.packing.datagram(last, self.control.is_some()))
+        Reports::new(self.size, self.options.packing.datagram(last, self.control.is_some()))
     }
 
     /// Ends the session if a receiver's path swallows its datagrams for their size.
-    fn judge(&self, heard: &[Heard], swallows: fn(&[Heard]) -> bool) {
-        let Some((range, _)) = self.teams.iter().find(|(range, _)| swallows(&heard[range.clone()])) else {
+    fn check_black_hole(&self, reports: &[Reports], swallows: fn(&[Reports]) -> bool) {
+        let Some((range, _)) = self.groups.iter().find(|(range, _)| swallows(&reports[range.clone()])) else {
             return;
         };
-        let never = heard.iter().all(|heard| heard.came() == 0);
-        let hole = BlackHole { to: self.lines[range.start].out.to(), size: self.size, never };
+        let never = reports.iter().all(|reports| reports.full_received() == 0);
+        let hole = BlackHole { to: self.sockets[range.start].out.to(), size: self.size, never };
         // Where some arrived and there is nothing smaller, it is loss.
         if hole.smaller().is_some() || never {
             *self.hole.lock() = Some(hole);
@@ -383,31 +389,35 @@ impl<'a> Session<'a> {
     }
 
     /// The last reports, and goodbye.
-    fn settle(&self, heard: &mut [Heard]) {
+    fn await_last_reports(&self, reports: &mut [Reports]) {
         let until = Instant::now() + LAST;
-        let before: Vec<_> = heard.iter().map(|heard| heard.reports).collect();
-        let waits = |heard: &Heard, before: u64| heard.is_accepted() && heard.reports == before;
-        let any = |heard: &[Heard]| heard.iter().zip(&before).any(|(heard, before)| waits(heard, *before));
-        while any(heard) && Instant::now() < until {
+        let before: Vec<_> = reports.iter().map(|reports| reports.reports).collect();
+        let waits = |reports: &Reports, before: u64| reports.is_accepted() && reports.reports == before;
+        let any = |reports: &[Reports]| {
+            reports.iter().zip(&before).any(|(reports, before)| waits(reports, *before))
+        };
+        while any(reports) && Instant::now() < until {
             // Again and again, for hellos and reports are lost too.
-            for (n, heard) in heard.iter_mut().enumerate().filter(|(n, heard)| waits(heard, before[*n])) {
-                self.hello(n, heard);
+            for (n, reports) in
+                reports.iter_mut().enumerate().filter(|(n, reports)| waits(reports, before[*n]))
+            {
+                self.hello(n, reports);
             }
             let hello = until.min(Instant::now() + HELLO);
-            while any(heard) && Instant::now() < hello {
-                self.listen(None, hello, heard);
+            while any(reports) && Instant::now() < hello {
+                self.listen(None, hello, reports);
             }
         }
-        heard
+        reports
             .iter_mut()
             .zip(&before)
-            .filter(|(heard, before)| waits(heard, **before))
-            .for_each(|(heard, _)| heard.part());
-        for (line, heard) in self.lines.iter().zip(&*heard) {
-            let bye = Message::Bye(Bye { session: self.id, challenge: heard.challenge })
+            .filter(|(reports, before)| waits(reports, **before))
+            .for_each(|(reports, _)| reports.reset());
+        for (socket, reports) in self.sockets.iter().zip(&*reports) {
+            let bye = Message::Bye(Bye { session: self.id, challenge: reports.challenge })
                 .write(self.control.as_ref());
             // Twice, because one may be lost; a receiver that gets neither notices the silence.
-            let _ = (line.out.send(&bye, bye.len()), line.out.send(&bye, bye.len()));
+            let _ = (socket.out.send(&bye, bye.len()), socket.out.send(&bye, bye.len()));
         }
     }
 
@@ -416,20 +426,20 @@ impl<'a> Session<'a> {
         self.options.key.is_some() && self.options.packing == Packing::Run
     }
 
-    fn hello(&self, stream: usize, heard: &mut Heard) {
-        let Some((range, parity)) = self.teams.iter().find(|(range, _)| range.contains(&stream)) else {
+    fn hello(&self, stream: usize, reports: &mut Reports) {
+        let Some((range, parity)) = self.groups.iter().find(|(range, _)| range.contains(&stream)) else {
             return;
         };
         let hello = Hello {
             stream: stream as u32,
-            streams: self.lines.len() as u32,
+            streams: self.sockets.len() as u32,
             first: range.start as u32,
             here: range.len() as u32,
             packing: self.options.packing,
             encrypted: self.encrypts(),
             order: self.options.order,
             session: self.id,
-            challenge: heard.challenge,
+            challenge: reports.challenge,
             shape: self.shape,
             values: self.values,
             first_step: self.plan.first,
@@ -439,55 +449,55 @@ impl<'a> Session<'a> {
             rate: self.rate.load(Ordering::Relaxed),
             name: self.name.clone(),
         };
-        let line = &self.lines[stream];
+        let socket = &self.sockets[stream];
         let hello = Message::Hello(hello).write(self.control.as_ref());
-        let count = line.count.lock();
-        heard.ask(count.packets);
+        let count = socket.count.lock();
+        reports.ask(count.packets);
         // One that is lost is followed by others.
-        let _ = line.out.send(&hello, hello.len());
+        let _ = socket.out.send(&hello, hello.len());
     }
 
     /// Receives datagrams, until `until` at most.
-    fn listen(&self, ear: Option<&Ear>, until: Instant, heard: &mut [Heard]) {
+    fn listen(&self, sync: Option<&SyncListener>, until: Instant, reports: &mut [Reports]) {
         let wait = until.saturating_duration_since(Instant::now()).min(NOTHING);
         let mut fds: Vec<_> =
-            self.lines.iter().map(|line| line.out.poll()).chain(ear.map(Ear::poll)).collect();
+            self.sockets.iter().map(|socket| socket.out.poll()).chain(sync.map(SyncListener::poll)).collect();
         let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
         if !matches!(rustix::event::poll(&mut fds, Some(&wait)), Ok(1..)) {
             return;
         }
         let mut bytes = [0; 2048];
-        for (n, heard) in heard.iter_mut().enumerate() {
+        for (n, reports) in reports.iter_mut().enumerate() {
             let mut answer = false;
             // A flood on one socket must not delay the others.
             for _ in 0..16 {
-                let Some(bytes) = self.lines[n].out.receive(&mut bytes) else { break };
+                let Some(bytes) = self.sockets[n].out.receive(&mut bytes) else { break };
                 if let Ok(Message::Report(report)) = Message::read(bytes, self.control.as_ref())
                     && report.session == self.id
                 {
-                    answer |= heard.hear(&report);
+                    answer |= reports.on_report(&report);
                 }
             }
             if answer {
-                self.hello(n, heard);
+                self.hello(n, reports);
             }
         }
     }
 
-    fn adapt(&self, clock: &mut Clock, heard: &[Heard]) {
+    fn adapt(&self, clock: &mut Clock, reports: &[Reports]) {
         let (at, bytes, sent, lost) = clock.last;
         let now = (
             Instant::now(),
             self.bytes(),
-            heard.iter().map(Heard::sent).sum(),
-            heard.iter().map(|h| h.lost).sum(),
+            reports.iter().map(Reports::sent).sum(),
+            reports.iter().map(|h| h.lost).sum(),
         );
         let seconds = (now.0 - at).as_secs_f64();
         clock.last = now;
         if self.options.rate.is_some() || clock.began.is_none() || seconds < HELLO.as_secs_f64() / 2.0 {
             return;
         }
-        if heard.iter().any(Heard::is_accepted) {
+        if reports.iter().any(Reports::is_accepted) {
             let rate = (now.1 - bytes) as f64 * 8.0 / seconds;
             let look = Look { sent: now.2.saturating_sub(sent), lost: now.3.saturating_sub(lost), rate };
             self.rate.store(clock.auto.look(&look), Ordering::Relaxed);
@@ -495,45 +505,45 @@ impl<'a> Session<'a> {
     }
 
     fn bytes(&self) -> u64 {
-        self.lines.iter().map(|line| line.count.lock().bytes).sum()
+        self.sockets.iter().map(|socket| socket.count.lock().bytes).sum()
     }
 
-    fn progress(&self, clock: &Clock, heard: &[Heard]) -> Progress {
+    fn progress(&self, clock: &Clock, reports: &[Reports]) -> Progress {
         let batch = self.stage.batch();
         Progress {
             step: self.plan.first + u64::from(batch) % self.steps,
             batch,
-            steps: self.slabs.load(Ordering::Relaxed) / self.lines.len() as u64,
+            steps: self.slabs.load(Ordering::Relaxed) / self.sockets.len() as u64,
             total: self.plan.count.filter(|_| !self.plan.again),
             bytes: self.bytes(),
-            packets: self.lines.iter().map(|line| line.count.lock().packets).sum(),
+            packets: self.sockets.iter().map(|socket| socket.count.lock().packets).sum(),
             seconds: clock.seconds(),
             rate: self.rate.load(Ordering::Relaxed),
-            streams: self.lines.len(),
-            accepted: heard.iter().filter(|heard| heard.is_accepted()).count(),
-            refused: heard
+            streams: self.sockets.len(),
+            accepted: reports.iter().filter(|reports| reports.is_accepted()).count(),
+            refused: reports
                 .iter()
-                .filter(|heard| heard.accepted == Some(crate::control::Accepted::Refused))
+                .filter(|reports| reports.accepted == Some(crate::control::Accepted::Refused))
                 .count(),
-            received: heard.iter().map(|heard| heard.received).sum(),
-            lost: heard.iter().map(|heard| heard.lost).sum(),
+            received: reports.iter().map(|reports| reports.received).sum(),
+            lost: reports.iter().map(|reports| reports.lost).sum(),
             datagram: self.size,
             black_hole: *self.hole.lock(),
-            receivers: self.receivers(batch, heard),
+            receivers: self.receivers(batch, reports),
         }
     }
 
-    fn receivers(&self, batch: u32, heard: &[Heard]) -> Vec<Receiver> {
+    fn receivers(&self, batch: u32, reports: &[Reports]) -> Vec<Receiver> {
         let receiver = |(range, _): &(std::ops::Range<usize>, _)| {
-            let fates = || heard[range.clone()].iter().map(|heard| heard.fate(batch));
-            let fate = fates().max().unwrap_or(Fate::Silent);
+            let fates = || reports[range.clone()].iter().map(|reports| reports.state(batch));
+            let fate = fates().max().unwrap_or(ReceiverState::NoAnswer);
             Receiver {
-                at: self.lines[range.start].out.to(),
+                at: self.sockets[range.start].out.to(),
                 fate,
                 streams: fates().filter(|f| *f == fate).count(),
             }
         };
-        self.teams.iter().map(receiver).collect()
+        self.groups.iter().map(receiver).collect()
     }
 }
 
@@ -555,8 +565,8 @@ impl Clock {
 }
 
 /// A socket a stream: each receiver's streams have adjacent ports.
-fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
-    let (mut lines, mut ends) = (Vec::new(), HashSet::new());
+fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<StreamSocket>, Error> {
+    let (mut sockets, mut ends) = (Vec::new(), HashSet::new());
     for (receiver, first) in to.iter().enumerate() {
         let (_, here) = streams_of(receiver as u32, to.len() as u32, streams);
         for stream in 0..here {
@@ -566,11 +576,11 @@ fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
             if !ends.insert(to) {
                 return Err(Error::Overlap(to));
             }
-            let out = Out::connect(to).map_err(|error| Error::Socket { to, error })?;
-            lines.push(Line { out, count: Mutex::default() });
+            let out = SendSocket::connect(to).map_err(|error| Error::Socket { to, error })?;
+            sockets.push(StreamSocket { out, count: Mutex::default() });
         }
     }
-    Ok(lines)
+    Ok(sockets)
 }
 
 /// Blocks of a step of this many packets: of at least [`BLOCK`] if it has this many, all of about the same size.
@@ -581,8 +591,8 @@ fn block(packets: u64, share: f64) -> Option<Rate> {
     (parity > 0).then_some(Rate { data, parity })
 }
 
-/// An ear for goes.
-pub(super) fn ear(options: &Options) -> io::Result<Option<Ear>> {
+/// The listener for messages of a controller.
+pub(super) fn sync_listener(options: &Options) -> io::Result<Option<SyncListener>> {
     let key = || options.key.as_ref().map(crate::key::Secret::control);
-    options.sync.map(|at| Ear::listen(at, key())).transpose()
+    options.sync.map(|at| SyncListener::bind(at, key())).transpose()
 }

@@ -28,20 +28,20 @@ pub(super) enum Sent {
     Gone,
     /// There is no listener, or no route, now: they are lost.
     Lost,
-    /// They are larger than the path MTU: see [`Out::room`].
+    /// They are larger than the path MTU: see [`SendSocket::room`].
     TooLarge,
 }
 
 /// The sending end of a stream.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct SendSocket {
     socket: UdpSocket,
     to: SocketAddr,
     /// The length of datagrams that the kernel cuts apart; 0: none.
     segment: std::sync::atomic::AtomicUsize,
 }
 
-impl Out {
+impl SendSocket {
     pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
         let any: SocketAddr = match to {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -155,10 +155,10 @@ fn libc_eio() -> i32 {
 mod tests {
     use super::*;
 
-    fn pair() -> (Out, UdpSocket) {
+    fn pair() -> (SendSocket, UdpSocket) {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        (Out::connect(receiver.local_addr().unwrap()).unwrap(), receiver)
+        (SendSocket::connect(receiver.local_addr().unwrap()).unwrap(), receiver)
     }
 
     #[test]

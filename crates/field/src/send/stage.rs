@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::parity::{Parity, Team};
+use super::parity::{Parity, ParityGroup};
 use super::source::{LOOK, Source, SourceError, Step};
 use crate::geometry::Slab;
 
@@ -99,7 +99,7 @@ struct State {
 /// Steps in transit from a source to the sending threads.
 pub struct Stage {
     slabs: Vec<Slab>,
-    teams: Vec<Team>,
+    groups: Vec<ParityGroup>,
     state: Mutex<State>,
     changed: Condvar,
     free: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
@@ -114,17 +114,17 @@ struct Job {
 }
 
 impl Stage {
-    /// For these slabs, of these teams of streams (one a receiver), with at most `memory` bytes, but at least a buffer a slab.
+    /// For these slabs, of these groups of streams (one a receiver), with at most `memory` bytes, but at least a buffer a slab.
     /// `begin` is the first batch: that of the plan.
     #[must_use]
-    pub fn new(slabs: Vec<Slab>, teams: Vec<Team>, memory: u64, begin: u32) -> Self {
+    pub fn new(slabs: Vec<Slab>, groups: Vec<ParityGroup>, memory: u64, begin: u32) -> Self {
         let largest = slabs.iter().map(|slab| u64::from(slab.values()) * 4).max().unwrap_or(0);
         let ahead = usize::try_from(memory / largest.max(1)).unwrap_or(usize::MAX);
         let buffers = ahead.clamp(slabs.len(), slabs.len() * 2);
         let free = bounded(buffers);
         (0..buffers).for_each(|_| drop(free.0.send(Vec::new())));
         let state = State { at: vec![begin; slabs.len()], wanted: begin, ..State::default() };
-        Self { slabs, teams, state: Mutex::new(state), changed: Condvar::new(), free }
+        Self { slabs, groups, state: Mutex::new(state), changed: Condvar::new(), free }
     }
 
     /// Stages steps until they are over or it is told to stop, by this thread and `readers` more.
@@ -188,7 +188,7 @@ impl Stage {
             batch,
             step: step.number(),
             slabs: empty(self.slabs.len()),
-            parity: (0..self.teams.len()).map(|_| None).collect(),
+            parity: (0..self.groups.len()).map(|_| None).collect(),
         };
         self.state.lock().frames.push_back(frame);
         for slab in 0..self.slabs.len() {
@@ -207,7 +207,7 @@ impl Stage {
         true
     }
 
-    /// Reads a slab; with the last one of its team, makes parity.
+    /// Reads a slab; with the last one of its group, makes parity.
     fn read(&self, job: Job) {
         let Job { batch, slab, step, mut buffer } = job;
         let home = self.free.0.clone();
@@ -228,16 +228,16 @@ impl Stage {
         }
         let whole = state.frames.iter_mut().find(|frame| frame.batch == batch).and_then(|frame| {
             *frame.slabs.get_mut(slab)? = Some(values);
-            let (number, team) =
-                self.teams.iter().enumerate().find(|(_, team)| team.streams().contains(&slab))?;
-            let all: Option<Vec<_>> = frame.slabs.get(team.streams())?.iter().cloned().collect();
-            Some((number, team, all?))
+            let (number, group) =
+                self.groups.iter().enumerate().find(|(_, group)| group.streams().contains(&slab))?;
+            let all: Option<Vec<_>> = frame.slabs.get(group.streams())?.iter().cloned().collect();
+            Some((number, group, all?))
         });
         drop(state);
-        if let Some((number, team, slabs)) = whole {
-            let parity = team.encode(&slabs).map(Arc::new);
+        if let Some((number, group, slabs)) = whole {
+            let parity = group.encode(&slabs).map(Arc::new);
             let mut state = self.state.lock();
-            if parity.is_none() && team.has_parity() {
+            if parity.is_none() && group.has_parity() {
                 state.error.get_or_insert(SourceError::wrong("parity", "cannot be computed for these slabs"));
                 state.stop = true;
             }
@@ -263,9 +263,9 @@ impl Stage {
         let Some(frame) = first else {
             return if stop { Next::Over } else { Next::Wait };
         };
-        let team = self.teams.iter().position(|team| team.streams().contains(&slab));
-        let parity = team.and_then(|team| frame.parity.get(team).cloned()).flatten();
-        let needs = team.and_then(|team| self.teams.get(team)).is_some_and(Team::has_parity);
+        let group = self.groups.iter().position(|group| group.streams().contains(&slab));
+        let parity = group.and_then(|group| frame.parity.get(group).cloned()).flatten();
+        let needs = group.and_then(|group| self.groups.get(group)).is_some_and(ParityGroup::has_parity);
         let Some(place) = frame.slabs.get_mut(slab) else { return Next::Over };
         if place.is_none() || needs && parity.is_none() {
             return if stop { Next::Over } else { Next::Wait };
@@ -399,7 +399,7 @@ mod tests {
     fn stage(memory: u64) -> Stage {
         let shape: Shape = "4,3,7".parse().unwrap();
         let slabs = (0..3).map(|s| shape.slab(s, 3).unwrap()).collect();
-        Stage::new(slabs, vec![Team::plain(0..3)], memory, 0)
+        Stage::new(slabs, vec![ParityGroup::plain(0..3)], memory, 0)
     }
 
     /// The batches given to stream `slab`, until it is over or `most` have come.
@@ -545,8 +545,9 @@ mod tests {
         let ranks: Vec<_> =
             (0..3).map(|s| Arc::new(Ranks::new(shape.slab(s, 3).unwrap(), Order::Morton))).collect();
         let rate = Rate { data: 5, parity: 2 };
-        let team = |streams| Team::with_parity(streams, shape, &ranks, 6, rate).unwrap();
-        let stage = Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![team(0..2), team(2..3)], 0, 0);
+        let group = |streams| ParityGroup::with_parity(streams, shape, &ranks, 6, rate).unwrap();
+        let stage =
+            Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![group(0..2), group(2..3)], 0, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 stage.run(&mut source(3, true, 1), Plan { first: 0, count: None, again: false, begin: 0 }, 2);
@@ -575,11 +576,11 @@ mod tests {
         let ranks: Vec<_> =
             (0..3).map(|s| Arc::new(Ranks::new(shape.slab(s, 3).unwrap(), Order::Zslab))).collect();
         let rate = Rate { data: 5, parity: 3 };
-        let team = Team::with_parity(0..3, shape, &ranks, 6, rate).unwrap();
+        let group = ParityGroup::with_parity(0..3, shape, &ranks, 6, rate).unwrap();
         let layout = Layout::new(shape, 3, 0, 3, 6, rate).unwrap();
         let mut seen = Vec::new();
         for stream in 0..3 {
-            let due = team.due(stream);
+            let due = group.due(stream);
             assert!(due.is_sorted_by_key(|due| due.behind));
             for due in due {
                 let (block, _) = layout.parity_shard(due.number).unwrap();

@@ -2,7 +2,7 @@
 
 use tidecast_event::field::receive::{Done, News, Started};
 use tidecast_event::{Error, PartialResult};
-use tidecast_field::recv::{Error as Failed, Options, follow};
+use tidecast_field::recv::{Error as Failed, Options, supervise};
 
 use crate::operation::{Operation, start};
 
@@ -40,7 +40,7 @@ pub type Receiving = Operation<Started, Done, News>;
 pub fn receive(options: Options) -> Receiving {
     start(1, async move |work| {
         let stay = || !work.stop.is_asked();
-        let received = follow(&options, &stay, &mut |update| work.update(update)).map_err(error)?;
+        let received = supervise(&options, &stay, &mut |update| work.update(update)).map_err(error)?;
         Ok(Done { seconds: work.seconds(), received })
     })
 }

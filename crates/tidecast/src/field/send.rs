@@ -3,7 +3,7 @@
 use tidecast_event::field::send::{Done, News, Started};
 use tidecast_event::{Error, Kind, PartialResult};
 use tidecast_field::send::source::Source;
-use tidecast_field::send::{Error as Failed, Options, follow};
+use tidecast_field::send::{Error as Failed, Options, supervise};
 
 use crate::operation::{Operation, start};
 
@@ -35,7 +35,7 @@ pub fn send(mut source: Box<dyn Source>, options: Options) -> Sending {
     start(1, async move |work| {
         let stay = || !work.stop.is_asked();
         let tell = &mut |update| work.update(update);
-        let sent = follow(source.as_mut(), &options, &stay, tell).map_err(error)?;
+        let sent = supervise(source.as_mut(), &options, &stay, tell).map_err(error)?;
         Ok(Done { seconds: work.seconds(), sent })
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidecast::field::{Place, Token, ViewOptions, view};
+use tidecast::field::{ListenAddress, Token, ViewOptions, view};
 
 use crate::cmd::{Context, run_operation};
 use crate::failure::Outcome;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     record: Vec<PathBuf>,
     /// Serve the page at this address, or at unix:/PATH, a socket that only this user can open
     #[arg(long, value_name = "ADDR:PORT|unix:/PATH", default_value = "127.0.0.1:8765")]
-    listen: Place,
+    listen: ListenAddress,
     /// Read the token that the URL must have from FILE, of mode 0600, or TIDECAST_VIEW_TOKEN [default: a random token]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,

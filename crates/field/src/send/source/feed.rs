@@ -73,7 +73,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
     let (say, hear) = (child.stdin.take(), child.stdout.take());
     let child = Ending(Some(child));
     let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("missing pipes".into())) };
-    Ok(Box::new(Feed::greet(name.into(), memory.into(), Box::new(say), Box::new(hear), Some(child))?))
+    Ok(Box::new(Feed::handshake(name.into(), memory.into(), Box::new(say), Box::new(hear), Some(child))?))
 }
 
 /// Joins a process that has started this one: `MEMORY,IN,OUT`, a file and two pipes.
@@ -87,7 +87,7 @@ pub(super) fn join(ends: &str) -> Result<Box<dyn Source>, SourceError> {
     };
     let memory = open(memory, false)?;
     let (hear, say) = (open(hear, false)?, open(say, true)?);
-    let mut feed = Feed::greet("feed".into(), memory, Box::new(say), Box::new(hear), None)?;
+    let mut feed = Feed::handshake("feed".into(), memory, Box::new(say), Box::new(hear), None)?;
     feed.live = true;
     Ok(Box::new(feed))
 }
@@ -128,7 +128,7 @@ struct Feed {
 
 impl Feed {
     /// Reads the description of the source.
-    fn greet(
+    fn handshake(
         name: String,
         memory: File,
         say: Box<dyn Write + Send>,
@@ -146,7 +146,7 @@ impl Feed {
                 return Err(fail("python3 -m tidecast.field has failed, see above (PYTHONPATH must lead to Tidecast's package, or TIDECAST_PYTHON to a Python that has it)".into()));
             }
         };
-        let hello = heard(&line).map_err(&fail)?;
+        let hello = parse_line(&line).map_err(&fail)?;
         let sides: Vec<u64> =
             hello["shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
         let [z, y, x] = sides[..] else { return Err(fail(format!("the reader sent no shape: {line}"))) };
@@ -215,7 +215,7 @@ impl Source for Feed {
                     return Err(self.fail("the reader has ended, see above"));
                 }
             };
-            let said = heard(&line).map_err(|what| self.fail(what))?;
+            let said = parse_line(&line).map_err(|what| self.fail(what))?;
             let Some((asked, slot)) = self.asked.pop_front() else {
                 return Err(self.fail(format!("the reader sent an unexpected answer: {line}")));
             };
@@ -297,7 +297,7 @@ fn listen(hear: Box<dyn Read + Send>) -> Receiver<Result<String, String>> {
 }
 
 /// Parses a line; a reported error is returned as one.
-fn heard(line: &str) -> Result<Value, String> {
+fn parse_line(line: &str) -> Result<Value, String> {
     let said: Value = serde_json::from_str(line)
         .map_err(|_| format!("the reader sent invalid JSON: {:?}", line.trim_end()))?;
     match said["error"].as_str() {
@@ -343,7 +343,7 @@ mod tests {
                 }
             }
         });
-        Feed::greet("t".into(), memory, Box::new(say), Box::new(hear), None)
+        Feed::handshake("t".into(), memory, Box::new(say), Box::new(hear), None)
     }
 
     fn first(feed: &mut Feed, step: u64) -> Option<(u64, u8)> {

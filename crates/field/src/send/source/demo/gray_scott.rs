@@ -24,9 +24,9 @@ impl GrayScott {
     pub(super) fn new(side: usize) -> Self {
         let cells = side * side * side;
         let (mut u, mut v) = (vec![1.0; cells], vec![0.0; cells]);
-        let mut dice = super::nbody::Dice(1);
+        let mut dice = super::nbody::Rng(1);
         for _ in 0..(cells / 8000).max(1) {
-            let centre = [(); 3].map(|()| (dice.roll() * side as f32) as isize);
+            let centre = [(); 3].map(|()| (dice.next_f32() * side as f32) as isize);
             for n in 0..9isize.pow(3) {
                 let away = [n / 81, n / 9 % 9, n % 9].map(|n| n - 4);
                 if away.iter().map(|n| n * n).sum::<isize>() < 16 {

@@ -16,11 +16,11 @@ const HOME: f32 = 0.15;
 const HALF: f32 = 1.0;
 
 /// Numbers that look random and are always the same (splitmix64).
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Rng(pub(super) u64);
 
-impl Dice {
+impl Rng {
     /// From 0 to 1, without 1.
-    pub(super) fn roll(&mut self) -> f32 {
+    pub(super) fn next_f32(&mut self) -> f32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,7 +44,7 @@ pub(super) struct Galaxies {
 
 impl Galaxies {
     pub(super) fn new(side: usize) -> Self {
-        let mut dice = Dice(7);
+        let mut dice = Rng(7);
         let mut disc = |count: usize, galaxy: usize| -> Vec<Body> {
             (0..count).map(|_| body(&mut dice, galaxy)).collect()
         };
@@ -75,9 +75,9 @@ impl Galaxies {
 }
 
 /// One in a disc that turns: denser inside, thin, each galaxy in a plane of its own.
-fn body(dice: &mut Dice, galaxy: usize) -> Body {
-    let (radius, angle) = (0.03 + 0.2 * dice.roll().powi(2), dice.roll() * std::f32::consts::TAU);
-    let thick = (dice.roll() - 0.5) * 0.02;
+fn body(dice: &mut Rng, galaxy: usize) -> Body {
+    let (radius, angle) = (0.03 + 0.2 * dice.next_f32().powi(2), dice.next_f32() * std::f32::consts::TAU);
+    let thick = (dice.next_f32() - 0.5) * 0.02;
     // The speed at which the mass of one galaxy within this radius holds it.
     let speed = (MASS / 2.0 * (radius / 0.23).sqrt() / radius).sqrt();
     let (sin, cos) = angle.sin_cos();

@@ -18,7 +18,7 @@ const REPORTS: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// As [`Receiver::start`]; not all that came could be recorded ([`Error::Unrecorded`]).
-pub fn follow(
+pub fn supervise(
     options: &Options,
     stay: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Update<Started, News>),
@@ -29,7 +29,7 @@ pub fn follow(
     let mut watch = Watch { began, told: None, steps: 0, left: options.steps, loss: 0.0, rates: None };
     while !watch.is_over() && stay() {
         match receiver.events().recv_timeout(LOOK) {
-            Ok(event) => tell(watch.hear(event)),
+            Ok(event) => tell(watch.on_event(event)),
             Err(_) => {
                 receiver.progress().and_then(|now| watch.progress(now)).into_iter().for_each(&mut *tell)
             }
@@ -37,7 +37,7 @@ pub fn follow(
     }
     receiver.end();
     while let (false, Ok(event)) = (watch.is_over(), receiver.events().try_recv()) {
-        tell(watch.hear(event));
+        tell(watch.on_event(event));
     }
     let received = received(&receiver, watch.steps, options);
     match receiver.unrecorded() {
@@ -98,7 +98,7 @@ impl Watch {
         self.left == Some(0)
     }
 
-    fn hear(&mut self, event: Event) -> Update<Started, News> {
+    fn on_event(&mut self, event: Event) -> Update<Started, News> {
         match event {
             Event::Step(closed) => {
                 self.steps += 1;

@@ -3,7 +3,7 @@
 //! A report answers a hello, which follows the packets before it on the same path. So the packets sent before
 //! the hello, less the packets received when it was answered, are lost; this is known before a step is over.
 
-use super::Fate;
+use super::ReceiverState;
 use crate::control::{Accepted, Report};
 
 /// Hellos without an answer after which a receiver counts as gone.
@@ -11,7 +11,7 @@ const SILENCE: u32 = 12;
 
 /// The state of a stream's receiver.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Heard {
+pub(super) struct Reports {
     /// To be returned in hellos.
     pub(super) challenge: u64,
     /// Whether it takes this session.
@@ -45,7 +45,7 @@ pub(super) struct Heard {
     pub(super) reports: u64,
 }
 
-impl Heard {
+impl Reports {
     /// Of a stream whose full packets are so long, and the last of a slab so.
     pub(super) fn new(full: usize, last: usize) -> Self {
         Self { lengths: (full as u64, last as u64), ..Self::default() }
@@ -56,26 +56,26 @@ impl Heard {
         self.asked = sent;
         self.unanswered += 1;
         if self.unanswered > SILENCE {
-            self.part();
+            self.reset();
         }
     }
 
     /// The receiver has ended, or another is in its place: counting starts again.
-    pub(super) fn part(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.accepted = None;
         self.before = None;
         self.past = (self.lost, self.received);
     }
 
     /// A report has arrived; true if it has a challenge to which a hello should be sent at once.
-    pub(super) fn hear(&mut self, report: &Report) -> bool {
+    pub(super) fn on_report(&mut self, report: &Report) -> bool {
         let new = report.challenge != self.challenge;
         self.challenge = report.challenge;
         self.unanswered = 0;
         let begins = !self.is_accepted() || new;
         if self.is_accepted() && new {
             // It has been started again, or has begun its counts again.
-            self.part();
+            self.reset();
         }
         self.accepted = Some(report.accepted);
         self.ended = (report.accepted == Accepted::Ended).then_some(report.batch);
@@ -112,7 +112,7 @@ impl Heard {
     }
 
     /// Full packets of this session that were received.
-    pub(super) fn came(&self) -> u64 {
+    pub(super) fn full_received(&self) -> u64 {
         self.came
     }
 
@@ -141,14 +141,16 @@ impl Heard {
     }
 
     /// The receiver's fate, when the first batch that was not sent completely is `batch`.
-    pub(super) fn fate(&self, batch: u32) -> Fate {
+    pub(super) fn state(&self, batch: u32) -> ReceiverState {
         match self.accepted {
-            Some(Accepted::Yes) => Fate::Taken,
-            Some(Accepted::Refused) => Fate::Refused,
+            Some(Accepted::Yes) => ReceiverState::Accepted,
+            Some(Accepted::Refused) => ReceiverState::Refused,
             // One that ends when it has all is not lost.
-            _ if self.ended.is_some_and(|closed| closed.saturating_add(1) >= batch) => Fate::Taken,
-            _ if self.taken => Fate::Gone,
-            _ => Fate::Silent,
+            _ if self.ended.is_some_and(|closed| closed.saturating_add(1) >= batch) => {
+                ReceiverState::Accepted
+            }
+            _ if self.taken => ReceiverState::Disconnected,
+            _ => ReceiverState::NoAnswer,
         }
     }
 }
@@ -163,75 +165,78 @@ mod tests {
 
     #[test]
     fn loss_counts_from_when_packets_are_taken() {
-        let mut heard = Heard::default();
-        heard.ask(100);
-        assert!(heard.hear(&report(Accepted::NotYet, 9, 0)), "a new challenge");
-        assert!(!heard.hear(&report(Accepted::NotYet, 9, 0)), "the same again");
-        heard.ask(300);
-        assert!(!heard.hear(&report(Accepted::Yes, 10, 20)));
-        assert_eq!((heard.lost, heard.sent(), heard.challenge), (0, 20, 10));
-        heard.ask(1300);
-        heard.hear(&report(Accepted::Yes, 10, 1010));
-        assert_eq!((heard.lost, heard.sent()), (10, 1020));
+        let mut reports = Reports::default();
+        reports.ask(100);
+        assert!(reports.on_report(&report(Accepted::NotYet, 9, 0)), "a new challenge");
+        assert!(!reports.on_report(&report(Accepted::NotYet, 9, 0)), "the same again");
+        reports.ask(300);
+        assert!(!reports.on_report(&report(Accepted::Yes, 10, 20)));
+        assert_eq!((reports.lost, reports.sent(), reports.challenge), (0, 20, 10));
+        reports.ask(1300);
+        reports.on_report(&report(Accepted::Yes, 10, 1010));
+        assert_eq!((reports.lost, reports.sent()), (10, 1020));
         // Late packets have arrived.
-        heard.ask(1300);
-        heard.hear(&report(Accepted::Yes, 10, 1020));
-        assert_eq!(heard.lost, 0);
+        reports.ask(1300);
+        reports.on_report(&report(Accepted::Yes, 10, 1020));
+        assert_eq!(reports.lost, 0);
     }
 
     #[test]
     fn what_has_become_of_a_receiver() {
-        let mut heard = Heard::default();
-        assert_eq!(heard.fate(0), Fate::Silent);
-        heard.ask(0);
-        heard.hear(&report(Accepted::NotYet, 1, 0));
-        assert_eq!(heard.fate(0), Fate::Silent);
-        heard.hear(&report(Accepted::Yes, 1, 0));
-        assert_eq!(heard.fate(0), Fate::Taken);
-        heard.part();
-        assert_eq!(heard.fate(0), Fate::Gone);
+        let mut reports = Reports::default();
+        assert_eq!(reports.state(0), ReceiverState::NoAnswer);
+        reports.ask(0);
+        reports.on_report(&report(Accepted::NotYet, 1, 0));
+        assert_eq!(reports.state(0), ReceiverState::NoAnswer);
+        reports.on_report(&report(Accepted::Yes, 1, 0));
+        assert_eq!(reports.state(0), ReceiverState::Accepted);
+        reports.reset();
+        assert_eq!(reports.state(0), ReceiverState::Disconnected);
         // It ends when it has closed batch 4: there were five, or more.
-        heard.ask(50);
-        heard.hear(&report(Accepted::Yes, 1, 10));
-        heard.hear(&Report { batch: 4, ..report(Accepted::Ended, 1, 50) });
-        assert_eq!((heard.fate(5), heard.fate(6), heard.received), (Fate::Taken, Fate::Gone, 50));
-        (0..=SILENCE).for_each(|_| heard.ask(50));
-        assert_eq!((heard.fate(5), heard.received), (Fate::Taken, 50));
-        heard.hear(&report(Accepted::Refused, 2, 0));
-        assert_eq!(heard.fate(5), Fate::Refused);
-        heard.hear(&report(Accepted::Yes, 2, 0));
-        assert_eq!(heard.fate(9), Fate::Taken, "it is back");
+        reports.ask(50);
+        reports.on_report(&report(Accepted::Yes, 1, 10));
+        reports.on_report(&Report { batch: 4, ..report(Accepted::Ended, 1, 50) });
+        assert_eq!(
+            (reports.state(5), reports.state(6), reports.received),
+            (ReceiverState::Accepted, ReceiverState::Disconnected, 50)
+        );
+        (0..=SILENCE).for_each(|_| reports.ask(50));
+        assert_eq!((reports.state(5), reports.received), (ReceiverState::Accepted, 50));
+        reports.on_report(&report(Accepted::Refused, 2, 0));
+        assert_eq!(reports.state(5), ReceiverState::Refused);
+        reports.on_report(&report(Accepted::Yes, 2, 0));
+        assert_eq!(reports.state(9), ReceiverState::Accepted, "it is back");
     }
 
     #[test]
     fn a_receiver_that_is_silent_is_gone_and_another_begins_anew() {
-        let mut heard = Heard::default();
-        heard.ask(0);
-        heard.hear(&report(Accepted::Yes, 1, 0));
-        heard.ask(100);
-        heard.hear(&report(Accepted::Yes, 1, 90));
+        let mut reports = Reports::default();
+        reports.ask(0);
+        reports.on_report(&report(Accepted::Yes, 1, 0));
+        reports.ask(100);
+        reports.on_report(&report(Accepted::Yes, 1, 90));
         for hello in 1..=u64::from(SILENCE) {
-            heard.ask(100 + hello);
-            assert!(heard.is_accepted());
+            reports.ask(100 + hello);
+            assert!(reports.is_accepted());
         }
-        heard.ask(1000);
-        assert!(!heard.is_accepted());
-        heard.hear(&report(Accepted::NotYet, 2, 0));
-        heard.ask(1100);
-        heard.hear(&report(Accepted::Yes, 2, 0));
-        assert_eq!((heard.lost, heard.received), (10, 90), "nobody was there");
-        heard.ask(1200);
-        heard.hear(&report(Accepted::Yes, 2, 95));
-        assert_eq!((heard.lost, heard.received), (15, 185));
+        reports.ask(1000);
+        assert!(!reports.is_accepted());
+        reports.on_report(&report(Accepted::NotYet, 2, 0));
+        reports.ask(1100);
+        reports.on_report(&report(Accepted::Yes, 2, 0));
+        assert_eq!((reports.lost, reports.received), (10, 90), "nobody was there");
+        reports.ask(1200);
+        reports.on_report(&report(Accepted::Yes, 2, 95));
+        assert_eq!((reports.lost, reports.received), (15, 185));
         // One that is back so soon that nothing was silent.
-        heard.ask(1300);
-        heard.hear(&report(Accepted::NotYet, 3, 0));
-        assert!(!heard.is_accepted());
-        heard.ask(1400);
-        heard.hear(&report(Accepted::Yes, 3, 7));
-        assert_eq!((heard.lost, heard.received), (15, 192));
+        reports.ask(1300);
+        reports.on_report(&report(Accepted::NotYet, 3, 0));
+        assert!(!reports.is_accepted());
+        reports.ask(1400);
+        reports.on_report(&report(Accepted::Yes, 3, 7));
+        assert_eq!((reports.lost, reports.received), (15, 192));
         // And one that is plain takes it at once.
-        heard.hear(&report(Accepted::Yes, 4, 2));
-        assert_eq!((heard.lost, heard.received), (15, 194));
+        reports.on_report(&report(Accepted::Yes, 4, 2));
+        assert_eq!((reports.lost, reports.received), (15, 194));
     }
 }

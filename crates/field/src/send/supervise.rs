@@ -4,7 +4,7 @@ use tidecast_event::field::send::{News, Progress as Now, Sent, Started};
 use tidecast_text::count;
 
 use super::source::Source;
-use super::{BlackHole, Error, Fate, Options, Progress, Receiver, run};
+use super::{BlackHole, Error, Options, Progress, Receiver, ReceiverState, run};
 use crate::packet::Packing;
 use crate::update::Update;
 
@@ -12,7 +12,7 @@ use crate::update::Update;
 ///
 /// # Errors
 /// As [`run`]; it was stopped before the last step ([`Error::Stopped`]), or receivers have not taken it ([`Error::Missed`]).
-pub fn follow(
+pub fn supervise(
     source: &mut dyn Source,
     options: &Options,
     stay: &dyn Fn() -> bool,
@@ -80,7 +80,9 @@ fn sent(last: &Progress, asked: Option<u64>) -> Sent {
 fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
     // The paper's own receivers send no reports.
     let silent = options.key.is_none() && options.packing == Packing::Xyz;
-    let missed = |one: &&Receiver| one.fate != Fate::Taken && !(silent && one.fate == Fate::Silent);
+    let missed = |one: &&Receiver| {
+        one.fate != ReceiverState::Accepted && !(silent && one.fate == ReceiverState::NoAnswer)
+    };
     let missed: Vec<_> = receivers.iter().filter(missed).collect();
     let worst = missed.iter().map(|one| one.fate).max()?;
     let how = match options.key {
@@ -88,14 +90,14 @@ fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
         None => "the receiver is not running, is unreachable, or requires a key",
     };
     let say = |Receiver { at, fate, streams }: &Receiver| match fate {
-        Fate::Refused => format!(
+        ReceiverState::Refused => format!(
             "the receiver at {at} refused the stream and logged the reason; it may have fewer --streams, no memory for the volume, or another sender"
         ),
-        Fate::Gone => format!("the receiver at {at} disconnected before the end"),
+        ReceiverState::Disconnected => format!("the receiver at {at} disconnected before the end"),
         _ => format!("no receiver answered at {at} ({}): {how}", count(*streams as u64, "stream")),
     };
     let all: Vec<_> = missed.into_iter().map(say).collect();
-    Some((all.join("; "), worst == Fate::Refused))
+    Some((all.join("; "), worst == ReceiverState::Refused))
 }
 
 /// State of the reports so far.

@@ -14,22 +14,22 @@ const TIMES: usize = 3;
 /// And this long apart.
 const APART: Duration = Duration::from_millis(5);
 
-/// The sender's ear.
+/// Receives the controller's messages.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct SyncListener {
     socket: UdpSocket,
     key: Option<ControlKey>,
     last: Option<(u64, u32)>,
 }
 
-impl Ear {
-    pub(super) fn listen(at: SocketAddr, key: Option<ControlKey>) -> io::Result<Self> {
+impl SyncListener {
+    pub(super) fn bind(at: SocketAddr, key: Option<ControlKey>) -> io::Result<Self> {
         Ok(Self { socket: UdpSocket::bind(at)?, key, last: None })
     }
 
     /// The newest requested batch, if any was requested since the last call. A request older than another one
     /// that was received is ignored.
-    pub(super) fn hear(&mut self) -> Option<u32> {
+    pub(super) fn newest_batch(&mut self) -> Option<u32> {
         let (mut bytes, mut found) = ([0; 2048], None);
         // A flood of packets must not keep the caller here.
         for _ in 0..64 {
@@ -131,23 +131,23 @@ mod tests {
     #[test]
     fn the_newest_go_counts_and_only_with_the_key() {
         let secret = Secret::random();
-        let mut ear = Ear::listen("127.0.0.1:0".parse().unwrap(), Some(secret.control())).unwrap();
-        let to = vec![ear.socket.local_addr().unwrap()];
+        let mut sync = SyncListener::bind("127.0.0.1:0".parse().unwrap(), Some(secret.control())).unwrap();
+        let to = vec![sync.socket.local_addr().unwrap()];
         let controller = Controller::new(to.clone(), Some(&secret)).unwrap();
         let later =
             Controller { token: controller.token + 1, ..Controller::new(to.clone(), Some(&secret)).unwrap() };
         let stranger = Controller::new(to, Some(&Secret::random())).unwrap();
-        assert_eq!(ear.hear(), None);
+        assert_eq!(sync.newest_batch(), None);
         let mut all = Vec::new();
         controller.run(4..8, Duration::from_millis(1), || true, |batch| all.push(batch)).unwrap();
-        assert_eq!((all, ear.hear()), (vec![4, 5, 6, 7], Some(7)));
+        assert_eq!((all, sync.newest_batch()), (vec![4, 5, 6, 7], Some(7)));
         controller.go(7).unwrap();
-        assert_eq!(ear.hear(), None, "again");
+        assert_eq!(sync.newest_batch(), None, "again");
         stranger.go(9).unwrap();
-        assert_eq!(ear.hear(), None, "a stranger");
+        assert_eq!(sync.newest_batch(), None, "another key");
         later.go(2).unwrap();
-        assert_eq!(ear.hear(), Some(2), "another controller");
+        assert_eq!(sync.newest_batch(), Some(2), "another controller");
         controller.go(99).unwrap();
-        assert_eq!(ear.hear(), None, "who was replaced");
+        assert_eq!(sync.newest_batch(), None, "a replaced controller");
     }
 }

@@ -10,7 +10,7 @@ use crate::packet::{Packing, QUAD, Quad, VALUE, parity_head, values_head};
 
 /// How packets of a stream are made.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct PacketFormat {
     /// Its number, of all.
     pub(super) stream: usize,
     pub(super) ranks: Arc<Ranks>,
@@ -23,15 +23,15 @@ pub(super) struct Form {
 
 /// Bytes and packets that were put together.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Made {
+pub(super) struct Packetized {
     pub(super) bytes: usize,
     pub(super) packets: u64,
 }
 
 /// A stream and where it is.
 #[derive(Debug)]
-pub(super) struct Lane {
-    form: Form,
+pub(super) struct Packetizer {
+    form: PacketFormat,
     now: Option<Staged>,
     /// The next data packet, and how many there are.
     packet: u32,
@@ -44,8 +44,8 @@ pub(super) struct Lane {
     over: bool,
 }
 
-impl Lane {
-    pub(super) fn new(form: Form, from: u32) -> Self {
+impl Packetizer {
+    pub(super) fn new(form: PacketFormat, from: u32) -> Self {
         let packets = form.ranks.slab().values().div_ceil(form.values.max(1));
         Self { form, now: None, packet: 0, packets, due: 0, from, over: false }
     }
@@ -84,8 +84,8 @@ impl Lane {
 
     /// Appends datagrams one after the other, at most `most` bytes but at least one, of `size` each but the
     /// last; true when the slab is done.
-    pub(super) fn fill(&mut self, most: usize, size: usize, into: &mut Vec<u8>) -> (Made, bool) {
-        let (mut made, mut done) = (Made::default(), false);
+    pub(super) fn fill(&mut self, most: usize, size: usize, into: &mut Vec<u8>) -> (Packetized, bool) {
+        let (mut made, mut done) = (Packetized::default(), false);
         into.clear();
         let Some(staged) = &self.now else { return (made, true) };
         while !done
@@ -115,7 +115,7 @@ impl Lane {
     }
 }
 
-impl Form {
+impl PacketFormat {
     fn values(&self, staged: &Staged, packet: u32, into: &mut Vec<u8>) {
         let (begin, rank) = (into.len(), packet * self.values);
         let count = self.values.min(self.ranks.slab().values() - rank);
@@ -164,7 +164,7 @@ impl Form {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parity::Team;
+    use super::super::parity::ParityGroup;
     use super::super::stage::Plan;
     use super::*;
     use crate::geometry::{Order, Shape};
@@ -221,24 +221,26 @@ mod tests {
         key: Option<StreamKey>,
     ) -> Vec<Vec<u8>> {
         let ranks: Vec<_> = (0..2).map(|s| Arc::new(Ranks::new(shape.slab(s, 2).unwrap(), order))).collect();
-        let team = || match parity {
-            Some(rate) => Team::with_parity(0..2, shape, &ranks, values, rate).unwrap(),
-            None => Team::plain(0..2),
+        let group = || match parity {
+            Some(rate) => ParityGroup::with_parity(0..2, shape, &ranks, values, rate).unwrap(),
+            None => ParityGroup::plain(0..2),
         };
         let size = packing.datagram(values, key.is_some());
-        let stage = Stage::new(ranks.iter().map(|ranks| *ranks.slab()).collect(), vec![team()], 0, 0);
+        let stage = Stage::new(ranks.iter().map(|ranks| *ranks.slab()).collect(), vec![group()], 0, 0);
         stage.run(&mut Places(shape), Plan { first: 0, count: None, again: false, begin: 0 }, 1);
-        let due = team().due(stream as u32);
-        let mut lane =
-            Lane::new(Form { stream, ranks: Arc::clone(&ranks[stream]), packing, values, key, due }, 0);
-        assert!(lane.is_ready(&stage, 0..=u32::MAX));
+        let due = group().due(stream as u32);
+        let mut packetizer = Packetizer::new(
+            PacketFormat { stream, ranks: Arc::clone(&ranks[stream]), packing, values, key, due },
+            0,
+        );
+        assert!(packetizer.is_ready(&stage, 0..=u32::MAX));
         let (mut all, mut into) = (Vec::new(), Vec::new());
         loop {
-            let (made, done) = lane.fill(3 * size, size, &mut into);
+            let (made, done) = packetizer.fill(3 * size, size, &mut into);
             assert_eq!(made.bytes, into.len());
             all.extend(into.chunks(size).map(<[u8]>::to_vec));
             if done {
-                assert!(!lane.is_ready(&stage, 0..=u32::MAX) && lane.is_over());
+                assert!(!packetizer.is_ready(&stage, 0..=u32::MAX) && packetizer.is_over());
                 return all;
             }
         }
