@@ -6,7 +6,7 @@
 
 use crate::error::printable;
 use crate::extra::Mtime;
-use crate::{Error, Layout, LeftOut, Manifest, Version, encode};
+use crate::{Error, Excluded, Layout, Manifest, Version, encode};
 use std::cmp::Ordering;
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, Sha1Digest};
@@ -66,7 +66,7 @@ pub struct Builder {
     /// The absolute path that the tree was built for.
     pub prefix: Option<Vec<u8>>,
     /// The excluded names; no hash covers them.
-    pub left_out: LeftOut,
+    pub left_out: Excluded,
     pub(crate) name: Vec<u8>,
     pub(crate) version: Version,
     pub(crate) layout: Layout,
@@ -123,7 +123,7 @@ impl Builder {
             created_by: None,
             creation_date: None,
             prefix: None,
-            left_out: LeftOut::default(),
+            left_out: Excluded::default(),
             name: name.to_vec(),
             version,
             layout,

@@ -12,14 +12,14 @@
 
 pub mod bencode;
 mod builder;
-mod choose;
+mod defaults;
 mod draft;
 mod encode;
 mod error;
+mod excluded;
 mod extra;
 mod files;
 mod layout;
-mod left;
 mod magnet;
 mod manifest;
 pub mod merkle;
@@ -30,12 +30,12 @@ mod tree;
 mod web_seed;
 
 pub use builder::{Builder, Content, Entry};
-pub use choose::{MAX_AUTO_PADDING, choose_piece_length, choose_version};
+pub use defaults::{MAX_AUTO_PADDING, choose_piece_length, choose_version};
 pub use error::Error;
+pub use excluded::Excluded;
 pub use extra::Mtime;
 pub use files::{DirRef, FileRef, TreePath};
 pub use layout::{Layout, MAX_PIECES, Span, Spans};
-pub use left::LeftOut;
 pub use magnet::{Magnet, MagnetError};
 pub use manifest::{Expected, MAX_LEN, Manifest, MissingLayer, Version, Warning};
 pub use web_seed::{ContentRange, clean as clean_web_seed};

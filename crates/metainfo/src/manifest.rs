@@ -12,7 +12,7 @@ use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
 use crate::web_seed::WebSeeds;
-use crate::{Error, Layout, LeftOut, Magnet, Spans, merkle, parse};
+use crate::{Error, Excluded, Layout, Magnet, Spans, merkle, parse};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ pub(crate) struct Outer {
     pub(crate) comment: Option<String>,
     pub(crate) created_by: Option<String>,
     pub(crate) creation_date: Option<i64>,
-    pub(crate) left_out: LeftOut,
+    pub(crate) left_out: Excluded,
     pub(crate) web_seeds: WebSeeds,
 }
 
@@ -496,7 +496,7 @@ impl Manifest {
     }
 
     /// The names that the publisher claims to have excluded from the tree; no hash covers them.
-    pub fn left_out(&self) -> &LeftOut {
+    pub fn left_out(&self) -> &Excluded {
         &self.outer.left_out
     }
 

@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidecast_socket::{Bound, Short};
+use tidecast_socket::{Bound, ShortPath};
 
 /// The longest message, bytes.
 const LONGEST: usize = 128 << 10;
@@ -69,7 +69,7 @@ impl Packets {
     /// `NotFound` or `ConnectionRefused` if no process does; an error of the system.
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = Self::socket()?;
-        let short = Short::of(path)?;
+        let short = ShortPath::of(path)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(short.path())?)?;
         Ok(Packets(socket))
     }

@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::{Root, own};
+use crate::{Root, descriptor_mode};
 
 /// A time of modification: seconds since the epoch, and nanoseconds.
 pub type Time = (i64, u32);
@@ -33,7 +33,7 @@ impl Root {
             Err(Errno::ACCESS | Errno::NXIO) => self.resolve(path, OFlags::PATH, Mode::empty())?,
             other => other?,
         };
-        Ok(own::set_mode(fd.as_fd(), mode)?)
+        Ok(descriptor_mode::set_mode(fd.as_fd(), mode)?)
     }
 
     /// Opens a file or a directory to change its metadata (mode, times, attributes) by its descriptor.

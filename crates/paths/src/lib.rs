@@ -31,11 +31,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attributes;
+mod descriptor_mode;
 mod entries;
 mod file;
 mod meta;
 mod output;
-mod own;
 mod resolve;
 mod root;
 mod stream;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::entries::entries;
 use crate::resolve::{self, How};
-use crate::{Meta, Root, own};
+use crate::{Meta, Root, descriptor_mode};
 
 /// Directories that stay open on the way down; those above are opened again on the way up.
 const OPEN: usize = 16;
@@ -77,11 +77,11 @@ fn enter(at: BorrowedFd<'_>, name: &OsStr, how: How) -> Result<OwnedFd, Errno> {
         Err(Errno::ACCESS) => {
             let path =
                 resolve::open(at, Path::new(name), OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), how)?;
-            own::open_closed(&path)
+            descriptor_mode::open_closed(&path)
         }
         other => {
             let dir = other?;
-            own::make_passable(dir.as_fd())?;
+            descriptor_mode::make_passable(dir.as_fd())?;
             Ok(dir)
         }
     }
@@ -182,7 +182,7 @@ impl Root {
     /// As [`Root::remove_all`].
     pub fn clear(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let dir = self.resolve(path.as_ref(), LISTED, Mode::empty())?;
-        own::make_passable(dir.as_fd())?;
+        descriptor_mode::make_passable(dir.as_fd())?;
         empty(dir, self.how())
     }
 

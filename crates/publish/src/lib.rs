@@ -6,11 +6,11 @@
 //! interrupted run resumes where it was.
 
 mod base;
-mod built;
 mod engine;
 mod error;
 mod exclude;
 mod job;
+mod prefix_scan;
 mod progress;
 mod publish;
 mod report;

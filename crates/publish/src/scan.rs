@@ -13,13 +13,13 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
-use tidecast_metainfo::LeftOut;
+use tidecast_metainfo::Excluded;
 use tidecast_paths::{Meta, Root};
 use xattr::FileExt;
 
 use crate::base::Base;
-use crate::built::OwnPlace;
 use crate::exclude::Exclude;
+use crate::prefix_scan::PrefixScan;
 use crate::tree::{Content, Identity, Node, Time, Tree, Warning};
 use crate::{Error, Progress};
 
@@ -62,14 +62,17 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
         skip_outside_links: options.skip_outside_links,
         progress,
         links: HashMap::new(),
-        place: OwnPlace::new(path, &root),
+        place: PrefixScan::new(path, &root),
         tree: Tree {
             root: root.clone(),
             built_for: None,
             name,
             dirs: Vec::new(),
             files: Vec::new(),
-            left_out: LeftOut { exclude: options.exclude.clone(), outside_links: options.skip_outside_links },
+            left_out: Excluded {
+                exclude: options.exclude.clone(),
+                outside_links: options.skip_outside_links,
+            },
             warnings: Vec::new(),
         },
     };
@@ -94,7 +97,7 @@ struct Walk<'a> {
     progress: &'a Progress,
     /// First name of every file that has several, by device and inode.
     links: HashMap<(u64, u64), usize>,
-    place: OwnPlace,
+    place: PrefixScan,
     tree: Tree,
 }
 

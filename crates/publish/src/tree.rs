@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tidecast_metainfo::LeftOut;
+use tidecast_metainfo::Excluded;
 
 /// A scanned file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Tree {
     /// file has an empty path.
     pub files: Vec<Node<Content>>,
     /// The excluded patterns.
-    pub left_out: LeftOut,
+    pub left_out: Excluded,
     /// Warnings about skipped or unusual entries.
     pub warnings: Vec<Warning>,
 }

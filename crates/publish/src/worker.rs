@@ -35,7 +35,7 @@ const PAGE: usize = 4096;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The error of a group: a file, which need not affect other groups.
-struct Trouble {
+struct ReadFailure {
     file: u32,
     error: Error,
 }
@@ -135,7 +135,7 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// Reads a group and hashes it, into `leaves` and `v1`.
-    fn hash(&mut self, group: Range<u32>) -> Result<(), Trouble> {
+    fn hash(&mut self, group: Range<u32>) -> Result<(), ReadFailure> {
         let length = self.job.layout.piece_length() as usize;
         if group.len() == 1 {
             self.hash_one(group.start)
@@ -147,7 +147,7 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// One piece, of any size, part by part.
-    fn hash_one(&mut self, piece: u32) -> Result<(), Trouble> {
+    fn hash_one(&mut self, piece: u32) -> Result<(), ReadFailure> {
         let len = self.job.layout.piece_len(piece);
         let mut sha1 = Sha1::new();
         for begin in (0..len).step_by(CHUNK) {
@@ -168,7 +168,7 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// Pieces that fit the buffer together.
-    fn hash_together(&mut self, group: Range<u32>) -> Result<(), Trouble> {
+    fn hash_together(&mut self, group: Range<u32>) -> Result<(), ReadFailure> {
         let layout = self.job.layout;
         let read = self.fill(group.clone(), 0, u32::MAX)?;
         let bytes = &self.buffer[self.aligned..][..read];
@@ -199,7 +199,7 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// Whole pieces that do not fit the buffer together: a slice of each at a time.
-    fn hash_side_by_side(&mut self, group: Range<u32>) -> Result<(), Trouble> {
+    fn hash_side_by_side(&mut self, group: Range<u32>) -> Result<(), ReadFailure> {
         let length = self.job.layout.piece_length() as usize;
         self.announce(group.clone())?;
         let mut lanes = Sha1Lanes::new();
@@ -263,7 +263,7 @@ impl<'a, T: Target> Worker<'a, T> {
 
     /// Fills the buffer with bytes `begin..begin + len` of each of `pieces` (as far as they exist), one after
     /// the other, and returns their number.
-    fn fill(&mut self, pieces: Range<u32>, begin: u32, len: u32) -> Result<usize, Trouble> {
+    fn fill(&mut self, pieces: Range<u32>, begin: u32, len: u32) -> Result<usize, ReadFailure> {
         let mut at = self.aligned;
         for (span, len) in runs(self.job.layout, pieces, begin, len) {
             let place = at..at + len as usize;
@@ -275,14 +275,14 @@ impl<'a, T: Target> Worker<'a, T> {
             self.reach(span.file)?;
             if let Some((file, handle)) = &self.open {
                 let read = handle.read_exact_at(&mut self.buffer[place], span.offset);
-                read.map_err(|e| Trouble { file: *file, error: self.target.read_error(*file, e) })?;
+                read.map_err(|e| ReadFailure { file: *file, error: self.target.read_error(*file, e) })?;
             }
         }
         Ok(at - self.aligned)
     }
 
     /// Tells the system the next reads, where it cannot guess them from the order of reading.
-    fn announce(&mut self, pieces: Range<u32>) -> Result<(), Trouble> {
+    fn announce(&mut self, pieces: Range<u32>) -> Result<(), ReadFailure> {
         for (span, len) in runs(self.job.layout, pieces, 0, u32::MAX) {
             if span.pad || len < WORTH_ANNOUNCING {
                 continue;
@@ -297,22 +297,22 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// Makes `file` the open one.
-    fn reach(&mut self, file: u32) -> Result<(), Trouble> {
+    fn reach(&mut self, file: u32) -> Result<(), ReadFailure> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             self.settle()?;
             let handle = self.target.open(file);
-            self.open = Some((file, handle.map_err(|error| Trouble { file, error })?));
+            self.open = Some((file, handle.map_err(|error| ReadFailure { file, error })?));
         }
         Ok(())
     }
 
     /// Closes the open file, if it has not changed.
-    fn settle(&mut self) -> Result<(), Trouble> {
+    fn settle(&mut self) -> Result<(), ReadFailure> {
         let Some((file, handle)) = self.open.take() else {
             return Ok(());
         };
         let settled = self.target.settle(file, &handle);
-        settled.map_err(|error| Trouble { file, error })
+        settled.map_err(|error| ReadFailure { file, error })
     }
 }
 

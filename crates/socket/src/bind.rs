@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, S
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::Short;
+use crate::ShortPath;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -100,7 +100,7 @@ pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound)
     safe(&dir, parent)?;
     let lock = Lock::of(&dir);
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    let short = Short::of(path)?;
+    let short = ShortPath::of(path)?;
     let address = SocketAddrUnix::new(short.path())?;
     for _ in 0..TRIES {
         match rustix::net::bind(&socket, &address) {

@@ -1,18 +1,18 @@
-//! Unix sockets at paths: of any length ([`Short`]), and made without removing anything but a dead socket ([`bind`]).
+//! Unix sockets at paths: of any length ([`ShortPath`]), and made without removing anything but a dead socket ([`bind`]).
 //!
 //! A socket grants access, so [`bind`] also refuses a directory in which another user could replace it.
 
 mod bind;
-mod short;
+mod short_path;
 
 pub use bind::{BindError, Bound, bind, listen};
 pub use rustix::net::SocketType;
-pub use short::Short;
+pub use short_path::ShortPath;
 
 use std::path::Path;
 
 /// Whether a process listens there.
 #[must_use]
 pub fn answers(path: &Path) -> bool {
-    Short::of(path).is_ok_and(|short| std::os::unix::net::UnixStream::connect(short.path()).is_ok())
+    ShortPath::of(path).is_ok_and(|short| std::os::unix::net::UnixStream::connect(short.path()).is_ok())
 }

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::client::descriptors::{Descriptors, PROTOCOL};
 use crate::model::types::{CacheInfo, Create, Created};
-use crate::socket::Short;
+use crate::socket::ShortPath;
 
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
@@ -105,7 +105,7 @@ impl Client {
 
     /// Connects, and checks the process at the other end.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
-        let connect = async { UnixStream::connect(Short::of(&self.path)?.path()).await };
+        let connect = async { UnixStream::connect(ShortPath::of(&self.path)?.path()).await };
         let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.shown(), source })?;
         if let Some((uid, pid)) = self.expected {

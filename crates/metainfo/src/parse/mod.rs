@@ -15,7 +15,7 @@ use crate::extra::Raw;
 use crate::manifest::{MAX_LEN, Manifest, Outer, Version};
 use crate::tree::{self, Props};
 use crate::web_seed::WebSeeds;
-use crate::{Error, LeftOut, symlink};
+use crate::{Error, Excluded, symlink};
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, sha1, sha256};
 
@@ -94,7 +94,7 @@ impl Manifest {
             comment: text(torrent, comment_utf8).or_else(|| text(torrent, comment)),
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
-            left_out: LeftOut::read(torrent, left_out),
+            left_out: Excluded::read(torrent, left_out),
             web_seeds: WebSeeds::read(torrent, web, bep17),
         };
         let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;

@@ -11,23 +11,23 @@ const MAX_PATTERN: usize = 512;
 
 /// The excluded names. A hint for comparing the tree with its manifest; it is not authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Excluded {
     /// Patterns, as `publish --exclude` reads them.
     pub exclude: Vec<String>,
     /// Symbolic links that lead out of the tree.
     pub outside_links: bool,
 }
 
-impl LeftOut {
+impl Excluded {
     /// Reads the key `tidecast` of a metainfo file. A damaged key or one of another kind is ignored.
-    pub(crate) fn read(torrent: &[u8], at: Option<usize>) -> LeftOut {
+    pub(crate) fn read(torrent: &[u8], at: Option<usize>) -> Excluded {
         at.and_then(|at| Self::parse(torrent, at).ok()).unwrap_or_default()
     }
 
-    fn parse(torrent: &[u8], at: usize) -> Result<LeftOut, Error> {
+    fn parse(torrent: &[u8], at: usize) -> Result<Excluded, Error> {
         let keys = ["exclude", "outside links"];
         let [exclude, links] = fields(&mut Cursor::at(torrent, at), "tidecast key", keys)?;
-        let mut left = LeftOut::default();
+        let mut left = Excluded::default();
         if let Some(at) = links {
             left.outside_links = Cursor::at(torrent, at).int()? == 1;
         }
@@ -44,7 +44,7 @@ impl LeftOut {
 
     /// Writes the key `tidecast`, unless it would be empty.
     pub(crate) fn write(&self, w: &mut Writer) {
-        if *self == LeftOut::default() {
+        if *self == Excluded::default() {
             return;
         }
         w.key(b"tidecast").dict(|d| {

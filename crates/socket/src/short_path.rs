@@ -12,12 +12,12 @@ const MOST: usize = 107;
 
 /// A short path that stands for another until it is dropped.
 #[derive(Debug)]
-pub struct Short {
+pub struct ShortPath {
     path: PathBuf,
     _dir: Option<File>,
 }
 
-impl Short {
+impl ShortPath {
     /// Leaves a short path as it is; a file with a long path is reached through a handle of its directory.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ mod tests {
             std::fs::create_dir_all(&dir).unwrap();
             let path = dir.join("daemon.sock");
             assert!(!answers(&path));
-            let listener = UnixListener::bind(Short::of(&path).unwrap().path()).unwrap();
+            let listener = UnixListener::bind(ShortPath::of(&path).unwrap().path()).unwrap();
             assert!(path.exists() && answers(&path));
             drop(listener);
             assert!(!answers(&path));

@@ -23,14 +23,14 @@ const SUFFIXES: &[&str] = &[".pc", ".la", ".cmake", ".pth", ".prl", ".lua"];
 
 /// The search for a tree's own place in its files.
 #[derive(Debug)]
-pub(crate) struct OwnPlace {
+pub(crate) struct PrefixScan {
     /// As the user wrote it, and without links.
     places: Vec<PathBuf>,
     left: u64,
     found: Option<PathBuf>,
 }
 
-impl OwnPlace {
+impl PrefixScan {
     pub(crate) fn new(given: &Path, root: &Path) -> Self {
         let mut places = vec![root.to_path_buf()];
         places.extend(std::path::absolute(given).ok().filter(|path| path != root));
