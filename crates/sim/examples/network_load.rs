@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use tidecast_sim::Time;
-use tidecast_sim::dice::Dice;
 use tidecast_sim::network::{Delivery, Model, Network, Stream};
+use tidecast_sim::rng::Rng;
 use tidecast_sim::topology::{NodeId, Topology};
 
 const NEIGHBOURS: usize = 15;
@@ -20,7 +20,7 @@ enum Message {
 
 struct Load {
     network: Network<Message>,
-    dice: Dice,
+    rng: Rng,
     /// By stream: the reverse stream, and the node at its end.
     ends: Vec<(Stream, u32)>,
     /// By node.
@@ -35,7 +35,7 @@ impl Load {
     fn new(topology: &Topology, blocks: u32, told: usize) -> Self {
         let mut load = Load {
             network: Network::new(topology, Model::default()),
-            dice: Dice::new(1),
+            rng: Rng::new(1),
             ends: Vec::new(),
             streams: vec![Vec::new(); topology.len() as usize],
             left: vec![blocks; topology.len() as usize],
@@ -45,7 +45,7 @@ impl Load {
         };
         for node in 0..topology.len() {
             for _ in 0..NEIGHBOURS {
-                let other = load.dice.below(u64::from(topology.len())) as u32;
+                let other = load.rng.below(u64::from(topology.len())) as u32;
                 if other != node {
                     load.connect(node, other);
                 }
@@ -63,7 +63,7 @@ impl Load {
     }
 
     fn request(&mut self, now: Time, node: u32) {
-        let stream = self.dice.pick(&self.streams[node as usize]);
+        let stream = self.rng.pick(&self.streams[node as usize]);
         self.post(now, stream, Message::Request);
     }
 

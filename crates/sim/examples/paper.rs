@@ -4,13 +4,13 @@
 
 use std::time::Instant;
 
+use tidecast_sim::baselines::{self, Algorithm, Broadcast, Method, Mpi};
 use tidecast_sim::check::Watch;
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, Protocols};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
 use tidecast_sim::progress::Progress;
-use tidecast_sim::rivals::{self, Algorithm, Broadcast, Mpi, Way};
-use tidecast_sim::storm::{self, Load, Server, Storm};
+use tidecast_sim::startup_storm::{self, Load, Server, Storm};
 use tidecast_sim::topology::Topology;
 use tidecast_sim::world::World;
 use tidecast_swarm::{Policy, Time};
@@ -57,20 +57,20 @@ fn broadcast(name: &str, topology: &Topology, size: u64) -> Outcome {
         Some(name) => (name, Mpi { eager: u64::MAX, ..Mpi::default() }),
         None => (name, Mpi::default()),
     };
-    let policy = match Algorithm::parse(name).unwrap().way {
-        Way::Rival { rival, shuffled } => {
+    let policy = match Algorithm::parse(name).unwrap().method {
+        Method::Baseline { baseline: baseline, shuffled } => {
             let (model, segment) = (Model::default(), 128 << 10);
             let job = Broadcast { topology, model, size, segment, mpi, seed: 1, until: FOREVER };
-            return rivals::run(rival, shuffled, &job, &Progress::new()).unwrap();
+            return baselines::run(baseline, shuffled, &job, &Progress::new()).unwrap();
         }
-        Way::Tidecast(_) => None,
-        Way::Torrent(policy) => Some(policy),
+        Method::Tidecast(_) => None,
+        Method::Torrent(policy) => Some(policy),
     };
     let piece = if size > 1 << 30 { 4 << 20 } else { 256 << 10 }; // mainline's for torrents of this size
     let lengths = (0..size.div_ceil(piece)).map(|i| piece.min(size - i * piece) as u32).collect();
     let job = Job {
         policy: policy.unwrap_or(Policy::TIDECAST),
-        speech: policy.map_or(Speech::Tidecast, |_| Speech::Stock { fast: false }),
+        protocols: policy.map_or(Protocols::Tidecast, |_| Protocols::Stock { fast: false }),
         leaves: policy.is_none(),
         host: Host { settle: 1_200_000_000, think: 50_000 },
         acquaintances: 35, // the client of the paper keeps this many
@@ -107,7 +107,7 @@ fn storms(most: u32) {
         let mut line = format!("| {nodes} |");
         for server in servers {
             let storm = Storm { topology: &topology, model: Model::default(), server, load, until: FOREVER };
-            line += &format!(" {:.1} |", last(&storm::run(&storm, &Progress::new())));
+            line += &format!(" {:.1} |", last(&startup_storm::run(&storm, &Progress::new())));
         }
         println!("{line} {:.1} |", last(&broadcast("swarm", &topology, load.size)));
     }

@@ -12,7 +12,7 @@ use tidecast_swarm::Time;
 use crate::topology::NodeId;
 
 pub use error::FaultError;
-pub use spec::{Item, Spec, Verb, What, Who};
+pub use spec::{Item, NodeFault, Selector, Spec, What};
 pub use text::help;
 
 /// One thing that happens to the cluster. Rates are bytes per second.

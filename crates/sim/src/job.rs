@@ -4,12 +4,12 @@ use tidecast_swarm::{Limits, Policy, Time};
 
 use crate::fault::Timed;
 use crate::network::Model;
-use crate::planned::Knows;
+use crate::planned::Knowledge;
 use crate::topology::{NodeId, Topology};
 
 /// Which protocol the connections of a job speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum Protocols {
     /// Tidecast on every connection.
     Tidecast,
     /// Stock BitTorrent with or without BEP 6.
@@ -59,13 +59,13 @@ pub struct Job {
     /// Its bounds.
     pub limits: Limits,
     /// The protocol.
-    pub speech: Speech,
+    pub protocols: Protocols,
     /// Leaf hashes travel ahead of data: a wrong block is seen at once.
     pub leaves: bool,
     /// The hosts.
     pub host: Host,
     /// Data follows a plan, made with this knowledge of the network; None is a swarm.
-    pub plan: Option<(Knows, u16)>,
+    pub plan: Option<(Knowledge, u16)>,
     /// Members join the plan as they start; the number of stripes in `plan` is the most that there may be.
     pub gathers: bool,
     /// Nodes that each node is told of when it joins; all where there are no more.
@@ -100,7 +100,7 @@ impl Job {
             lengths,
             policy: Policy::TIDECAST,
             limits: Limits::default(),
-            speech: Speech::Tidecast,
+            protocols: Protocols::Tidecast,
             leaves: true,
             host: Host { settle: 1 << 30, think: 1000 },
             plan: None,

@@ -7,10 +7,10 @@
 // Sets of pieces are lists of ranges here, and often one range.
 #![allow(clippy::single_range_in_vec_init)]
 
-mod agenda;
+pub mod baselines;
 pub mod bound;
 pub mod check;
-pub mod dice;
+mod event_queue;
 pub mod fault;
 pub mod job;
 mod links;
@@ -21,12 +21,12 @@ pub mod planned;
 pub mod plot;
 pub mod progress;
 pub mod report;
-pub mod rivals;
+pub mod rng;
 pub mod scenario;
 pub mod set;
 pub mod soak;
 mod stage;
-pub mod storm;
+pub mod startup_storm;
 pub mod table;
 pub mod topology;
 pub mod trace;

@@ -6,7 +6,7 @@ use crate::topology::Topology;
 
 /// The planner's knowledge of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knows {
+pub enum Knowledge {
     /// Switches and the rates of their links.
     Topology,
     /// Nothing: all nodes are at one place.
@@ -15,23 +15,23 @@ pub enum Knows {
 
 /// The first epoch of a broadcast from node 0 to all others, in `stripes` stripes.
 #[must_use]
-pub fn first_epoch(topology: &Topology, knows: Knows, stripes: u16, seed: u64) -> Epoch {
+pub fn first_epoch(topology: &Topology, knows: Knowledge, stripes: u16, seed: u64) -> Epoch {
     let places = match knows {
-        Knows::Topology => places(topology),
-        Knows::Nothing => vec![Place { above: None, rate: 0 }],
+        Knowledge::Topology => places(topology),
+        Knowledge::Nothing => vec![Place { above: None, rate: 0 }],
     };
     Epoch { number: 1, source: 0, members: members(topology, knows), places, stripes, seed }
 }
 
 /// How many stripes such a broadcast has. The rate of the receivers' links was told, or tried.
 #[must_use]
-pub fn stripes(topology: &Topology, knows: Knows, size: u64, piece: u32) -> u16 {
+pub fn stripes(topology: &Topology, knows: Knowledge, size: u64, piece: u32) -> u16 {
     let rate = topology.nodes.iter().skip(1).map(|node| node.rate / 8).max().unwrap_or(0);
     stripes_for(&members(topology, knows), size, piece, rate)
 }
 
-fn members(topology: &Topology, knows: Knows) -> Vec<Member> {
-    let place = |switch: u32| if knows == Knows::Topology { switch } else { 0 };
+fn members(topology: &Topology, knows: Knowledge) -> Vec<Member> {
+    let place = |switch: u32| if knows == Knowledge::Topology { switch } else { 0 };
     topology.nodes.iter().map(|n| Member { place: place(n.switch), part: Part::Relay }).collect()
 }
 

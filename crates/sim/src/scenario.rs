@@ -34,9 +34,9 @@ use std::ops::Range;
 
 use tidecast_swarm::{Limits, Policy, Time};
 
-use crate::dice::Dice;
-use crate::fault::{Fault, Item, Spec, Verb, What, Who};
-use crate::job::{Host, Job, Speech};
+use crate::fault::{Fault, Item, NodeFault, Selector, Spec, What};
+use crate::job::{Host, Job, Protocols};
+use crate::rng::Rng;
 use crate::topology::units::format_rate;
 use crate::topology::{NodeId, Topology};
 
@@ -97,10 +97,10 @@ impl Scenario {
     /// The same without a plan: the meaning of a seed before there were plans.
     #[must_use]
     pub fn swarm(seed: u64) -> Self {
-        let mut draw = Draw(Dice::new(seed ^ 0x5CE7_A810_5EED_0001));
-        let speech = draw.speech();
+        let mut draw = Draw(Rng::new(seed ^ 0x5CE7_A810_5EED_0001));
+        let protocols = draw.protocols();
         let nodes = if draw.0.one_in(12) { draw.log(24, 500) } else { draw.log(2, 24) };
-        let lengths = draw.lengths(nodes, speech);
+        let lengths = draw.lengths(nodes, protocols);
         let size: u64 = lengths.iter().map(|&len| u64::from(len)).sum();
         let shape = draw.shape(nodes as u32, size);
         let topology = Topology::parse(&shape.form);
@@ -110,7 +110,7 @@ impl Scenario {
         let mut job = Job {
             policy: draw.policy(),
             limits: draw.limits(),
-            speech,
+            protocols,
             leaves: !draw.0.one_in(3),
             host: draw.host(),
             acquaintances: draw.0.pick(&[4, 16, 50]),
@@ -173,7 +173,7 @@ struct Shape {
 }
 
 /// The chance of one scenario.
-struct Draw(Dice);
+struct Draw(Rng);
 
 impl Draw {
     /// From `least` to `most`, uniform over the octaves between them.
@@ -188,12 +188,12 @@ impl Draw {
         self.0.below(of) < n
     }
 
-    fn speech(&mut self) -> Speech {
+    fn protocols(&mut self) -> Protocols {
         match self.0.below(6) {
-            0 => Speech::Stock { fast: false },
-            1 => Speech::Stock { fast: true },
-            2 => Speech::Mixed,
-            _ => Speech::Tidecast,
+            0 => Protocols::Stock { fast: false },
+            1 => Protocols::Stock { fast: true },
+            2 => Protocols::Mixed,
+            _ => Protocols::Tidecast,
         }
     }
 
@@ -252,12 +252,12 @@ impl Draw {
         counts.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
     }
 
-    fn lengths(&mut self, nodes: u64, speech: Speech) -> Vec<u32> {
+    fn lengths(&mut self, nodes: u64, protocols: Protocols) -> Vec<u32> {
         let unit = match self.0.below(6) {
             5 => 1 + self.0.below(u64::from(1024 * KIB)) as u32,
             n => [16, 64, 256, 1024, 4096][n as usize] * KIB,
         };
-        let block = if speech == Speech::Tidecast { MAX_BLOCK } else { STOCK_BLOCK };
+        let block = if protocols == Protocols::Tidecast { MAX_BLOCK } else { STOCK_BLOCK };
         let work = if self.0.one_in(64) { 30_000 } else { 1_200 };
         let most = work / (nodes * u64::from(unit.div_ceil(block)));
         let count = self.log(1, 5_000).min(most.max(1));
@@ -353,22 +353,22 @@ impl Draw {
 
 /// The faults of a scenario; each as likely as it is frequent here.
 const KINDS: [Kind; 26] = [
-    Kind::Does(Verb::Crash),
-    Kind::Does(Verb::Crash),
-    Kind::Does(Verb::Die),
-    Kind::Does(Verb::Die),
-    Kind::Does(Verb::Freeze),
-    Kind::Does(Verb::Freeze),
-    Kind::Does(Verb::Leave),
-    Kind::Does(Verb::Join),
-    Kind::Does(Verb::Join),
-    Kind::Does(Verb::DiskFull),
-    Kind::Does(Verb::Corrupt),
-    Kind::Does(Verb::Lie),
-    Kind::Does(Verb::Withhold),
-    Kind::Does(Verb::Refuse),
-    Kind::Does(Verb::Closed),
-    Kind::Does(Verb::Reset),
+    Kind::Does(NodeFault::Crash),
+    Kind::Does(NodeFault::Crash),
+    Kind::Does(NodeFault::Die),
+    Kind::Does(NodeFault::Die),
+    Kind::Does(NodeFault::Freeze),
+    Kind::Does(NodeFault::Freeze),
+    Kind::Does(NodeFault::Leave),
+    Kind::Does(NodeFault::Join),
+    Kind::Does(NodeFault::Join),
+    Kind::Does(NodeFault::DiskFull),
+    Kind::Does(NodeFault::Corrupt),
+    Kind::Does(NodeFault::Lie),
+    Kind::Does(NodeFault::Withhold),
+    Kind::Does(NodeFault::Refuse),
+    Kind::Does(NodeFault::Closed),
+    Kind::Does(NodeFault::Reset),
     Kind::Restart,
     Kind::Restart,
     Kind::Slow,
@@ -383,7 +383,7 @@ const KINDS: [Kind; 26] = [
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Does(Verb),
+    Does(NodeFault),
     Restart,
     Slow,
     Link,
@@ -397,7 +397,7 @@ impl Kind {
     /// The origin continues after it, so that the others can still complete.
     fn spares_origin(self) -> bool {
         match self {
-            Kind::Does(verb) => matches!(verb, Verb::Reset | Verb::Freeze),
+            Kind::Does(verb) => matches!(verb, NodeFault::Reset | NodeFault::Freeze),
             Kind::Slow | Kind::Clock => true,
             Kind::Restart | Kind::Link | Kind::Partition | Kind::Lost | Kind::Reorder => false,
         }
@@ -405,12 +405,15 @@ impl Kind {
 
     /// A way to be rather than something that happens.
     fn is_trait(self) -> bool {
-        use Verb::{Closed, Corrupt, Lie, Refuse, Withhold};
+        use NodeFault::{Closed, Corrupt, Lie, Refuse, Withhold};
         matches!(self, Kind::Does(Corrupt | Lie | Withhold | Refuse | Closed))
     }
 
     fn can_end(self) -> bool {
-        matches!(self, Kind::Does(Verb::Freeze) | Kind::Restart | Kind::Slow | Kind::Link | Kind::Partition)
+        matches!(
+            self,
+            Kind::Does(NodeFault::Freeze) | Kind::Restart | Kind::Slow | Kind::Link | Kind::Partition
+        )
     }
 }
 
@@ -419,7 +422,8 @@ impl Draw {
         let count = if self.0.one_in(5) { 0 } else { self.log(1, 8) };
         let mut faults: Vec<Spec> = (0..count).filter_map(|_| self.fault(topology, ideal)).collect();
         if self.0.one_in(24) {
-            let verb = self.0.pick(&[Verb::Crash, Verb::Die, Verb::DiskFull, Verb::Leave]);
+            let verb =
+                self.0.pick(&[NodeFault::Crash, NodeFault::Die, NodeFault::DiskFull, NodeFault::Leave]);
             let at = ideal / 2 + self.0.below(ideal);
             faults.push(Spec { what: What::Do(verb, one(0)), at, lasting: None });
         }
@@ -434,7 +438,7 @@ impl Draw {
         let ends = kind.can_end() && self.chance(7, 8);
         let mut lasting = ends.then(|| self.duration(ideal));
         let what = match kind {
-            Kind::Does(Verb::Join) => What::Do(Verb::Join, self.receivers(topology)),
+            Kind::Does(NodeFault::Join) => What::Do(NodeFault::Join, self.receivers(topology)),
             Kind::Does(verb) => What::Do(verb, self.who(kind, topology)),
             Kind::Restart => What::Restart { who: self.who(kind, topology), disk: self.0.one_in(2) },
             Kind::Slow => {
@@ -452,7 +456,7 @@ impl Draw {
             Kind::Lost => What::Lost { who: self.who(kind, topology), piece: None },
             Kind::Reorder => What::Reorder(self.0.pick(&[50_000, 2_000_000, 20_000_000])),
         };
-        if what == What::Do(Verb::Freeze, one(0)) {
+        if what == What::Do(NodeFault::Freeze, one(0)) {
             // The others may need it again.
             lasting = lasting.or(Some(ideal));
         }
@@ -468,13 +472,13 @@ impl Draw {
         }
     }
 
-    fn who(&mut self, kind: Kind, topology: &Topology) -> Who {
+    fn who(&mut self, kind: Kind, topology: &Topology) -> Selector {
         if kind.spares_origin() && self.0.one_in(12) { one(0) } else { self.receivers(topology) }
     }
 
-    fn receivers(&mut self, topology: &Topology) -> Who {
+    fn receivers(&mut self, topology: &Topology) -> Selector {
         if self.0.one_in(4) {
-            return Who::Share(self.0.pick(&[50_000, 100_000, 200_000, 500_000]));
+            return Selector::Share(self.0.pick(&[50_000, 100_000, 200_000, 500_000]));
         }
         one(1 + self.0.below(topology.nodes.len() as u64 - 1) as u32)
     }
@@ -492,36 +496,36 @@ impl Draw {
     }
 
     /// A group that is cut off, or two; a range of nodes, a share or a switch.
-    fn groups_apart(&mut self, topology: &Topology) -> Vec<Who> {
+    fn groups_apart(&mut self, topology: &Topology) -> Vec<Selector> {
         let last = topology.nodes.len() as u64 - 1;
         let from = self.0.below(last + 1);
         let to = from + self.0.below(last + 1 - from);
         match self.0.below(4) {
-            0 => vec![Who::Share(self.0.pick(&[100_000, 300_000, 500_000]))],
+            0 => vec![Selector::Share(self.0.pick(&[100_000, 300_000, 500_000]))],
             1 => {
                 let switch = self.0.below(topology.switches.len() as u64) as usize;
-                vec![Who::Named(vec![Item::Switch(topology.switches[switch].clone())])]
+                vec![Selector::Named(vec![Item::Switch(topology.switches[switch].clone())])]
             }
             2 if from > 0 => vec![
-                Who::Named(vec![Item::Nodes(0..=from as u32 - 1)]),
-                Who::Named(vec![Item::Nodes(from as u32..=to as u32)]),
+                Selector::Named(vec![Item::Nodes(0..=from as u32 - 1)]),
+                Selector::Named(vec![Item::Nodes(from as u32..=to as u32)]),
             ],
-            _ => vec![Who::Named(vec![Item::Nodes(from as u32..=to as u32)])],
+            _ => vec![Selector::Named(vec![Item::Nodes(from as u32..=to as u32)])],
         }
     }
 }
 
-fn one(node: u32) -> Who {
-    Who::Named(vec![Item::Nodes(node..=node)])
+fn one(node: u32) -> Selector {
+    Selector::Named(vec![Item::Nodes(node..=node)])
 }
 
 /// A short description, for readers of a failure.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Job { lengths, speech, policy, leaves, .. } = &self.job;
+        let Job { lengths, protocols, policy, leaves, .. } = &self.job;
         let size: u64 = lengths.iter().map(|&len| u64::from(len)).sum();
         write!(f, "seed {}: {}, {} pieces of {} bytes", self.seed, self.topology, lengths.len(), size)?;
-        write!(f, ", {speech:?}, {policy:?}, leaves {leaves}")?;
+        write!(f, ", {protocols:?}, {policy:?}, leaves {leaves}")?;
         if let Some((knows, stripes)) = self.job.plan {
             write!(f, ", a plan of {stripes} stripes that knows {knows:?}")?;
         }
@@ -579,7 +583,7 @@ mod tests {
 
     #[test]
     fn the_log_draw_is_within_its_bounds() {
-        let mut draw = Draw(Dice::new(1));
+        let mut draw = Draw(Rng::new(1));
         for (least, most) in [(1, 1), (1, 2), (2, 24), (24, 500), (1, 5000)] {
             let drawn: BTreeSet<u64> = (0..20_000).map(|_| draw.log(least, most)).collect();
             assert_eq!((drawn.first(), drawn.last()), (Some(&least), Some(&most)));

@@ -3,7 +3,7 @@
 
 use tidecast_swarm::Time;
 
-use crate::agenda::Agenda;
+use crate::event_queue::EventQueue;
 use crate::links::Links;
 use crate::network::{Delivery, Model, Network};
 use crate::outcome::Outcome;
@@ -18,7 +18,7 @@ const REPORT: u64 = 1024;
 pub(crate) struct Stage<'a, M: Clone, T> {
     pub(crate) now: Time,
     pub(crate) net: Network<M>,
-    pub(crate) agenda: Agenda<T>,
+    pub(crate) queue: EventQueue<T>,
     topology: &'a Topology,
     links: Links,
     until: Time,
@@ -41,7 +41,7 @@ impl<'a, M: Clone, T> Stage<'a, M, T> {
         Stage {
             now: Time(0),
             net: Network::new(topology, model),
-            agenda: Agenda::default(),
+            queue: EventQueue::default(),
             topology,
             links: Links::new(topology),
             until,
@@ -57,7 +57,7 @@ impl<'a, M: Clone, T> Stage<'a, M, T> {
     /// run was told to stop.
     pub(crate) fn next(&mut self) -> Option<Step<M, T>> {
         while self.done < self.of {
-            let next = [self.net.next(), self.agenda.next()].into_iter().flatten().min()?;
+            let next = [self.net.next(), self.queue.next()].into_iter().flatten().min()?;
             if next > self.until {
                 return None;
             }
@@ -73,8 +73,8 @@ impl<'a, M: Clone, T> Stage<'a, M, T> {
             if let Some(delivery) = self.net.pop(next) {
                 return Some(Step::Net(delivery));
             }
-            if self.agenda.next().is_some_and(|at| at <= next) {
-                return self.agenda.pop().map(Step::Beside);
+            if self.queue.next().is_some_and(|at| at <= next) {
+                return self.queue.pop().map(Step::Beside);
             }
         }
         None

@@ -6,7 +6,7 @@
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::print_stdout)]
 
 use tidecast_sim::check::Watch;
-use tidecast_sim::job::{Host, Job, SPREAD, Speech};
+use tidecast_sim::job::{Host, Job, Protocols, SPREAD};
 use tidecast_sim::network::Model;
 use tidecast_sim::topology::{NodeId, Topology};
 use tidecast_sim::world::World;
@@ -29,7 +29,7 @@ struct Client {
 
 /// Two clients on 100 Mb/s, the second a moment later than the first; and bytes received twice, in
 /// thousandths.
-fn per_file(policy: Policy, speech: Speech) -> ([Client; 2], u64) {
+fn per_file(policy: Policy, protocols: Protocols) -> ([Client; 2], u64) {
     let job = Job {
         topology: Topology::parse("single:3@100mbit").unwrap(),
         model: Model::default(),
@@ -37,7 +37,7 @@ fn per_file(policy: Policy, speech: Speech) -> ([Client; 2], u64) {
         policy,
         // One slot is BitLib's case with two clients; with the usual three it takes five clients.
         limits: Limits { upload_slots: 1, ..Limits::default() },
-        speech,
+        protocols,
         leaves: true,
         host: Host { settle: 1_200_000_000, think: 50_000 },
         plan: None,
@@ -77,8 +77,8 @@ fn per_file(policy: Policy, speech: Speech) -> ([Client; 2], u64) {
     (clients, world.outcome().duplicate * 1000 / (2 * size))
 }
 
-fn show(name: &str, policy: Policy, speech: Speech) -> ([Client; 2], u64) {
-    let (clients, twice) = per_file(policy, speech);
+fn show(name: &str, policy: Policy, protocols: Protocols) -> ([Client; 2], u64) {
+    let (clients, twice) = per_file(policy, protocols);
     let [a, b] = clients;
     println!(
         "{name:24} {:>6.1} s {:>6.1} s {:>6.1} s {:>5.1}%",
@@ -93,7 +93,7 @@ fn show(name: &str, policy: Policy, speech: Speech) -> ([Client; 2], u64) {
 
 #[test]
 fn classic_starves_the_second_client_and_tidecast_does_not() {
-    let stock = Speech::Stock { fast: true };
+    let stock = Protocols::Stock { fast: true };
     println!("{:24} {:>8} {:>8} {:>8} {:>6}", "policy", "first", "second", "waited", "twice");
     let off = Policy::TIDECAST;
     let (classic, _) = show("classic", Policy::CLASSIC, stock);
@@ -105,7 +105,7 @@ fn classic_starves_the_second_client_and_tidecast_does_not() {
     let (distribution, _) = show("distribution alone", Policy { distribution: true, ..off }, stock);
     let (_, endgame) = show("endgame alone", Policy { endgame: true, ..off }, stock);
     let (_, none) = show("none of them", off, stock);
-    let (ours, _) = show("tidecast", off, Speech::Tidecast);
+    let (ours, _) = show("tidecast", off, Protocols::Tidecast);
     let waited = |c: &[Client; 2]| c[0].waited.max(c[1].waited);
     let apart = |c: &[Client; 2]| c[1].done.abs_diff(c[0].done);
     // The first finishes in normal time, the second waits for chance: 10 s until it is choked, 30 s

@@ -7,7 +7,7 @@ use tidecast_sim::Time;
 use tidecast_sim::fault::Spec;
 use tidecast_sim::job::{Job, Opens};
 use tidecast_sim::outcome::Outcome;
-use tidecast_sim::planned::{Knows, stripes};
+use tidecast_sim::planned::{Knowledge, stripes};
 use tidecast_sim::progress::Progress;
 use tidecast_sim::topology::{NodeId, Topology};
 use tidecast_sim::world::World;
@@ -23,11 +23,11 @@ const TOUCHED: u64 = FILES as u64 * LONG as u64 * PIECE as u64;
 /// The origin has twice as many files as are opened.
 fn job(nodes: u32, seed: u64, faults: &[&str]) -> Job {
     let topology = Topology::parse(&format!("single:{nodes}@1gbit")).unwrap();
-    let stripes = stripes(&topology, Knows::Topology, 2 * TOUCHED, PIECE);
+    let stripes = stripes(&topology, Knowledge::Topology, 2 * TOUCHED, PIECE);
     let files = (0..FILES).map(|file| 2 * file * LONG..(2 * file + 1) * LONG).collect();
     let mut job = Job {
         policy: Policy { on_demand: true, ..Policy::TIDECAST },
-        plan: Some((Knows::Topology, stripes)),
+        plan: Some((Knowledge::Topology, stripes)),
         spread: 0,
         opens: Some(Opens { files, start: Time(SECOND), think: 20_000 }),
         until: Time(3600 * SECOND),

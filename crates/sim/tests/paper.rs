@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use tidecast_sim::Time;
+use tidecast_sim::baselines::{Algorithm, Broadcast, Method, Mpi, run};
 use tidecast_sim::network::Model;
 use tidecast_sim::progress::Progress;
-use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Way, run};
 use tidecast_sim::topology::Topology;
 
 /// Seconds of a broadcast to the paper's 64 nodes of 1 Gb/s, with these options of the bottleneck.
@@ -15,12 +15,14 @@ fn site(name: &str, megabytes: u64, options: &str, eager: bool) -> f64 {
 }
 
 fn seconds(name: &str, megabytes: u64, form: &str, eager: bool) -> f64 {
-    let Way::Rival { rival, shuffled } = Algorithm::parse(name).unwrap().way else { panic!("{name}") };
+    let Method::Baseline { baseline: baseline, shuffled } = Algorithm::parse(name).unwrap().method else {
+        panic!("{name}")
+    };
     let topology = &Topology::parse(form).unwrap();
     let (model, size, segment) = (Model::default(), megabytes * 1_000_000, 128 << 10);
     let mpi = if eager { Mpi { eager: u64::MAX, ..Mpi::default() } } else { Mpi::default() };
     let job = Broadcast { topology, model, size, segment, mpi, seed: 1, until: Time(u64::MAX / 2) };
-    let outcome = run(rival, shuffled, &job, &Progress::new()).unwrap();
+    let outcome = run(baseline, shuffled, &job, &Progress::new()).unwrap();
     outcome.finished.iter().map(|t| t.expect("everyone finishes").0).max().unwrap() as f64 / 1e9
 }
 

@@ -5,10 +5,10 @@
 use tidecast_sim::Time;
 use tidecast_sim::bound::bound;
 use tidecast_sim::fault::Spec;
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, Protocols};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
-use tidecast_sim::planned::{Knows, stripes};
+use tidecast_sim::planned::{Knowledge, stripes};
 use tidecast_sim::progress::Progress;
 use tidecast_sim::topology::{NodeId, Topology};
 use tidecast_sim::world::World;
@@ -19,17 +19,17 @@ const SIZE: u64 = 400 * PIECE as u64;
 
 fn job(form: &str, faults: &[&str]) -> Job {
     let topology = Topology::parse(form).unwrap();
-    let stripes = stripes(&topology, Knows::Topology, SIZE, PIECE);
+    let stripes = stripes(&topology, Knowledge::Topology, SIZE, PIECE);
     let mut job = Job {
         topology,
         model: Model::default(),
         lengths: vec![PIECE; (SIZE / u64::from(PIECE)) as usize],
         policy: Policy::TIDECAST,
         limits: Limits::default(),
-        speech: Speech::Tidecast,
+        protocols: Protocols::Tidecast,
         leaves: true,
         host: Host { settle: 1_000_000_000, think: 20_000 },
-        plan: Some((Knows::Topology, stripes)),
+        plan: Some((Knowledge::Topology, stripes)),
         acquaintances: 50,
         joins: Vec::new(),
         faults: Vec::new(),
@@ -81,7 +81,7 @@ fn one_switch_is_filled_and_the_origin_sends_one_copy() {
 /// or pieces.
 #[test]
 fn control_messages_are_half_a_percent_at_most() {
-    for plan in [Some((Knows::Topology, 8)), None] {
+    for plan in [Some((Knowledge::Topology, 8)), None] {
         let mut job = job("single:48@10gbit", &[]);
         job.lengths = vec![PIECE; 2000];
         job.plan = plan;

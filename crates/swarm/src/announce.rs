@@ -91,7 +91,7 @@ impl Engine {
         if self.announcements_paid() {
             return Some(soonest);
         }
-        Some(last.after(UNPAID).min(self.intake.last().after(QUIET)).max(soonest))
+        Some(last.after(UNPAID).min(self.downloads.last().after(QUIET)).max(soonest))
     }
 
     /// Announces the gathered pieces to Tidecast peers, if it is time.
@@ -130,12 +130,12 @@ impl Engine {
 
     /// The peer is our parent in some stripe.
     fn is_fed_by(&self, peer: &Peer) -> bool {
-        self.plan.course().is_some_and(|c| peer.place.member().is_some_and(|member| c.is_parent(member)))
+        self.plan.state().is_some_and(|c| peer.place.member().is_some_and(|member| c.is_parent(member)))
     }
 
     /// The piece was offered to us.
     fn by_plan(&self, piece: u32) -> bool {
-        self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some())
+        self.plan.state().is_some_and(|c| c.stripe_of(piece).is_some())
     }
 
     /// Some data of an earlier run is not verified yet.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use crate::api::{Action, Block, PeerId, Reason};
 use crate::engine::Engine;
 use crate::planted::{Bug, planted};
+use crate::state::addresses::End;
 use crate::state::counts::Fate;
-use crate::state::neighbours::End;
 use crate::state::partial::{NOBODY, Partial};
 use crate::state::peer::Peer;
 use crate::state::pieces::State;
@@ -51,7 +51,7 @@ impl Engine {
             many => {
                 // Out of the picker first: from now on one peer alone is asked.
                 self.with_place(piece, |e| e.blame.suspect(piece, many));
-                self.rounds.changed();
+                self.request_checks.changed();
             }
         }
     }
@@ -72,7 +72,7 @@ impl Engine {
         for (peer, mut cells) in asked {
             cells.sort_unstable();
             self.not_awaited(peer, piece, &cells, true);
-            self.rounds.add(peer);
+            self.request_checks.add(peer);
         }
     }
 
@@ -81,14 +81,14 @@ impl Engine {
         let Some(peer) = self.peers.get(&id) else {
             if let Some(candidate) = self.blame.address_of(id) {
                 let end = (self.env.now(), End::Banned);
-                self.neighbours.down(self.env.now(), candidate, id, end, &mut self.rng);
+                self.addresses.down(self.env.now(), candidate, id, end, &mut self.rng);
             }
             return;
         };
         let (candidate, closing) = (peer.candidate, peer.is_closing());
         if let Some(candidate) = candidate {
             let end = (self.env.now(), End::Banned);
-            self.neighbours.down(self.env.now(), candidate, id, end, &mut self.rng);
+            self.addresses.down(self.env.now(), candidate, id, end, &mut self.rng);
         }
         if !closing {
             self.blame.ban();
@@ -123,7 +123,7 @@ impl Engine {
     /// is not waited for: though not suspect, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
         self.peers.get(&id).is_some_and(|p| {
-            !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.patience.doubtful()
+            !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.silence.doubtful()
         })
     }
 }

@@ -22,12 +22,12 @@ const NEEDY: Duration = Duration::from_secs(8);
 impl Engine {
     /// We are a source of a plan and have sent all copies of the data, or of our share of it, that we are to send.
     pub(crate) fn over_budget(&self) -> bool {
-        let Some(course) = self.plan.course().filter(|c| c.is_source()) else { return false };
+        let Some(plan) = self.plan.state().filter(|c| c.is_source()) else { return false };
         if self.env.policy().on_demand {
             // Wished pieces have been given: only pieces lost in transit are requested.
             return true;
         }
-        let role = course.role();
+        let role = plan.role();
         let ours = role.sources.iter().filter(|s| **s == role.member).count() as u64;
         self.budget.spent(self.totals.served(), ours, role.sources.len() as u64)
     }
@@ -39,7 +39,7 @@ impl Engine {
             if self.peers.get(&id).is_none_or(|p| p.place.member().is_none()) {
                 return false;
             }
-            self.touch(block.piece, true, None);
+            self.wish(block.piece, true, None);
         }
         let stays = self.env.policy().stays;
         let others = self.selection.holders(block.piece) > 0 || stays && self.budget.any_finished();

@@ -64,7 +64,7 @@ impl Engine {
 
     fn rechoke(&mut self) {
         let (now, seeding) = (self.env.now(), self.pieces.left() == 0);
-        let snubbed = |p: &Peer| p.outstanding() > 0 && now.since(p.patience.last()) >= SNUB;
+        let snubbed = |p: &Peer| p.outstanding() > 0 && now.since(p.silence.last()) >= SNUB;
         let gain = |p: &Peer| match seeding {
             true => p.choking.served_since(&p.counts),
             false => p.choking.received_since(&p.counts),

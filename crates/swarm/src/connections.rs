@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::{Action, Candidate, PeerId, Protocol, Reason};
 use crate::engine::Engine;
-use crate::state::neighbours::End;
+use crate::state::addresses::End;
 use crate::state::peer::Peer;
 
 /// With a plan, members other than our parents are dialled after this long, or up to twice that.
@@ -19,11 +19,11 @@ impl Engine {
             return;
         }
         let mut peer = Peer::new(id, protocol, candidate, self.env.limits(), self.env.now());
-        if candidate.is_some_and(|c| self.neighbours.told(c)) {
+        if candidate.is_some_and(|c| self.addresses.told(c)) {
             peer.was_told();
         }
         if let Some(candidate) = candidate {
-            self.neighbours.up(candidate, id);
+            self.addresses.up(candidate, id);
         }
         let told = peer.is_told();
         self.peers.insert(id, peer);
@@ -48,7 +48,7 @@ impl Engine {
         if let Some(peer) = self.peers.remove(&id) {
             self.blame.departed(id, peer.candidate);
             if let Some(candidate) = peer.candidate {
-                self.neighbours.down(self.env.now(), candidate, id, (peer.since, end), &mut self.rng);
+                self.addresses.down(self.env.now(), candidate, id, (peer.since, end), &mut self.rng);
             }
         }
         self.given_to_departed(id);
@@ -90,17 +90,17 @@ impl Engine {
     /// the plan fails: a handshake with each would delay the data, or take longer than it, and an incoming
     /// connection saves a dial.
     pub(crate) fn on_candidate(&mut self, candidate: Candidate, told: bool) {
-        let wait = match (told, self.plan.course().is_some()) {
+        let wait = match (told, self.plan.state().is_some()) {
             (true, _) => Duration::ZERO,
             (false, true) => SPARE + SPARE * self.rng.below(256) / 256,
             (false, false) => MINGLE * self.rng.below(256) / 256,
         };
-        self.neighbours.add(self.env.now().after(wait), candidate, told);
+        self.addresses.add(self.env.now().after(wait), candidate, told);
     }
 
     pub(crate) fn dial(&mut self) {
         let room = self.env.limits().peers.saturating_sub(self.peers.len());
-        for candidate in self.neighbours.dial(self.env.now(), room, &mut self.rng) {
+        for candidate in self.addresses.dial(self.env.now(), room, &mut self.rng) {
             self.outbox.push(Action::Dial { candidate });
         }
     }

@@ -14,10 +14,10 @@ impl Engine {
     pub(crate) fn on_received(&mut self, id: PeerId, block: Block) {
         let now = self.env.now();
         let asked = self.peers.get(&id).and_then(|p| p.asked_at(block.piece)).unwrap_or_default();
-        self.intake.received(now, block.len, asked);
+        self.downloads.received(now, block.len, asked);
         self.count(id, Fate::Received, u64::from(block.len));
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.hear(now);
+        peer.note_heard(now);
         if !self.pieces.sound(block) {
             return self.disconnect(id, Reason::Protocol("sent an invalid block"));
         }
@@ -25,13 +25,13 @@ impl Engine {
         let asked = self.with_piece(block.piece, |p| p.receive(id, block.piece, cells));
         let mine = self.no_longer_asked(block.piece, asked, Some(id));
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.patience.delivered(now);
+        peer.silence.delivered(now);
         peer.window.received(now, block.len);
         let unasked = u64::from(block.len).saturating_sub(mine);
         if !peer.strays(unasked, UNASKED_MOST) {
             return self.disconnect(id, Reason::Protocol("sent data that was not requested"));
         }
-        self.rounds.add(id);
+        self.request_checks.add(id);
         self.note_moved(id, block);
     }
 
@@ -43,11 +43,11 @@ impl Engine {
             let bytes = self.pieces.block(piece, run.clone()).len;
             if Some(peer) == from {
                 mine += u64::from(bytes);
-                self.intake.gone(u64::from(bytes));
+                self.downloads.gone(u64::from(bytes));
                 self.note_answer(peer, piece, bytes);
             } else {
                 self.run_not_awaited(peer, piece, run, true);
-                self.rounds.add(peer);
+                self.request_checks.add(peer);
             }
         }
         mine
@@ -74,8 +74,8 @@ impl Engine {
 
     /// A verdict on `len` received bytes.
     pub(crate) fn settled(&mut self, len: u32) {
-        if self.intake.settled(len, self.env.limits().unsettled) {
-            self.rounds.add_all(self.peers.keys().copied());
+        if self.downloads.settled(len, self.env.limits().unsettled) {
+            self.request_checks.add_all(self.peers.keys().copied());
         }
     }
 

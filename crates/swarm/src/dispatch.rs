@@ -31,12 +31,17 @@ impl Engine {
     /// When to send `Event::Tick` if nothing else happens before.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
-        let room = self.env.limits().peers > self.peers.len() + self.neighbours.dialing();
-        let dial = self.neighbours.wakeup().filter(|_| room);
-        let own =
-            [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due(), self.budget.due()];
-        let balance = self.plan.course().and_then(|course| course.balance().due());
-        let rest = [self.upkeep.at(), self.rotate_at(), dial, self.rounds.held_until(), balance];
+        let room = self.env.limits().peers > self.peers.len() + self.addresses.dialing();
+        let dial = self.addresses.wakeup().filter(|_| room);
+        let own = [
+            self.announce_at(),
+            self.choker.due(),
+            self.superseed_pieces.due(),
+            self.turns.due(),
+            self.budget.due(),
+        ];
+        let balance = self.plan.state().and_then(|plan| plan.balance().due());
+        let rest = [self.upkeep.at(), self.rotate_at(), dial, self.request_checks.held_until(), balance];
         let timers = own.into_iter().chain(rest);
         timers.flatten().min().map(|at| at.max(self.env.now()))
     }
@@ -46,13 +51,13 @@ impl Engine {
             Event::Tick => {}
             Event::Candidate { candidate, told } => self.on_candidate(candidate, told),
             Event::DialFailed { candidate } => {
-                self.neighbours.failed(self.env.now(), candidate, false, &mut self.rng);
+                self.addresses.failed(self.env.now(), candidate, false, &mut self.rng);
             }
             Event::DialRefused { candidate } => {
-                self.neighbours.failed(self.env.now(), candidate, true, &mut self.rng);
+                self.addresses.failed(self.env.now(), candidate, true, &mut self.rng);
             }
-            Event::Retry { candidate } => self.neighbours.retry(self.env.now(), candidate),
-            Event::Admitted => self.neighbours.admitted(self.env.now()),
+            Event::Retry { candidate } => self.addresses.retry(self.env.now(), candidate),
+            Event::Admitted => self.addresses.admitted(self.env.now()),
             Event::PeerUp { peer, protocol, candidate } => self.on_peer_up(peer, protocol, candidate),
             Event::PeerDown { peer } => self.on_peer_down(peer),
             Event::Stored { peer, block, proven } => self.on_stored(peer, block, proven),
@@ -67,7 +72,7 @@ impl Engine {
             Event::Priority { pieces, priority } => self.on_priority(pieces, priority),
             Event::Deadline { pieces, at } => self.on_deadline(pieces, at),
             Event::PlanExpected { until } => {
-                self.rounds.hold(Some(until).filter(|_| self.plan.course().is_none()));
+                self.request_checks.hold(Some(until).filter(|_| self.plan.state().is_none()));
             }
             Event::Plan(role) => self.on_plan(role),
             other => self.dispatch_peer(other),
@@ -84,7 +89,7 @@ impl Engine {
             event,
             Event::Sent { .. } | Event::Member { .. } | Event::Key { .. } | Event::QueueLimit { .. }
         ) {
-            peer.hear(now);
+            peer.note_heard(now);
         }
         match event {
             Event::Key { peer, key } => self.on_key(peer, key),

@@ -1,7 +1,7 @@
 //! Textbook endgame, a switch for comparison: when every block has been asked for, each is asked of
 //! every peer that has it, and cancelled elsewhere when it comes.
 //!
-//! Off, a block goes to a second peer only when the first is late (`slow.rs`).
+//! Off, a block goes to a second peer only when the first is late (`reassign.rs`).
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Engine {
         for (&piece, cells) in &taken {
             for run in to_ranges(cells.iter().copied()) {
                 let block = self.pieces.block(piece, run);
-                self.intake.asked(now, u64::from(block.len));
+                self.downloads.asked(now, u64::from(block.len));
                 let Some(peer) = self.peers.get_mut(&id) else { continue };
                 peer.note_asked(piece, block.len, now);
                 let requests = chunks(block, peer.request_size());

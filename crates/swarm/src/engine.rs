@@ -7,24 +7,24 @@
 
 use crate::api::{Setup, Time};
 use crate::rng::Rng;
+use crate::state::addresses::Addresses;
 use crate::state::announcer::Announcer;
 use crate::state::blame::Blame;
 use crate::state::budget::Budget;
 use crate::state::choker::Choker;
 use crate::state::counts::Counts;
+use crate::state::downloads::Downloads;
 use crate::state::env::Env;
-use crate::state::given::Given;
-use crate::state::intake::Intake;
 use crate::state::membership::Membership;
-use crate::state::neighbours::Neighbours;
 use crate::state::outbox::Outbox;
 use crate::state::peers::Peers;
 use crate::state::pieces::{Pieces, State};
-use crate::state::rounds::Rounds;
+use crate::state::request_checks::RequestChecks;
 use crate::state::selection::{Place, Selection};
+use crate::state::superseed_pieces::SuperseedPieces;
 use crate::state::upkeep::Upkeep;
 use crate::state::upload::Turns;
-use crate::state::webs::Webs;
+use crate::state::web_seeds::WebSeeds;
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -58,20 +58,20 @@ pub struct Engine {
     /// The connections, with the requests in both directions.
     pub(crate) peers: Peers,
     /// Addresses.
-    pub(crate) neighbours: Neighbours,
+    pub(crate) addresses: Addresses,
 
     /// Pending checks for requests, and data in flight.
-    pub(crate) rounds: Rounds,
-    pub(crate) intake: Intake,
+    pub(crate) request_checks: RequestChecks,
+    pub(crate) downloads: Downloads,
     pub(crate) upkeep: Upkeep,
     pub(crate) blame: Blame,
-    pub(crate) webs: Webs,
+    pub(crate) web_seeds: WebSeeds,
 
     /// Served peers, and announcements of our pieces.
     pub(crate) turns: Turns,
     pub(crate) announcer: Announcer,
     pub(crate) choker: Choker,
-    pub(crate) given: Given,
+    pub(crate) superseed_pieces: SuperseedPieces,
 
     /// The plan, and the budget of its source.
     pub(crate) plan: Membership,
@@ -113,21 +113,21 @@ impl Engine {
             pieces: Pieces::new(setup.lengths),
             selection: Selection::new(count, setup.policy.sequential),
             peers: Peers::default(),
-            neighbours: Neighbours::new(setup.limits.random_neighbours),
-            rounds: Rounds::new(),
-            intake: Intake::default(),
+            addresses: Addresses::new(setup.limits.random_neighbours),
+            request_checks: RequestChecks::new(),
+            downloads: Downloads::default(),
             upkeep: Upkeep::default(),
             blame: Blame::default(),
-            webs: Webs::default(),
+            web_seeds: WebSeeds::default(),
             turns: Turns::new(setup.limits.serving_total, count, longest),
             announcer: Announcer::new(),
             choker: Choker::default(),
-            given: Given::default(),
+            superseed_pieces: SuperseedPieces::default(),
             plan: Membership::default(),
             budget: Budget::new(size, setup.limits.origin_copies),
             totals: Counts::default(),
         };
-        engine.neighbours.rotate(now);
+        engine.addresses.rotate(now);
         for piece in setup.have.into_iter().flatten() {
             engine.pieces.verify(piece);
         }
@@ -146,7 +146,7 @@ impl Engine {
         let out = self.with_place(piece, |e| change(&mut e.pieces));
         if !open && self.selection.count() == 0 && self.pieces.open().contains(&piece) {
             // Before, checking all peers is not worth it: upkeep will.
-            self.rounds.changed();
+            self.request_checks.changed();
         }
         let lacks = self.pieces.lacks(piece);
         if lacked != lacks {
@@ -161,7 +161,7 @@ impl Engine {
         let out = change(self);
         let after = self.place(piece);
         if self.selection.moved(piece, before, after) {
-            self.rounds.changed();
+            self.request_checks.changed();
         }
         out
     }

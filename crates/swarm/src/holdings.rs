@@ -47,7 +47,7 @@ impl Engine {
     /// The peer has no pieces; its earlier claims no longer count.
     pub(crate) fn has_none(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.aim.leave_piece();
+        peer.next_request.leave_piece();
         if peer.have.is_all() {
             self.selection.remove_seed();
         }
@@ -139,9 +139,9 @@ impl Engine {
                 continue;
             }
             if let Some(peer) = self.peers.get_mut(&source)
-                && peer.aim.cursor().is_some_and(|c| c > piece && c - piece <= LOOK)
+                && peer.next_request.cursor().is_some_and(|c| c > piece && c - piece <= LOOK)
             {
-                peer.aim.walk_elsewhere();
+                peer.next_request.walk_elsewhere();
             }
         }
     }
@@ -198,10 +198,10 @@ impl Engine {
     /// There may be something new to ask of this peer.
     fn after_news(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.aim.look_again();
+            peer.next_request.look_again();
         }
         self.mind_interest(id);
-        self.rounds.add(id);
+        self.request_checks.add(id);
     }
 
     /// Reports interest in the peer at once; the loss of interest is reported later, by `upkeep`, because it
@@ -234,7 +234,7 @@ impl Engine {
     pub(crate) fn on_choked(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.interest.choked_us(true);
-        peer.aim.leave_piece();
+        peer.next_request.leave_piece();
         if peer.rejects() {
             return;
         }
@@ -250,8 +250,8 @@ impl Engine {
     pub(crate) fn on_unchoked(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.interest.choked_us(false);
-            peer.aim.look_again();
-            self.rounds.add(id);
+            peer.next_request.look_again();
+            self.request_checks.add(id);
         }
     }
 
@@ -259,8 +259,8 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if piece < self.pieces.count() && peer.interest.fast().len() < ALLOWED_FAST {
             peer.interest.allow_fast(piece);
-            peer.aim.look_again();
-            self.rounds.add(id);
+            peer.next_request.look_again();
+            self.request_checks.add(id);
         }
     }
 

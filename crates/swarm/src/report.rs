@@ -35,8 +35,8 @@ impl Engine {
     /// As the source of a plan, this node has given every piece to a stripe: nothing new will go by it.
     #[must_use]
     pub fn has_given_all(&self) -> bool {
-        let course = self.plan.course().filter(|c| c.is_source());
-        course.is_some_and(|c| c.has_given_all(self.pieces.count()))
+        let plan = self.plan.state().filter(|c| c.is_source());
+        plan.is_some_and(|c| c.has_given_all(self.pieces.count()))
     }
 
     /// Totals and the state of now. O(peers).
@@ -49,12 +49,12 @@ impl Engine {
             duplicate: self.totals.duplicate(),
             bad: self.totals.bad(),
             served: self.totals.served(),
-            outstanding: self.intake.outstanding(),
-            unsettled: self.intake.unsettled(),
+            outstanding: self.downloads.outstanding(),
+            unsettled: self.downloads.unsettled(),
             serving: self.turns.in_flight(),
             peers: live().count(),
             seeds: live().filter(|p| p.have.is_all()).count(),
-            candidates: self.neighbours.len(),
+            candidates: self.addresses.len(),
             pieces: self.pieces.count(),
             verified: self.pieces.verified_count(),
             wanted_left: self.pieces.left(),
@@ -81,7 +81,7 @@ impl Engine {
             pieces: p.have.count(self.pieces.count()),
             chokes_us: p.interest.chokes_us(),
             choked: p.choking.is_choked(),
-            stalled: p.patience.stalled(),
+            stalled: p.silence.stalled(),
         };
         self.peers.values().filter(|p| !p.is_closing()).map(stats).collect()
     }
@@ -93,11 +93,19 @@ impl Engine {
         let of_peer = |p: &Peer| 1 + p.asked().len() + p.queue.len() + p.interest.fast().len();
         let peers: usize = self.peers.values().map(of_peer).sum();
         let cells: usize = self.pieces.in_flight().map(|(_, partial)| partial.footprint()).sum();
-        let waiting =
-            self.outbox.len() + self.rounds.len() + self.announcer.waiting() + self.selection.deadlines();
-        let orders = self.plan.course().map_or(0, |c| c.footprint());
+        let waiting = self.outbox.len()
+            + self.request_checks.len()
+            + self.announcer.waiting()
+            + self.selection.deadlines();
+        let plan = self.plan.state().map_or(0, |c| c.footprint());
         let waiting = waiting + self.budget.waiting();
-        peers + cells + waiting + orders + self.neighbours.len() + self.blame.footprint() + self.given.len()
+        peers
+            + cells
+            + waiting
+            + plan
+            + self.addresses.len()
+            + self.blame.footprint()
+            + self.superseed_pieces.len()
     }
 
     /// Whether every invariant holds; else the first thing that is wrong. For tests and simulation:
@@ -107,7 +115,7 @@ impl Engine {
     /// A sentence that describes the violation.
     pub fn check(&self) -> Result<(), String> {
         self.pieces.check()?;
-        self.neighbours.check()?;
+        self.addresses.check()?;
         self.check_picker()?;
         let mut outstanding = 0;
         let mut serving = 0;
@@ -124,7 +132,7 @@ impl Engine {
                 }
             }
         }
-        if (outstanding, serving) != (self.intake.outstanding(), self.turns.in_flight()) {
+        if (outstanding, serving) != (self.downloads.outstanding(), self.turns.in_flight()) {
             return Err("totals over the peers are wrong".into());
         }
         Ok(())

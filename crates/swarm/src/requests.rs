@@ -32,36 +32,36 @@ const SHARE_LEAST: u64 = 64 << 10;
 impl Engine {
     /// Asks every peer that may have room.
     pub(crate) fn refill(&mut self) {
-        if self.rounds.held_until().is_some_and(|until| self.env.now() < until) {
+        if self.request_checks.held_until().is_some_and(|until| self.env.now() < until) {
             return;
         }
-        if self.rounds.release() {
-            self.rounds.add_all(self.peers.keys().copied());
+        if self.request_checks.release() {
+            self.request_checks.add_all(self.peers.keys().copied());
         }
-        if self.rounds.take_stirred() {
-            let epoch = self.rounds.epoch();
-            let dry = |p: &&Peer| p.aim.dry().is_some_and(|at| at != epoch);
-            self.rounds.add_all(self.peers.values().filter(dry).map(|p| p.id));
+        if self.request_checks.take_stirred() {
+            let epoch = self.request_checks.epoch();
+            let dry = |p: &&Peer| p.next_request.dry().is_some_and(|at| at != epoch);
+            self.request_checks.add_all(self.peers.values().filter(dry).map(|p| p.id));
         }
-        let mut hungry = self.rounds.take();
+        let mut hungry = self.request_checks.take();
         // A peer that was silent or rejected gets the pieces that the others leave: requests taken from it
         // would go back to it.
-        let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.patience.doubtful());
+        let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.silence.doubtful());
         hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {
             self.refill_peer(id);
         }
-        self.rounds.keep(hungry);
+        self.request_checks.keep(hungry);
     }
 
     fn refill_peer(&mut self, id: PeerId) {
         for _ in 0..ROUNDS {
-            if self.intake.pauses(self.env.limits().unsettled) {
+            if self.downloads.pauses(self.env.limits().unsettled) {
                 return;
             }
-            let epoch = self.rounds.epoch();
+            let epoch = self.request_checks.epoch();
             let Some(peer) = self.peers.get(&id) else { return };
-            if peer.aim.dry() == Some(epoch) || self.lacking(peer) == 0 {
+            if peer.next_request.dry() == Some(epoch) || self.lacking(peer) == 0 {
                 return;
             }
             let room = self.fair_room(peer);
@@ -73,8 +73,8 @@ impl Engine {
             }
             if !self.ask_next(id, room) {
                 if let Some(peer) = self.peers.get_mut(&id) {
-                    peer.aim.found_nothing(epoch);
-                    self.upkeep.arm_if(self.intake.outstanding() > peer.outstanding());
+                    peer.next_request.found_nothing(epoch);
+                    self.upkeep.arm_if(self.downloads.outstanding() > peer.outstanding());
                 }
                 return;
             }
@@ -84,7 +84,7 @@ impl Engine {
     /// Space in the peer's window, within its share of the missing data.
     fn fair_room(&self, peer: &Peer) -> u64 {
         let room = peer.room(self.env.now());
-        let left = self.pieces.missing_bytes() + self.intake.outstanding();
+        let left = self.pieces.missing_bytes() + self.downloads.outstanding();
         let pieces_left = u64::from(self.pieces.left()).max(1);
         if room == 0 || left > peer.window.size().saturating_mul(self.peers.len() as u64) {
             return room;
@@ -116,7 +116,7 @@ impl Engine {
             return self.ask_part(id, piece, room);
         }
         let Some(peer) = self.peers.get(&id) else { return false };
-        if let Some(piece) = peer.aim.current()
+        if let Some(piece) = peer.next_request.current()
             && self.may_ask(id, piece)
             && self.ask_part(id, piece, room)
         {
@@ -131,7 +131,9 @@ impl Engine {
         let most = RUN_MOST.min(peer.spare_requests());
         let run = match peer.in_order() {
             true => self.next_in_order(peer, most),
-            false => self.selection.pick(peer.have.holding(), peer.aim.cursor(), most, &mut self.rng),
+            false => {
+                self.selection.pick(peer.have.holding(), peer.next_request.cursor(), most, &mut self.rng)
+            }
         };
         let Some(run) = run.filter(|r| !self.spares_source(id, r.start)) else { return false };
         let first = run.start;
@@ -164,7 +166,7 @@ impl Engine {
     fn reserve(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
         let patience =
-            peer.patience.stalled() || peer.patience.resting(self.env.now()) || peer.interest.chokes_us();
+            peer.silence.stalled() || peer.silence.resting(self.env.now()) || peer.interest.chokes_us();
         let most = (self.pieces.left() / self.selection.seeds().max(1)).min(RESERVED);
         if peer.is_stock()
             || peer.in_order()
@@ -177,10 +179,10 @@ impl Engine {
         if peer.spare_requests() == 0 {
             return false;
         }
-        if peer.outstanding() > self.intake.rate().max(peer.window.size()) || !peer.have.is_all() {
+        if peer.outstanding() > self.downloads.rate().max(peer.window.size()) || !peer.have.is_all() {
             return false;
         }
-        let run = self.selection.pick(peer.have.holding(), peer.aim.cursor(), 1, &mut self.rng);
+        let run = self.selection.pick(peer.have.holding(), peer.next_request.cursor(), 1, &mut self.rng);
         let Some(run) = run.filter(|r| self.only_there(peer, r.start)) else { return false };
         self.ask_pieces(id, run);
         true
@@ -196,10 +198,10 @@ impl Engine {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.note_asked(piece, len, now);
             }
-            self.intake.asked(now, u64::from(len));
+            self.downloads.asked(now, u64::from(len));
         }
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.aim.asked_up_to(pieces.end);
+            peer.next_request.asked_up_to(pieces.end);
         }
         self.outbox.push(Action::RequestPieces { peer: id, pieces });
     }
@@ -216,7 +218,7 @@ impl Engine {
         self.ask_cells(id, piece, cells);
         let more = self.pieces.open().contains(&piece);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.aim.asked_part_of(piece, more);
+            peer.next_request.asked_part_of(piece, more);
         }
         true
     }
@@ -228,7 +230,7 @@ impl Engine {
         self.blame.assign(piece, id);
         let block = self.pieces.block(piece, cells);
         let now = self.env.now();
-        self.intake.asked(now, u64::from(block.len));
+        self.downloads.asked(now, u64::from(block.len));
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.note_asked(piece, block.len, now);
         let requests = chunks(block, peer.request_size());

@@ -42,8 +42,8 @@ impl Engine {
         peer.queue.push(block);
         self.turns.enter(id, &mut peer.queue);
         // A child that begins to fetch a piece itself is not sent it a second time.
-        if let Some(course) = self.plan.course_mut().filter(|_| block.begin == 0) {
-            course.child_fetches(id, block.piece);
+        if let Some(plan) = self.plan.state_mut().filter(|_| block.begin == 0) {
+            plan.child_fetches(id, block.piece);
         }
     }
 
@@ -133,7 +133,7 @@ impl Engine {
         // A piece that is not verified is passed on in a plan only, leaf by leaf.
         let passed =
             || self.pieces.passable(block.piece, block.begin) >= block.begin.saturating_add(block.len);
-        let here = self.plan.course().is_some() && passed();
+        let here = self.plan.state().is_some() && passed();
         if here || self.pieces.servable(block.piece) {
             self.outbox.push(Action::Serve { peer: id, block });
             return;

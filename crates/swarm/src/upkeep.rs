@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::api::Reason;
 use crate::engine::Engine;
-use crate::state::neighbours::End;
+use crate::state::addresses::End;
 use crate::state::peer::Peer;
 
 /// A Tidecast peer that has had nothing for us for this long is told that we are not interested: a forwarding
@@ -32,23 +32,23 @@ impl Engine {
                     bored.push(peer.id);
                 } else {
                     // Looked at again, though nothing may be requested.
-                    self.upkeep.arm_if(self.intake.outstanding() == 0);
+                    self.upkeep.arm_if(self.downloads.outstanding() == 0);
                 }
             } else if self.is_useless(peer) && peer.queue.len() == 0 {
-                if now.since(peer.since) >= USELESS && now.since(peer.patience.last()) >= USELESS {
+                if now.since(peer.since) >= USELESS && now.since(peer.silence.last()) >= USELESS {
                     useless.push(peer.id);
                 } else {
                     self.upkeep.arm();
                 }
             }
-            self.upkeep.arm_if(peer.patience.resting(now));
+            self.upkeep.arm_if(peer.silence.resting(now));
         }
         let left = self.pieces.left();
         for peer in self.peers.values_mut().filter(|p| !p.is_closing() && p.room(now) > 0) {
             if peer.have.lacking(left) > 0 {
                 // A request that was overlooked when the peer was found dry is found now.
-                peer.aim.look_again();
-                self.rounds.add(peer.id);
+                peer.next_request.look_again();
+                self.request_checks.add(peer.id);
                 self.upkeep.arm();
             }
         }
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Sets the time of the next upkeep, if there is anything to keep up.
     pub(crate) fn plan_upkeep(&mut self) {
-        self.upkeep.plan(self.env.now(), self.intake.outstanding() > 0);
+        self.upkeep.plan(self.env.now(), self.downloads.outstanding() > 0);
     }
 
     /// Neither side will have anything more for the other.

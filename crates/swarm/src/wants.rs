@@ -13,7 +13,7 @@ impl Engine {
             if priority == 0 && idle {
                 self.forget_piece(piece);
             }
-            self.touch(piece, priority > 1, None);
+            self.wish(piece, priority > 1, None);
         }
         self.wanting_again();
     }
@@ -23,7 +23,7 @@ impl Engine {
             if !self.pieces.verified(piece) {
                 self.with_place(piece, |e| e.selection.set_deadline(piece, at));
             }
-            self.touch(piece, true, None);
+            self.wish(piece, true, None);
         }
     }
 
@@ -41,10 +41,10 @@ impl Engine {
         let was = self.pieces.is_complete();
         self.check_complete();
         if !self.pieces.is_complete() {
-            self.rounds.add_all(self.peers.keys().copied());
+            self.request_checks.add_all(self.peers.keys().copied());
         }
         if was && !self.pieces.is_complete() {
-            self.neighbours.rouse(self.env.now());
+            self.addresses.retry_refused(self.env.now());
         }
     }
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use crate::api::{PeerId, Protocol};
 use crate::engine::Engine;
 use crate::state::peer::Peer;
-use crate::state::webs::Doing;
+use crate::state::web_seeds::Activity;
 
 /// Bytes of a chunk, and the least number of chunks.
 const CHUNK: u64 = 4 << 20;
@@ -30,7 +30,7 @@ impl Engine {
         let Some(Protocol::Web { key, in_order, .. }) = self.peers.get(&id).map(|p| p.protocol) else {
             return;
         };
-        self.webs.up(id, key, in_order);
+        self.web_seeds.up(id, key, in_order);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.interest.uploads_only();
         }
@@ -38,19 +38,19 @@ impl Engine {
 
     /// Both ends of this connection know its peer by this number.
     pub(crate) fn on_key(&mut self, id: PeerId, key: u64) {
-        self.webs.set_key(id, key);
-        self.upkeep.arm_if(!self.webs.is_empty());
+        self.web_seeds.set_key(id, key);
+        self.upkeep.arm_if(!self.web_seeds.is_empty());
     }
 
     pub(crate) fn web_down(&mut self, id: PeerId) {
-        self.webs.down(id);
+        self.web_seeds.down(id);
     }
 
     /// The pieces of the server of a web seed; false if the peer is not a web seed.
     pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
-        let is_web = self.webs.contains(id);
+        let is_web = self.web_seeds.contains(id);
         if is_web {
-            self.webs.set_has(id, pieces);
+            self.web_seeds.set_has(id, pieces);
             self.divide_anew();
             self.divide(id);
         }
@@ -59,13 +59,13 @@ impl Engine {
 
     /// The server has not this piece.
     pub(crate) fn web_has_not(&mut self, id: PeerId, piece: u32) {
-        self.webs.has_not(id, piece);
+        self.web_seeds.has_not(id, piece);
     }
 
     /// The peers that fetch from the same web seeds as we do divide them with us; whether these are others than before.
     fn divide_anew(&mut self) -> bool {
         let fetches = |p: &Peer| !p.is_closing() && !p.have.is_all() && !p.interest.is_upload_only();
-        self.webs.divide_with(|id| self.peers.get(&id).is_some_and(fetches))
+        self.web_seeds.divide_with(|id| self.peers.get(&id).is_some_and(fetches))
     }
 
     /// Pieces in a chunk; the same at every node.
@@ -77,24 +77,24 @@ impl Engine {
 
     /// Makes our share of the server's pieces the pieces of the peer.
     fn divide(&mut self, id: PeerId) {
-        if let Some(ours) = self.webs.ours(id, self.chunk()) {
+        if let Some(ours) = self.web_seeds.ours(id, self.chunk()) {
             self.has_exactly(id, ours);
         }
     }
 
     /// Divides again when nodes have come or left, and takes over chunks that they do not bring.
     pub(crate) fn mind_webs(&mut self) {
-        if self.webs.is_empty() || self.pieces.left() == 0 {
+        if self.web_seeds.is_empty() || self.pieces.left() == 0 {
             return;
         }
         // Looked at again even if nothing may be requested.
         self.upkeep.arm();
         let changed = self.divide_anew();
-        for id in self.webs.ids() {
+        for id in self.web_seeds.ids() {
             let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing()) else { continue };
             let idle = peer.outstanding() == 0 && self.lacking(peer) == 0;
-            let doing = Doing { idle, rate: peer.window.rate(), received: self.totals.received() };
-            if self.webs.mind(id, doing, changed, self.env.now()) {
+            let doing = Activity { idle, rate: peer.window.rate(), received: self.totals.received() };
+            if self.web_seeds.mind(id, doing, changed, self.env.now()) {
                 self.divide(id);
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
     /// The next missing pieces of a server that gives them in order.
     pub(crate) fn next_in_order(&self, peer: &Peer, most: u32) -> Option<Range<u32>> {
         let count = self.pieces.count();
-        let from = peer.aim.cursor().unwrap_or(0).min(count);
+        let from = peer.next_request.cursor().unwrap_or(0).min(count);
         let missing = |piece: &u32| peer.have.has(*piece) && self.place(*piece).is_some();
         let first = (from..count).chain(0..from).find(missing)?;
         let last = first.saturating_add(most.max(1)).min(count);
@@ -125,7 +125,7 @@ impl Engine {
             !p.is_web()
                 && !p.is_closing()
                 && !p.interest.chokes_us()
-                && !p.patience.doubtful()
+                && !p.silence.doubtful()
                 && p.have.has(piece)
         };
         self.fed(web) && self.peers.values().any(gives)

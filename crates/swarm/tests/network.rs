@@ -126,7 +126,7 @@ fn a_corrupt_peer_is_banned_and_nobody_else() {
         let mut w = broadcast(5, 128, MIB, 100 * MB, protocol);
         w.leaves = leaves;
         let mut liar = w.seed_spec(100 * MB);
-        liar.vice = Vice::Corrupt;
+        liar.misbehaviour = Misbehaviour::Corrupt;
         let liar = w.add(liar);
         w.full_mesh();
         w.finish(120 * S);
@@ -145,7 +145,7 @@ fn a_corrupt_peer_in_shared_pieces_is_found() {
     let mut w = broadcast(3, 4, 16 * MIB, 100 * MB, TIDE);
     w.leaves = false;
     let mut liar = w.seed_spec(100 * MB);
-    liar.vice = Vice::Corrupt;
+    liar.misbehaviour = Misbehaviour::Corrupt;
     let liar = w.add(liar);
     w.full_mesh();
     w.finish(300 * S);
@@ -157,17 +157,17 @@ fn a_corrupt_peer_in_shared_pieces_is_found() {
 
 #[test]
 fn withholders_and_refusers_do_not_stop_anyone() {
-    for vice in [Vice::Withhold, Vice::Refuse] {
+    for misbehaviour in [Misbehaviour::Withhold, Misbehaviour::Refuse] {
         for protocol in [TIDE, FAST] {
             let mut w = broadcast(4, 128, MIB, 100 * MB, protocol);
             let mut spec = w.seed_spec(100 * MB);
-            spec.vice = vice;
+            spec.misbehaviour = misbehaviour;
             w.add(spec);
             w.full_mesh();
             w.finish(120 * S);
             let seconds = w.last() / MS;
-            eprintln!("{vice:?} {protocol:?}: {seconds} ms, dup {}", w.duplicates());
-            assert!(seconds < 9_000, "{vice:?}: {seconds} ms");
+            eprintln!("{misbehaviour:?} {protocol:?}: {seconds} ms, dup {}", w.duplicates());
+            assert!(seconds < 9_000, "{misbehaviour:?}: {seconds} ms");
             assert_no_bans(&w);
         }
     }

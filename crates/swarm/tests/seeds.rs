@@ -36,64 +36,65 @@ struct Tally {
     classic: u64,
 }
 
-fn lengths(dice: &mut Dice) -> Vec<u32> {
-    let unit = [16_384, 65_536, 262_144, 1 << 20, 4 << 20][dice.below(5) as usize];
+fn lengths(rng: &mut Dice) -> Vec<u32> {
+    let unit = [16_384, 65_536, 262_144, 1 << 20, 4 << 20][rng.below(5) as usize];
     let most = (48 << 20) / u64::from(unit);
-    let count = 1 + dice.below(most.min(300));
+    let count = 1 + rng.below(most.min(300));
     let mut lengths = vec![unit; count as usize];
-    if dice.one_in(2) {
-        let odd = 1 + dice.below(u64::from(unit)) as u32;
+    if rng.one_in(2) {
+        let odd = 1 + rng.below(u64::from(unit)) as u32;
         *lengths.last_mut().unwrap() = odd;
     }
     lengths
 }
 
 fn build(seed: u64, tally: &mut Tally) -> (World, Vec<usize>) {
-    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9).wrapping_add(77));
-    let lengths = lengths(&mut dice);
-    let protocol = [TIDE, TIDE, STOCK, FAST][dice.below(4) as usize];
+    let mut rng = Dice(seed.wrapping_mul(0x9E37_79B9).wrapping_add(77));
+    let lengths = lengths(&mut rng);
+    let protocol = [TIDE, TIDE, STOCK, FAST][rng.below(4) as usize];
     let mut w = World::new(lengths, protocol);
-    w.mixed = dice.one_in(3);
-    w.leaves = dice.one_in(2);
-    w.delay = [MS / 10, MS, 20 * MS][dice.below(3) as usize];
-    let rate = [2 * MB, 20 * MB, 200 * MB][dice.below(3) as usize];
-    let classic = dice.one_in(6);
+    w.mixed = rng.one_in(3);
+    w.leaves = rng.one_in(2);
+    w.delay = [MS / 10, MS, 20 * MS][rng.below(3) as usize];
+    let rate = [2 * MB, 20 * MB, 200 * MB][rng.below(3) as usize];
+    let classic = rng.one_in(6);
     tally.classic += u64::from(classic);
-    let nodes = 2 + dice.below(9) as usize;
+    let nodes = 2 + rng.below(9) as usize;
     tally.nodes += nodes as u64;
     for i in 0..nodes {
         let mut spec = if i == 0 { w.seed_spec(rate) } else { w.spec(rate) };
         spec.policy = if classic { Policy::CLASSIC } else { Policy::TIDECAST };
-        spec.policy.sequential = !classic && dice.one_in(8);
-        if i > 0 && dice.one_in(5) {
+        spec.policy.sequential = !classic && rng.one_in(8);
+        if i > 0 && rng.one_in(5) {
             spec.up = rate / 8;
-            spec.down = rate / (1 + dice.below(8));
+            spec.down = rate / (1 + rng.below(8));
             tally.slow += 1;
         }
         w.add(spec);
     }
     let mut liars = Vec::new();
-    for _ in 0..dice.below(3) {
+    for _ in 0..rng.below(3) {
         let mut spec = w.seed_spec(rate);
-        spec.vice = [Vice::Corrupt, Vice::Withhold, Vice::Refuse][dice.below(3) as usize];
+        spec.misbehaviour =
+            [Misbehaviour::Corrupt, Misbehaviour::Withhold, Misbehaviour::Refuse][rng.below(3) as usize];
         liars.push(w.add(spec));
         tally.liars += 1;
     }
     w.full_mesh();
     let span = w.total() * S / rate;
     for victim in 1..nodes {
-        if dice.one_in(5) {
-            let silent = dice.one_in(2);
-            w.kill(dice.below(span * 2 + MS), victim, silent);
+        if rng.one_in(5) {
+            let silent = rng.one_in(2);
+            w.kill(rng.below(span * 2 + MS), victim, silent);
             tally.killed += 1;
             tally.silent += u64::from(silent);
-        } else if dice.one_in(6) {
-            let piece = dice.below(w.lengths.len() as u64) as u32;
-            w.at(dice.below(span * 2 + MS), victim, Event::PieceLost { piece });
+        } else if rng.one_in(6) {
+            let piece = rng.below(w.lengths.len() as u64) as u32;
+            w.at(rng.below(span * 2 + MS), victim, Event::PieceLost { piece });
             tally.lost += 1;
-        } else if dice.one_in(6) {
-            let pieces = 0..1 + dice.below(w.lengths.len() as u64) as u32;
-            w.at(dice.below(span + MS), victim, Event::Priority { pieces, priority: 3 });
+        } else if rng.one_in(6) {
+            let pieces = 0..1 + rng.below(w.lengths.len() as u64) as u32;
+            w.at(rng.below(span + MS), victim, Event::Priority { pieces, priority: 3 });
         }
     }
     (w, liars)
@@ -127,7 +128,7 @@ fn live(seed: u64, tally: &mut Tally) {
             node.engine.peer_stats()
         );
         for (banned, reason) in &node.banned {
-            let corrupt = w.nodes[*banned].spec.vice == Vice::Corrupt;
+            let corrupt = w.nodes[*banned].spec.misbehaviour == Misbehaviour::Corrupt;
             assert!(corrupt && *reason == Reason::CorruptData, "{i} banned honest {banned}");
         }
         for (gone, reason) in &node.dropped {

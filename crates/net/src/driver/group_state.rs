@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
 use tidecast_swarm::PeerId;
-use tidecast_swarm::plan::{Gathering, Plan};
+use tidecast_swarm::plan::{JoinablePlan, Plan};
 
 use super::id::{Form, Id};
 use crate::member::Group;
@@ -49,7 +49,7 @@ pub(super) struct Known {
 pub(super) struct GroupState {
     pub(super) group: Group,
     /// On the maker: the plan, and the members by their numbers; the maker itself is number 0.
-    pub(super) plan: Option<Gathering>,
+    pub(super) plan: Option<JoinablePlan>,
     pub(super) members: Vec<Joined>,
     pub(super) by_peer: BTreeMap<PeerId, u32>,
     /// On a member: the maker of its plan, if given by key.

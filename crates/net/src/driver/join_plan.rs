@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_identity::NodeId;
-use tidecast_swarm::plan::{Edges, Gathering, Part, Role};
+use tidecast_swarm::plan::{Edges, JoinablePlan, Part, Role};
 use tidecast_swarm::{Complaint, Event, PeerId};
 use tidecast_wire::Message;
 use tidecast_wire::ext::{self, MAX_GATHER, MAX_STRIPES};
@@ -126,7 +126,7 @@ impl Driver {
         let (now, whole) = (self.now(), self.group_state.group == Group::Whole);
         let group_state = &mut self.group_state;
         if group_state.plan.is_none() {
-            group_state.plan = Gathering::new(now, whole, rand::random());
+            group_state.plan = JoinablePlan::new(now, whole, rand::random());
             let own = Joined { node: None, peer_id: [0; 20], listens: None, peer: None };
             group_state.members = vec![own];
         }

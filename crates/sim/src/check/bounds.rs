@@ -26,32 +26,32 @@ const REMEMBERED: usize = 16 << 10;
 /// Connections that may have brought payload without a verdict yet: a verdict may well outlast its
 /// connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct Connections {
     open: u64,
     /// The most at once since unsettled payload was last seen within its limit. Beyond it nothing is
     /// requested, so any further payload was requested from these.
     most: u64,
 }
 
-impl Crowd {
+impl Connections {
     /// A connection begins.
-    pub(super) fn came(&mut self) {
+    pub(super) fn opened(&mut self) {
         self.open += 1;
         self.most = self.most.max(self.open);
     }
 
     /// A connection has ended.
-    pub(super) fn went(&mut self) {
+    pub(super) fn closed(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 }
 
 /// Actions since the last event.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Burst(u64);
+pub(super) struct ActionCount(u64);
 
 /// Counts one more action about the event.
-pub(super) fn burst(burst: &mut Burst, engine: &Engine) -> Result<(), Finding> {
+pub(super) fn count_action(burst: &mut ActionCount, engine: &Engine) -> Result<(), Finding> {
     burst.0 += 1;
     if burst.0 < ACTIONS.0 || !burst.0.is_multiple_of(ACTIONS.0) {
         return Ok(());
@@ -65,7 +65,7 @@ pub(super) fn burst(burst: &mut Burst, engine: &Engine) -> Result<(), Finding> {
 
 /// The schedule of checks for one engine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rota {
+pub(super) struct CheckSchedule {
     events: u64,
     everything_at: u64,
 }
@@ -77,7 +77,7 @@ pub(super) struct Due {
     pub(super) everything: bool,
 }
 
-impl Rota {
+impl CheckSchedule {
     pub(super) fn next(&mut self) -> Due {
         self.events += 1;
         let everything = self.events >= self.everything_at;
@@ -94,7 +94,7 @@ impl Rota {
 pub(super) fn numbers(
     engine: &Engine,
     limits: &Limits,
-    (known, crowd): (usize, &mut Crowd),
+    (known, connections): (usize, &mut Connections),
     (longest, pushed): (u64, u64),
 ) -> Result<(), Finding> {
     let (stats, peers) = (engine.stats(), engine.peer_stats());
@@ -104,11 +104,11 @@ pub(super) fn numbers(
     let window = u64::from(limits.window.1);
     let of_one = window + BLOCK + RESERVED.0 * longest.min(RESERVED.1) + pushed;
     if stats.unsettled < limits.unsettled {
-        crowd.most = crowd.open;
+        connections.most = connections.open;
     }
     let bounds = [
         ("bytes requested", stats.outstanding, count * of_one),
-        ("bytes unsettled", stats.unsettled, limits.unsettled + crowd.most * of_one),
+        ("bytes unsettled", stats.unsettled, limits.unsettled + connections.most * of_one),
         ("bytes being served", stats.serving, limits.serving_total + BLOCK),
         ("connections", count, limits.peers as u64),
         ("addresses", stats.candidates as u64, known as u64),

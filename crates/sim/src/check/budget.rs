@@ -6,9 +6,9 @@
 
 use tidecast_swarm::Policy;
 
-use super::{Finding, Rule, life};
+use super::{Finding, Rule, progress};
 use crate::fault::Fault;
-use crate::job::{Job, Speech};
+use crate::job::{Job, Protocols};
 use crate::outcome::Outcome;
 
 /// Copies that the origin of an undisturbed run sends, in tenths; and of one that has a plan
@@ -62,7 +62,7 @@ impl Budget {
         Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty() && job.opens.is_none(),
-            tidecast: job.speech == Speech::Tidecast,
+            tidecast: job.protocols == Protocols::Tidecast,
             // A late node fetches the pieces that went by the plan before, and may find only the origin.
             planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)) && job.joins.is_empty(),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
@@ -123,7 +123,7 @@ fn deaf(job: &Job) -> u64 {
 /// cannot be told from one that has failed, and the origin serves the nodes as it serves a swarm.
 fn fills_slowly(job: &Job, stripes: u16) -> bool {
     let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
-    !job.leaves && longest * u64::from(stripes) > ADRIFT * life::slowest(job)
+    !job.leaves && longest * u64::from(stripes) > ADRIFT * progress::slowest(job)
 }
 
 /// Bytes that a cut lets a node get twice.

@@ -15,17 +15,17 @@
 
 mod bounds;
 mod budget;
-mod ledger;
-mod life;
+mod progress;
 #[cfg(test)]
 mod tests;
+mod truth;
 mod violation;
 
 use tidecast_swarm::{Action, Block, Engine, Event, Limits, Time};
 
 use self::budget::Budget;
-use self::ledger::Ledger;
-use self::life::Life;
+use self::progress::ProgressCheck;
+use self::truth::NodeTruth;
 pub use self::violation::{Rule, Violation};
 use crate::fault::Fault;
 use crate::job::Job;
@@ -64,10 +64,10 @@ pub struct Checks {
     seed: u64,
     limits: Limits,
     trace: Trace,
-    nodes: Vec<Ledger>,
+    nodes: Vec<NodeTruth>,
     /// The network is disturbed: no node is blamed for being late.
     storm: bool,
-    life: Life,
+    progress: ProgressCheck,
     budget: Budget,
     broken: Option<Violation>,
 }
@@ -81,16 +81,20 @@ impl Checks {
     pub fn new(job: &Job, watch: Watch) -> Self {
         let pieces = job.lengths.len() as u32;
         let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
-        let mut nodes: Vec<Ledger> =
-            job.topology.nodes.iter().map(|_| Ledger::new(pieces, (longest, pushed(job, longest)))).collect();
+        let mut nodes: Vec<NodeTruth> = job
+            .topology
+            .nodes
+            .iter()
+            .map(|_| NodeTruth::new(pieces, (longest, pushed(job, longest))))
+            .collect();
         for (node, wants) in &job.wants {
-            if let Some(ledger) = nodes.get_mut(node.0 as usize) {
-                ledger.begins(PieceSet::of(pieces, wants));
+            if let Some(node_truth) = nodes.get_mut(node.0 as usize) {
+                node_truth.begins(PieceSet::of(pieces, wants));
             }
         }
         if job.opens.is_some() {
             // Nothing, until it is opened.
-            nodes.iter_mut().for_each(|ledger| ledger.begins(PieceSet::new(pieces)));
+            nodes.iter_mut().for_each(|node_truth| node_truth.begins(PieceSet::new(pieces)));
         }
         Checks {
             watch,
@@ -99,7 +103,7 @@ impl Checks {
             trace: Trace::default(),
             nodes,
             storm: crowded(job),
-            life: Life::new(job),
+            progress: ProgressCheck::new(job),
             budget: Budget::new(job),
             broken: None,
         }
@@ -117,7 +121,7 @@ impl Checks {
     /// A fault is about to strike.
     pub fn fault(&mut self, at: Time, fault: &Fault) {
         use Fault as F;
-        self.life.disturbed(at);
+        self.progress.disturbed(at);
         match fault {
             F::LinkRate { .. } | F::LinkHeal { .. } | F::Partition { .. } | F::Heal { .. } => {
                 self.storm = true;
@@ -153,7 +157,7 @@ impl Checks {
     pub fn event(&mut self, at: Time, node: NodeId, event: &Event) {
         self.trace.event(at, node, event);
         if matches!(event, Event::PieceVerified { .. }) {
-            self.life.verified(at);
+            self.progress.verified(at);
         }
         if let Err((rule, message)) = self.nodes[node.0 as usize].event(at, event) {
             self.broken = Some(Violation { seed: self.seed, at, node: Some(node), rule, message });
@@ -173,10 +177,10 @@ impl Checks {
         engine: &Engine,
     ) -> Result<(), Violation> {
         self.trace.action(node, action);
-        let ledger = &mut self.nodes[node.0 as usize];
-        let mut found = bounds::burst(&mut ledger.burst, engine);
+        let node_truth = &mut self.nodes[node.0 as usize];
+        let mut found = bounds::count_action(&mut node_truth.burst, engine);
         if found.is_ok() {
-            found = ledger.action(at, action, engine);
+            found = node_truth.action(at, action, engine);
         }
         if found.is_ok() {
             found = self.conduct(node, action, other);
@@ -202,17 +206,17 @@ impl Checks {
         if let Some(broken) = self.broken.take() {
             return Err(broken);
         }
-        let ledger = &mut self.nodes[node.0 as usize];
-        let mut found = ledger.after(engine);
+        let node_truth = &mut self.nodes[node.0 as usize];
+        let mut found = node_truth.after(engine);
         if found.is_ok() && self.watch == Watch::Full {
-            found = ledger.sampled(engine, &self.limits);
+            found = node_truth.sampled(engine, &self.limits);
         }
         self.judge(at, node, found)
     }
 
     /// Something has happened in the world; true when [`Checks::progress`] is to look at all of it.
     pub fn step(&mut self, at: Time) -> bool {
-        self.life.step(at)
+        self.progress.step(at)
     }
 
     /// Checks for progress.
@@ -220,7 +224,7 @@ impl Checks {
     /// # Errors
     /// When things go on happening and nothing comes of it though it could.
     pub fn progress(&mut self, at: Time, truth: &dyn Truth) -> Result<(), Violation> {
-        let found = self.life.judge(truth, &self.nodes);
+        let found = self.progress.judge(truth, &self.nodes);
         self.judge_at(at, found)
     }
 
@@ -229,12 +233,12 @@ impl Checks {
     /// # Errors
     /// A node that could be complete is not, or the whole run has cost too much.
     pub fn end(&mut self, at: Time, truth: &dyn Truth, outcome: &Outcome) -> Result<(), Violation> {
-        let found = self.life.end(truth, &self.nodes);
+        let found = self.progress.end(truth, &self.nodes);
         self.judge_at(at, found)?;
         for node in (0..truth.nodes()).map(NodeId) {
-            let ledger = &self.nodes[node.0 as usize];
+            let node_truth = &self.nodes[node.0 as usize];
             if let Some(engine) = truth.engine(node).filter(|_| self.watch == Watch::Full) {
-                let found = ledger.whole(engine).and_then(|()| bounds::invariants(engine));
+                let found = node_truth.whole(engine).and_then(|()| bounds::invariants(engine));
                 self.judge(at, node, found)?;
             }
         }
@@ -258,7 +262,7 @@ impl Checks {
 }
 
 /// Bytes that a parent in a plan sends before it learns that they are not wanted: its queue (a 32nd of a
-/// second and a piece in each stripe, `swarm::push`), and the bytes in flight.
+/// second and a piece in each stripe, `swarm::plan_sender`), and the bytes in flight.
 fn pushed(job: &Job, longest: u64) -> u64 {
     let rate = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
     job.plan.map_or(0, |(_, stripes)| {
@@ -274,5 +278,5 @@ fn crowded(job: &Job) -> bool {
     const BLOCK: u64 = 1 << 20;
     job.policy.distribution
         || job.policy.endgame
-        || job.topology.nodes.len() as u64 * BLOCK > 60 * life::slowest(job)
+        || job.topology.nodes.len() as u64 * BLOCK > 60 * progress::slowest(job)
 }

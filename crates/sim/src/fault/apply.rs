@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use tidecast_swarm::Time;
 
 use super::error::FaultError;
-use super::spec::{Item, Spec, Verb, What, Who};
+use super::spec::{Item, NodeFault, Selector, Spec, What};
 use super::{Fault, Timed};
-use crate::dice::Dice;
 use crate::job::Job;
+use crate::rng::Rng;
 use crate::topology::{NodeId, Topology};
 
 impl Spec {
@@ -18,11 +18,11 @@ impl Spec {
     /// It names a node, switch, link or piece that the job does not have; the job is as it was.
     pub fn apply(&self, job: &mut Job) -> Result<(), FaultError> {
         let before = (job.faults.len() + job.joins.len()) as u64;
-        let mut dice = Dice::new(job.seed ^ (before + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        let mut rng = Rng::new(job.seed ^ (before + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
         match &self.what {
             What::Reorder(by) => job.jitter = job.jitter.max(*by),
-            What::Do(Verb::Join, who) => {
-                let who = nodes(who, &job.topology, &mut dice)?;
+            What::Do(NodeFault::Join, who) => {
+                let who = nodes(who, &job.topology, &mut rng)?;
                 if who.contains(&NodeId(0)) {
                     return Err(FaultError::OriginJoins);
                 }
@@ -36,7 +36,7 @@ impl Spec {
             }
             What::Partition(groups) => {
                 let groups: Result<Vec<_>, _> =
-                    groups.iter().map(|g| nodes(g, &job.topology, &mut dice)).collect();
+                    groups.iter().map(|g| nodes(g, &job.topology, &mut rng)).collect();
                 for nodes in groups? {
                     let end = self.lasting.map(|_| Fault::Heal { nodes: nodes.clone() });
                     self.add(job, Fault::Partition { nodes }, end);
@@ -47,8 +47,8 @@ impl Spec {
             | What::Slow { who, .. }
             | What::Clock { who, .. }
             | What::Lost { who, .. } => {
-                for node in nodes(who, &job.topology, &mut dice)? {
-                    self.strike(job, node, &mut dice)?;
+                for node in nodes(who, &job.topology, &mut rng)? {
+                    self.strike(job, node, &mut rng)?;
                 }
             }
         }
@@ -56,10 +56,12 @@ impl Spec {
     }
 
     /// The fault of one node.
-    fn strike(&self, job: &mut Job, node: NodeId, dice: &mut Dice) -> Result<(), FaultError> {
+    fn strike(&self, job: &mut Job, node: NodeId, rng: &mut Rng) -> Result<(), FaultError> {
         let lasts = self.lasting.is_some();
         let (fault, end) = match self.what {
-            What::Do(Verb::Freeze, _) => (Fault::Freeze { node }, lasts.then_some(Fault::Resume { node })),
+            What::Do(NodeFault::Freeze, _) => {
+                (Fault::Freeze { node }, lasts.then_some(Fault::Resume { node }))
+            }
             What::Do(verb, _) => (verb.fault(node), None),
             What::Restart { disk, .. } if lasts => {
                 (Fault::Crash { node }, Some(Fault::Restart { node, disk }))
@@ -74,7 +76,7 @@ impl Spec {
             What::Clock { by, .. } => (Fault::ClockForward { node, by }, None),
             What::Lost { piece, .. } => {
                 let count = u32::try_from(job.lengths.len()).unwrap_or(u32::MAX);
-                let piece = piece.unwrap_or_else(|| dice.below(u64::from(count)) as u32);
+                let piece = piece.unwrap_or_else(|| rng.below(u64::from(count)) as u32);
                 if piece >= count {
                     return Err(FaultError::NoPiece { piece, last: count.saturating_sub(1) });
                 }
@@ -96,31 +98,31 @@ impl Spec {
     }
 }
 
-impl Verb {
+impl NodeFault {
     fn fault(self, node: NodeId) -> Fault {
         match self {
-            Verb::Crash => Fault::Crash { node },
-            Verb::Die => Fault::Die { node },
-            Verb::Freeze => Fault::Freeze { node },
+            NodeFault::Crash => Fault::Crash { node },
+            NodeFault::Die => Fault::Die { node },
+            NodeFault::Freeze => Fault::Freeze { node },
             // A join is not a fault; `apply` has handled it.
-            Verb::Leave | Verb::Join => Fault::Leave { node },
-            Verb::DiskFull => Fault::DiskFull { node },
-            Verb::Corrupt => Fault::Corrupt { node },
-            Verb::Lie => Fault::Lie { node },
-            Verb::Withhold => Fault::Withhold { node },
-            Verb::Refuse => Fault::Refuse { node },
-            Verb::Closed => Fault::Closed { node },
-            Verb::Reset => Fault::Reset { node },
+            NodeFault::Leave | NodeFault::Join => Fault::Leave { node },
+            NodeFault::DiskFull => Fault::DiskFull { node },
+            NodeFault::Corrupt => Fault::Corrupt { node },
+            NodeFault::Lie => Fault::Lie { node },
+            NodeFault::Withhold => Fault::Withhold { node },
+            NodeFault::Refuse => Fault::Refuse { node },
+            NodeFault::Closed => Fault::Closed { node },
+            NodeFault::Reset => Fault::Reset { node },
         }
     }
 }
 
 /// The selected nodes, in order, each once.
-fn nodes(who: &Who, topology: &Topology, dice: &mut Dice) -> Result<Vec<NodeId>, FaultError> {
+fn nodes(who: &Selector, topology: &Topology, rng: &mut Rng) -> Result<Vec<NodeId>, FaultError> {
     let count = u32::try_from(topology.nodes.len()).unwrap_or(u32::MAX);
     let items = match who {
-        Who::Share(ppm) => return Ok(share(*ppm, count, dice)),
-        Who::Named(items) => items,
+        Selector::Share(ppm) => return Ok(share(*ppm, count, rng)),
+        Selector::Named(items) => items,
     };
     let mut found = BTreeSet::new();
     for item in items {
@@ -140,11 +142,11 @@ fn nodes(who: &Who, topology: &Topology, dice: &mut Dice) -> Result<Vec<NodeId>,
 }
 
 /// This many receivers in a million, rounded up.
-fn share(ppm: u32, count: u32, dice: &mut Dice) -> Vec<NodeId> {
+fn share(ppm: u32, count: u32, rng: &mut Rng) -> Vec<NodeId> {
     let mut receivers: Vec<NodeId> = (1..count).map(NodeId).collect();
     let wanted = (receivers.len() as u64 * u64::from(ppm)).div_ceil(1_000_000) as usize;
     for i in 0..wanted {
-        let other = i + dice.below((receivers.len() - i) as u64) as usize;
+        let other = i + rng.below((receivers.len() - i) as u64) as usize;
         receivers.swap(i, other);
     }
     receivers.truncate(wanted);

@@ -18,7 +18,7 @@ pub struct Spec {
 
 /// Which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Selector {
     /// The named nodes.
     Named(Vec<Item>),
     /// This many receivers in a million, rounded up, drawn by the seed of the job.
@@ -37,7 +37,7 @@ pub enum Item {
 /// A fault of nodes without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants have the names of the faults")]
-pub enum Verb {
+pub enum NodeFault {
     Crash,
     Die,
     Freeze,
@@ -57,18 +57,18 @@ pub enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Something that takes no value.
-    Do(Verb, Who),
+    Do(NodeFault, Selector),
     /// The program ends, and restarts when the fault ends.
     Restart {
         /// The nodes.
-        who: Who,
+        who: Selector,
         /// Its disk is kept.
         disk: bool,
     },
     /// A network card slows down, to bits per second.
     Slow {
         /// Whose.
-        who: Who,
+        who: Selector,
         /// Bits per second.
         rate: u64,
     },
@@ -82,11 +82,11 @@ pub enum What {
         rate: u64,
     },
     /// Groups that cannot reach each other, nor the nodes in no group.
-    Partition(Vec<Who>),
+    Partition(Vec<Selector>),
     /// Clocks jump.
     Clock {
         /// Whose.
-        who: Who,
+        who: Selector,
         /// Nanoseconds.
         by: u64,
         /// Backward.
@@ -95,7 +95,7 @@ pub enum What {
     /// A piece is lost on disk.
     Lost {
         /// Whose.
-        who: Who,
+        who: Selector,
         /// The piece, or the next that it has; drawn if not given.
         piece: Option<u32>,
     },
@@ -103,21 +103,21 @@ pub enum What {
     Reorder(u64),
 }
 
-impl Verb {
+impl NodeFault {
     /// All of them, with the words for them.
-    pub(super) const WORDS: [(&'static str, Verb); 12] = [
-        ("crash", Verb::Crash),
-        ("die", Verb::Die),
-        ("freeze", Verb::Freeze),
-        ("leave", Verb::Leave),
-        ("join", Verb::Join),
-        ("diskfull", Verb::DiskFull),
-        ("corrupt", Verb::Corrupt),
-        ("lie", Verb::Lie),
-        ("withhold", Verb::Withhold),
-        ("refuse", Verb::Refuse),
-        ("closed", Verb::Closed),
-        ("reset", Verb::Reset),
+    pub(super) const WORDS: [(&'static str, NodeFault); 12] = [
+        ("crash", NodeFault::Crash),
+        ("die", NodeFault::Die),
+        ("freeze", NodeFault::Freeze),
+        ("leave", NodeFault::Leave),
+        ("join", NodeFault::Join),
+        ("diskfull", NodeFault::DiskFull),
+        ("corrupt", NodeFault::Corrupt),
+        ("lie", NodeFault::Lie),
+        ("withhold", NodeFault::Withhold),
+        ("refuse", NodeFault::Refuse),
+        ("closed", NodeFault::Closed),
+        ("reset", NodeFault::Reset),
     ];
 
     fn word(self) -> &'static str {
@@ -125,11 +125,11 @@ impl Verb {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items = match self {
-            Who::Share(ppm) => return f.write_str(&show_share(*ppm)),
-            Who::Named(items) => items,
+            Selector::Share(ppm) => return f.write_str(&show_share(*ppm)),
+            Selector::Named(items) => items,
         };
         for (i, item) in items.iter().enumerate() {
             if i > 0 {

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use super::error::FaultError;
-use super::spec::{Item, Spec, Verb, What, Who};
+use super::spec::{Item, NodeFault, Selector, Spec, What};
 use super::units;
 
 /// A fault's word, an example, and its effect.
@@ -114,7 +114,7 @@ impl Reading<'_> {
     }
 
     fn what(&self, rest: &str) -> Result<What, FaultError> {
-        if let Some((_, verb)) = Verb::WORDS.iter().find(|(word, _)| *word == self.form.word) {
+        if let Some((_, verb)) = NodeFault::WORDS.iter().find(|(word, _)| *word == self.form.word) {
             return Ok(What::Do(*verb, self.who(rest)?));
         }
         match self.form.word {
@@ -143,13 +143,13 @@ impl Reading<'_> {
         }
     }
 
-    fn who(&self, text: &str) -> Result<Who, FaultError> {
+    fn who(&self, text: &str) -> Result<Selector, FaultError> {
         if text.ends_with('%') {
-            let share = units::share(text).map(Who::Share);
+            let share = units::share(text).map(Selector::Share);
             return share.ok_or_else(|| self.bad(text, "a share of the nodes (5%, at most 100%)"));
         }
         let item = |item| self.item(item);
-        text.split(',').map(item).collect::<Result<_, _>>().map(Who::Named)
+        text.split(',').map(item).collect::<Result<_, _>>().map(Selector::Named)
     }
 
     fn item(&self, text: &str) -> Result<Item, FaultError> {
@@ -228,20 +228,20 @@ mod tests {
             assert!(help().contains(form.example));
         }
         let words: Vec<_> = FORMS.iter().map(|f| f.word).collect();
-        assert!(Verb::WORDS.iter().all(|(word, _)| words.contains(word)));
+        assert!(NodeFault::WORDS.iter().all(|(word, _)| words.contains(word)));
     }
 
     #[test]
     fn what_is_written_is_meant() {
-        let one = |n| Who::Named(vec![Item::Nodes(n..=n)]);
+        let one = |n| Selector::Named(vec![Item::Nodes(n..=n)]);
         let spec = read("freeze:7@2s+500ms");
-        assert_eq!(spec.what, What::Do(Verb::Freeze, one(7)));
+        assert_eq!(spec.what, What::Do(NodeFault::Freeze, one(7)));
         assert_eq!((spec.at, spec.lasting), (2_000_000_000, Some(500_000_000)));
         let items = vec![Item::Nodes(1..=1), Item::Nodes(4..=9), Item::Switch("s1".into())];
-        assert_eq!(read("crash:1,4-9,s1").what, What::Do(Verb::Crash, Who::Named(items)));
+        assert_eq!(read("crash:1,4-9,s1").what, What::Do(NodeFault::Crash, Selector::Named(items)));
         assert_eq!(read("restart:7,nodisk@8s").what, What::Restart { who: one(7), disk: false });
-        assert_eq!(read("die:0.5%").what, What::Do(Verb::Die, Who::Share(5_000)));
-        let range = Who::Named(vec![Item::Nodes(0..=31)]);
+        assert_eq!(read("die:0.5%").what, What::Do(NodeFault::Die, Selector::Share(5_000)));
+        let range = Selector::Named(vec![Item::Nodes(0..=31)]);
         let back = What::Clock { who: range, by: 10_000_000_000, back: true };
         assert_eq!(read("clock:0-31-10s@1s").what, back);
         assert_eq!(read("link:a-b=0bit"), read("cut:a-b"));
@@ -272,14 +272,14 @@ mod tests {
         says("partition:0-3|", "a node");
     }
 
-    fn who() -> impl Strategy<Value = Who> {
+    fn who() -> impl Strategy<Value = Selector> {
         let item = prop_oneof![
             (0..5000_u32, 0..100_u32).prop_map(|(a, n)| Item::Nodes(a..=a + n)),
             "[a-z][a-z0-9]{0,5}".prop_filter("reserved", |n| n != "nodisk").prop_map(Item::Switch),
         ];
         prop_oneof![
-            prop::collection::vec(item, 1..4).prop_map(Who::Named),
-            (1..=1_000_000_u32).prop_map(Who::Share)
+            prop::collection::vec(item, 1..4).prop_map(Selector::Named),
+            (1..=1_000_000_u32).prop_map(Selector::Share)
         ]
     }
 
@@ -288,7 +288,7 @@ mod tests {
         let rate = 8_000..1_000_000_000_000_u64;
         let name = || "[a-z][a-z0-9]{0,5}";
         prop_oneof![
-            (prop::sample::select(Verb::WORDS.to_vec()), who())
+            (prop::sample::select(NodeFault::WORDS.to_vec()), who())
                 .prop_map(|((_, verb), who)| What::Do(verb, who)),
             (who(), any::<bool>()).prop_map(|(who, disk)| What::Restart { who, disk }),
             (who(), rate.clone()).prop_map(|(who, rate)| What::Slow { who, rate }),
@@ -305,7 +305,7 @@ mod tests {
         fn what_is_shown_is_read_back(
             what in what(), at in 0..400_000_000_000_000_u64, lasting in any::<Option<u32>>(),
         ) {
-            let ends = matches!(what, What::Do(Verb::Freeze, _) | What::Restart { .. } | What::Slow { .. })
+            let ends = matches!(what, What::Do(NodeFault::Freeze, _) | What::Restart { .. } | What::Slow { .. })
                 || matches!(what, What::Link { .. } | What::Partition(_));
             let at = if matches!(what, What::Reorder(_)) { 0 } else { at };
             let lasting = lasting.filter(|_| ends).map(u64::from);

@@ -7,7 +7,7 @@
 //! | fair shares of ports, recomputed only where something changed | `shares` |
 //! | slow start, loss, retries | `ramp` |
 //! | a stream's queue and progress | `active` |
-//! | when streams are due; messages on their way | `wakes`, `agenda` |
+//! | when streams are due; messages on their way | `wakes`, `event_queue` |
 //! | which ports a stream passes | `paths` |
 //! | standing queues | `queues` |
 //!
@@ -34,8 +34,8 @@ pub use model::Model;
 
 use tidecast_swarm::Time;
 
-use crate::agenda::Agenda;
-use crate::dice::Dice;
+use crate::event_queue::EventQueue;
+use crate::rng::Rng;
 use crate::topology::{NodeId, Port, Topology};
 use active::{Active, Item, NEVER, NONE};
 use paths::{Path, Paths};
@@ -90,13 +90,13 @@ pub struct Network<M> {
     parting: Vec<Flow>,
     wakes: Wakes,
     /// Messages on their way, with their stream, in order of arrival.
-    flights: Agenda<(u32, M)>,
+    flights: EventQueue<(u32, M)>,
     /// Bytes over each port, without messages that have not left yet.
     carried: Vec<u64>,
     changed: Vec<Flow>,
     /// Most that a message is delayed in addition to everything else, nanoseconds; drawn for each.
     jitter: u64,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl<M: Clone> Network<M> {
@@ -115,18 +115,18 @@ impl<M: Clone> Network<M> {
             active: Vec::new(),
             parting: Vec::new(),
             wakes: Wakes::default(),
-            flights: Agenda::default(),
+            flights: EventQueue::default(),
             carried: vec![0; ports as usize],
             changed: Vec::new(),
             jitter: 0,
-            dice: Dice::new(0),
+            rng: Rng::new(0),
         }
     }
 
     /// Holds each message up by chance, by this many nanoseconds at most; the order within a stream stays.
     #[must_use]
     pub fn with_jitter(mut self, most: u64, seed: u64) -> Self {
-        (self.jitter, self.dice) = (most, Dice::new(seed));
+        (self.jitter, self.rng) = (most, Rng::new(seed));
         self
     }
 
@@ -532,7 +532,7 @@ impl<M: Clone> Network<M> {
 
     /// A message has left: it arrives at this time, or later, after those before it.
     fn fly(&mut self, at: u64, stream: u32, message: M) {
-        let held = if self.jitter > 0 { self.dice.below(self.jitter + 1) } else { 0 };
+        let held = if self.jitter > 0 { self.rng.below(self.jitter + 1) } else { 0 };
         let state = &mut self.streams[stream as usize];
         state.last_arrival = state.last_arrival.max(at + held);
         self.flights.push(Time(state.last_arrival), (stream, message));

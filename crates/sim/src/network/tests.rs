@@ -196,11 +196,11 @@ fn slow_start_takes_round_trips() {
 #[test]
 fn a_full_port_wastes_no_time() {
     let mut net = network("single:40@80mbit", Model::exact());
-    let mut dice = crate::dice::Dice::new(7);
+    let mut rng = crate::rng::Rng::new(7);
     let mut total = 0;
     for i in 0..400 {
-        let bytes = 1 + dice.below(1_000_000);
-        let stream = net.open(Time(0), NodeId(1 + dice.below(39) as u32), NodeId(0));
+        let bytes = 1 + rng.below(1_000_000);
+        let stream = net.open(Time(0), NodeId(1 + rng.below(39) as u32), NodeId(0));
         net.send(Time(0), stream, bytes, i);
         total += bytes;
     }

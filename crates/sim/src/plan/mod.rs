@@ -1,7 +1,7 @@
 //! From a user's request to a simulation: the default of every option, and the bounds that keep a hostile
 //! request from exhausting the machine.
 
-mod ask;
+mod request;
 mod run;
 mod topology;
 
@@ -10,16 +10,16 @@ use tidecast_swarm::{Limits, Policy};
 use tidecast_text::{Rate, Size, grouped};
 
 use crate::Time;
+use crate::baselines::{Algorithm, Baseline, Broadcast, Method, Mpi};
 use crate::bound::{Bound, bound, bound_with};
 use crate::fault::Spec;
-use crate::job::{Host, Job, Opens, SPREAD, Speech};
+use crate::job::{Host, Job, Opens, Protocols, SPREAD};
 use crate::network::Model;
-use crate::planned::{self, Knows};
-use crate::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
-use crate::storm::{Load, Server, Storm};
+use crate::planned::{self, Knowledge};
+use crate::startup_storm::{Load, Server, Storm};
 use crate::topology::{NodeId, Topology};
 
-pub use ask::{Ask, PlanError};
+pub use request::{PlanError, PlanRequest};
 pub use run::RunError;
 pub use topology::topology;
 
@@ -50,25 +50,25 @@ const SECOND: u64 = 1_000_000_000;
 
 /// One way to broadcast.
 #[derive(Clone, Copy, Debug)]
-pub enum How {
+pub enum Method {
     /// The engine.
     Engine {
         /// How it is set.
         policy: Policy,
         /// The protocol that it speaks.
-        speech: Speech,
+        protocols: Protocols,
         /// The planner's knowledge, if there is a planner.
-        plan: Option<Knows>,
+        plan: Option<Knowledge>,
     },
     /// The engine behind a mount: every node opens the files that it would read from a file server.
     Mount {
         /// The planner's knowledge, if there is a planner.
-        plan: Option<Knows>,
+        plan: Option<Knowledge>,
     },
     /// A published schedule.
-    Rival {
+    Baseline {
         /// Which.
-        rival: Rival,
+        baseline: Baseline,
         /// Ranks ignore the switches.
         shuffled: bool,
     },
@@ -99,7 +99,7 @@ pub struct Plan {
     /// The faults.
     pub faults: Vec<Spec>,
     /// By name, in the order they were given.
-    pub ways: Vec<(String, How)>,
+    pub ways: Vec<(String, Method)>,
     /// The lower bound of any broadcast.
     pub bound: Bound,
 }
@@ -113,7 +113,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError::Refused`], with the valid form.
-    pub fn new(ask: &Ask, topology: Topology) -> Result<Self, PlanError> {
+    pub fn new(ask: &PlanRequest, topology: Topology) -> Result<Self, PlanError> {
         let size = ask.size;
         let receivers = u64::from(topology.len()).saturating_sub(1);
         if size == 0 || receivers == 0 {
@@ -154,7 +154,7 @@ impl Plan {
         plan.check()?;
         // Faults name nodes, switches and pieces: a wrong one is found before anything runs.
         let begun = plan.size.min(u64::from(plan.piece) * MOST_PIECES);
-        let faults = plan.job(Policy::TIDECAST, Speech::Tidecast, None, begun)?.faults;
+        let faults = plan.job(Policy::TIDECAST, Protocols::Tidecast, None, begun)?.faults;
         let struck = bound_with(&plan.topology, &faults, size, &all, plan.model.payload, plan.model.frame);
         if struck.time > plan.bound.time {
             plan.bound = struck;
@@ -165,14 +165,16 @@ impl Plan {
     /// Rejects requests that would not end, or not fit into memory.
     fn check(&self) -> Result<(), PlanError> {
         for (name, how) in &self.ways {
-            let (speech, size) = match how {
-                How::Engine { speech, .. } => (*speech, self.beginning(*speech).unwrap_or(self.size)),
-                How::Mount { .. } => (Speech::Tidecast, self.size),
+            let (protocols, size) = match how {
+                Method::Engine { protocols, .. } => {
+                    (*protocols, self.beginning(*protocols).unwrap_or(self.size))
+                }
+                Method::Mount { .. } => (Protocols::Tidecast, self.size),
                 _ => continue,
             };
             let pieces = size.div_ceil(self.piece.into());
-            let (parts, advice) = match speech {
-                Speech::Tidecast => (pieces, "larger pieces"),
+            let (parts, advice) = match protocols {
+                Protocols::Tidecast => (pieces, "larger pieces"),
                 // However long its pieces are.
                 _ => (size.div_ceil(STOCK_BLOCK), "a smaller size"),
             };
@@ -210,13 +212,13 @@ impl Plan {
     /// Bytes of the beginning that stands for the whole, which would take hours: the rest is assumed to
     /// continue as its second half did. Not for BitTorrent, whose timers are longer than it.
     #[must_use]
-    pub fn beginning(&self, speech: Speech) -> Option<u64> {
-        let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes(Knows::Topology)));
+    pub fn beginning(&self, protocols: Protocols) -> Option<u64> {
+        let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes(Knowledge::Topology)));
         let blocks = piece.div_ceil(PASSED) * self.receivers();
         let pieces = (SOON / blocks).max(2 * BEGUN.0 * stripes).max(BEGUN.1);
         // Each half has equally many of each stripe.
         let begun = pieces.div_ceil(2 * stripes) * 2 * stripes * piece;
-        (speech == Speech::Tidecast && !self.whole && begun < self.size).then_some(begun)
+        (protocols == Protocols::Tidecast && !self.whole && begun < self.size).then_some(begun)
     }
 
     /// The job of this many bytes for an engine of this policy.
@@ -226,8 +228,8 @@ impl Plan {
     pub fn job(
         &self,
         policy: Policy,
-        speech: Speech,
-        plan: Option<Knows>,
+        protocols: Protocols,
+        plan: Option<Knowledge>,
         size: u64,
     ) -> Result<Job, PlanError> {
         let piece = u64::from(self.piece);
@@ -239,8 +241,8 @@ impl Plan {
             lengths,
             policy,
             limits: Limits::default(),
-            speech,
-            leaves: speech == Speech::Tidecast,
+            protocols,
+            leaves: protocols == Protocols::Tidecast,
             host: Host { settle: self.write, think: THINK },
             plan: plan.map(|knows| (knows, self.stripes(knows))),
             acquaintances: ACQUAINTANCES,
@@ -266,7 +268,7 @@ impl Plan {
     }
 
     /// Trees of a plan.
-    fn stripes(&self, knows: Knows) -> u16 {
+    fn stripes(&self, knows: Knowledge) -> u16 {
         planned::stripes(&self.topology, knows, self.size, self.piece)
     }
 
@@ -298,9 +300,9 @@ impl Plan {
     ///
     /// # Errors
     /// A fault that the topology does not know.
-    pub fn mount(&self, plan: Option<Knows>) -> Result<Job, PlanError> {
+    pub fn mount(&self, plan: Option<Knowledge>) -> Result<Job, PlanError> {
         let policy = Policy { on_demand: plan.is_some(), ..Policy::TIDECAST };
-        let mut job = self.job(policy, Speech::Tidecast, plan, self.size)?;
+        let mut job = self.job(policy, Protocols::Tidecast, plan, self.size)?;
         let load = Load::libraries(self.size);
         let (mut files, piece) = (Vec::new(), u64::from(self.piece));
         job.lengths.clear();
@@ -327,17 +329,18 @@ impl Plan {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let ours = |how: &How| matches!(how, How::Engine { speech: Speech::Tidecast, .. });
+        let ours = |how: &Method| matches!(how, Method::Engine { protocols: Protocols::Tidecast, .. });
         let ours = self.ways.iter().any(|(_, how)| ours(how));
-        if let Some(begun) = self.beginning(Speech::Tidecast).filter(|_| ours) {
+        if let Some(begun) = self.beginning(Protocols::Tidecast).filter(|_| ours) {
             notes.push(format!(
                 "only the first {} and half of that are simulated, the rest is extrapolated from the two (--piece-size {} simulates everything, which takes hours)",
                 Size(begun),
                 Size(self.piece.into())
             ));
         }
-        let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. } | How::Mount { .. }));
-        if !self.faults.is_empty() && rivals {
+        let baselines =
+            self.ways.iter().any(|(_, how)| !matches!(how, Method::Engine { .. } | Method::Mount { .. }));
+        if !self.faults.is_empty() && baselines {
             notes.push(
                 "faults apply to Tidecast and BitTorrent only; the other algorithms do not handle them"
                     .to_owned(),
@@ -380,24 +383,26 @@ fn segment(size: u64) -> Result<u64, PlanError> {
 }
 
 /// Each name once, in order.
-fn ways(names: &[String]) -> Result<Vec<(String, How)>, PlanError> {
-    let mut ways: Vec<(String, How)> = Vec::new();
+fn ways(names: &[String]) -> Result<Vec<(String, Method)>, PlanError> {
+    let mut ways: Vec<(String, Method)> = Vec::new();
     for name in names.iter().map(|name| name.trim()) {
         if ways.iter().any(|(known, _)| known == name) {
             continue;
         }
         let how = match Server::parse(name) {
-            Some(server) => How::Server(server),
-            None if name == "mount" => How::Mount { plan: Some(Knows::Topology) },
-            None if name == "mount-pull" => How::Mount { plan: None },
-            None => match Algorithm::parse(name).map(|found| found.way) {
-                Ok(Way::Tidecast(plan)) => {
-                    How::Engine { policy: Policy::TIDECAST, speech: Speech::Tidecast, plan }
+            Some(server) => Method::Server(server),
+            None if name == "mount" => Method::Mount { plan: Some(Knowledge::Topology) },
+            None if name == "mount-pull" => Method::Mount { plan: None },
+            None => match Algorithm::parse(name).map(|found| found.method) {
+                Ok(Method::Tidecast(plan)) => {
+                    Method::Engine { policy: Policy::TIDECAST, protocols: Protocols::Tidecast, plan }
                 }
-                Ok(Way::Torrent(policy)) => {
-                    How::Engine { policy, speech: Speech::Stock { fast: true }, plan: None }
+                Ok(Method::Torrent(policy)) => {
+                    Method::Engine { policy, protocols: Protocols::Stock { fast: true }, plan: None }
                 }
-                Ok(Way::Rival { rival, shuffled }) => How::Rival { rival, shuffled },
+                Ok(Method::Baseline { baseline: baseline, shuffled }) => {
+                    Method::Baseline { baseline: baseline, shuffled }
+                }
                 Err(unknown) => {
                     let servers = Server::NAMES.join(", ");
                     return refused(format!("--algorithm: {unknown}; file servers: {servers}"));
@@ -424,7 +429,7 @@ mod tests {
     /// As the command line has it: the topology, then flags and their values.
     fn plan(line: &str) -> Result<Plan, PlanError> {
         let mut words = line.split(' ');
-        let mut ask = Ask { topology: words.next().unwrap().to_owned(), ..Ask::default() };
+        let mut ask = PlanRequest { topology: words.next().unwrap().to_owned(), ..PlanRequest::default() };
         let size = |word: &str| tidecast_text::units::size(word).unwrap();
         while let (Some(flag), Some(value)) = (words.next(), words.next()) {
             match flag {
@@ -441,7 +446,7 @@ mod tests {
     }
 
     fn tidecast(plan: &Plan) -> Job {
-        plan.job(Policy::TIDECAST, Speech::Tidecast, None, plan.size).unwrap()
+        plan.job(Policy::TIDECAST, Protocols::Tidecast, None, plan.size).unwrap()
     }
 
     #[test]
@@ -449,7 +454,7 @@ mod tests {
         let plan = plan("single:1000@10gbit,origin=25gbit --size 1GiB").unwrap();
         let job = tidecast(&plan);
         assert_eq!(
-            (plan.beginning(Speech::Tidecast), plan.piece, job.lengths.len()),
+            (plan.beginning(Protocols::Tidecast), plan.piece, job.lengths.len()),
             (None, 256 << 10, 4096)
         );
         assert_eq!(
@@ -463,16 +468,16 @@ mod tests {
     fn of_what_is_large_a_beginning_is_simulated() {
         let plan_of = |more: &str| plan(&format!("bordeaux:3000,1000@100gbit --size 100GiB{more}")).unwrap();
         let large = plan_of("");
-        let begun = large.beginning(Speech::Tidecast).unwrap();
+        let begun = large.beginning(Protocols::Tidecast).unwrap();
         assert!(
-            begun % (2 * u64::from(large.stripes(Knows::Topology)) * u64::from(large.piece)) == 0
+            begun % (2 * u64::from(large.stripes(Knowledge::Topology)) * u64::from(large.piece)) == 0
                 && begun < 2 << 30,
             "{begun}"
         );
-        assert_eq!(large.beginning(Speech::Stock { fast: true }), None, "its timers take longer");
+        assert_eq!(large.beginning(Protocols::Stock { fast: true }), None, "its timers take longer");
         assert!(large.notes()[0].contains("the first"), "{:?}", large.notes());
         for whole in [" --fault slow:7=1gbit@1s", " --piece-size 4MiB"] {
-            assert_eq!(plan_of(whole).beginning(Speech::Tidecast), None, "{whole}");
+            assert_eq!(plan_of(whole).beginning(Protocols::Tidecast), None, "{whole}");
         }
     }
 

@@ -1,13 +1,13 @@
 //! One run of one way.
 
-use super::ask::PlanError;
-use super::{How, Plan};
+use super::request::PlanError;
+use super::{Method, Plan};
 use crate::check::{Violation, Watch};
 use crate::job::Job;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::world::World;
-use crate::{rivals, storm};
+use crate::{baselines, startup_storm};
 
 /// With more nodes than this, the checks that look at every step of every engine would take most of the time.
 const CHECKED: usize = 256;
@@ -44,21 +44,21 @@ impl Plan {
         Ok(outcome)
     }
 
-    fn simulate(&self, how: &How, progress: &Progress) -> Result<Outcome, RunError> {
+    fn simulate(&self, how: &Method, progress: &Progress) -> Result<Outcome, RunError> {
         match *how {
-            How::Engine { policy, speech, plan: knows } => {
-                let run = |size: u64| run_job(&self.job(policy, speech, knows, size)?, progress);
-                match self.beginning(speech) {
-                    Some(begun) => Ok(rivals::extend(&run(begun / 2)?, run(begun)?, self.size)),
+            Method::Engine { policy, protocols, plan: knows } => {
+                let run = |size: u64| run_job(&self.job(policy, protocols, knows, size)?, progress);
+                match self.beginning(protocols) {
+                    Some(begun) => Ok(baselines::extend(&run(begun / 2)?, run(begun)?, self.size)),
                     None => run(self.size),
                 }
             }
-            How::Mount { plan: knows } => run_job(&self.mount(knows)?, progress),
-            How::Rival { rival, shuffled } => {
-                let ran = rivals::run(rival, shuffled, &self.broadcast(), progress);
+            Method::Mount { plan: knows } => run_job(&self.mount(knows)?, progress),
+            Method::Baseline { baseline: baseline, shuffled } => {
+                let ran = baselines::run(baseline, shuffled, &self.broadcast(), progress);
                 ran.map_err(|e| RunError::Refused(e.to_string()))
             }
-            How::Server(server) => Ok(storm::run(&self.storm(server), progress)),
+            Method::Server(server) => Ok(startup_storm::run(&self.storm(server), progress)),
         }
     }
 }

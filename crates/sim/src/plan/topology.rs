@@ -6,7 +6,7 @@ use std::path::Path;
 use tidecast_swarm::plan::topology::{Form, MARK, Map};
 use tidecast_text::{Rate, Size, with_causes};
 
-use super::ask::{Ask, PlanError};
+use super::request::{PlanError, PlanRequest};
 use crate::topology::Topology;
 
 /// Bits per second of a node's card where a file names hosts and no rates.
@@ -18,7 +18,7 @@ const MAX_FILE: u64 = 16 << 20;
 ///
 /// # Errors
 /// See [`PlanError`].
-pub fn topology(ask: &Ask) -> Result<Topology, PlanError> {
+pub fn topology(ask: &PlanRequest) -> Result<Topology, PlanError> {
     let named = ask.topology.as_str();
     let path = Path::new(named);
     let is_file = path.exists() && !path.is_dir();

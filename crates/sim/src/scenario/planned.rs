@@ -4,9 +4,9 @@
 use tidecast_swarm::{Policy, Time};
 
 use super::{Draw, SECOND};
-use crate::dice::Dice;
-use crate::job::{Job, Opens, Speech};
-use crate::planned::{Knows, stripes};
+use crate::job::{Job, Opens, Protocols};
+use crate::planned::{Knowledge, stripes};
+use crate::rng::Rng;
 
 /// Files that are opened.
 const FILES: u64 = 8;
@@ -15,15 +15,15 @@ const FILE: u64 = 400 * SECOND;
 
 /// The plan of one broadcast in some. A broadcast gives every member everything: a node that wants parts is
 /// not a member, and would be pushed the beginning of every piece, each time again.
-pub(super) fn plan(job: &Job) -> Option<(Knows, u16)> {
-    let mut draw = Draw(Dice::new(job.seed ^ 0x00D1_CE0F_71A2_0002));
+pub(super) fn plan(job: &Job) -> Option<(Knowledge, u16)> {
+    let mut draw = Draw(Rng::new(job.seed ^ 0x00D1_CE0F_71A2_0002));
     if !job.wants.is_empty() {
         return None;
     }
-    if job.speech != Speech::Tidecast || job.policy != Policy::TIDECAST || !draw.chance(3, 10) {
+    if job.protocols != Protocols::Tidecast || job.policy != Policy::TIDECAST || !draw.chance(3, 10) {
         return None;
     }
-    let knows = draw.0.pick(&[Knows::Topology, Knows::Nothing]);
+    let knows = draw.0.pick(&[Knowledge::Topology, Knowledge::Nothing]);
     let receivers = job.topology.len() - 1;
     let longest = job.lengths.iter().copied().max().unwrap_or(1);
     let size = job.lengths.iter().map(|&len| u64::from(len)).sum();
@@ -34,7 +34,7 @@ pub(super) fn plan(job: &Job) -> Option<(Knows, u16)> {
 
 /// Some plans are on demand: a program starts everywhere and opens files.
 pub(super) fn open(job: &mut Job) {
-    let mut draw = Draw(Dice::new(job.seed ^ 0x00D1_CE0F_0BE2_0003));
+    let mut draw = Draw(Rng::new(job.seed ^ 0x00D1_CE0F_0BE2_0003));
     if job.plan.is_none() || !draw.0.one_in(4) {
         return;
     }

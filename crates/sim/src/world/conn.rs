@@ -5,8 +5,8 @@
 
 use tidecast_swarm::{Candidate, Event, PeerId, Protocol, Time};
 
-use super::{Own, Thing, World};
-use crate::job::Speech;
+use super::{NodeEvent, World, WorldEvent};
+use crate::job::Protocols;
 use crate::network::Stream;
 use crate::topology::NodeId;
 
@@ -53,10 +53,10 @@ impl World {
     pub(super) fn dial(&mut self, id: NodeId, candidate: Candidate) {
         let other = NodeId(candidate.0);
         if self.refuses(id, other) || self.nodes[id.0 as usize].live.contains_key(&other) {
-            return self.later(self.now, id, Own::DialFailed(candidate));
+            return self.later(self.now, id, NodeEvent::DialFailed(candidate));
         }
         let took = 3 * self.net.rtt(id, other) + 2 * self.job.host.think;
-        self.later(Time(self.now.0 + took), id, Own::Dialled(candidate));
+        self.later(Time(self.now.0 + took), id, NodeEvent::Dialled(candidate));
     }
 
     /// The dial has had its time: it is a connection, or was refused, or goes unanswered.
@@ -65,12 +65,12 @@ impl World {
         let to = &self.nodes[other.0 as usize];
         let (frozen, runs) = (to.frozen, to.engine.is_some());
         if to.silent || to.closed || !self.wires.joins(id, other) || !self.wires.reaches(id, other) {
-            return self.later(Time(self.now.0 + UNANSWERED), id, Own::DialFailed(candidate));
+            return self.later(Time(self.now.0 + UNANSWERED), id, NodeEvent::DialFailed(candidate));
         }
         if frozen {
             let at = Time(self.now.0 + HANDSHAKE);
             self.shun(id, other, at);
-            return self.later(at, id, Own::DialFailed(candidate));
+            return self.later(at, id, NodeEvent::DialFailed(candidate));
         }
         // Of a program that has ended: a new connection comes from another program.
         if let Some(&stale) =
@@ -131,11 +131,11 @@ impl World {
 
     fn protocol(&self, a: NodeId, b: NodeId) -> Protocol {
         let tidecast = Protocol::Tidecast { max_block: MAX_BLOCK };
-        match (self.job.speech, a.0 % 3, b.0 % 3) {
-            (Speech::Tidecast, ..) | (Speech::Mixed, 2, 2) => tidecast,
-            (Speech::Stock { fast }, ..) => Protocol::Stock { fast },
-            (Speech::Mixed, 1, _) | (Speech::Mixed, _, 1) => Protocol::Stock { fast: false },
-            (Speech::Mixed, ..) => Protocol::Stock { fast: true },
+        match (self.job.protocols, a.0 % 3, b.0 % 3) {
+            (Protocols::Tidecast, ..) | (Protocols::Mixed, 2, 2) => tidecast,
+            (Protocols::Stock { fast }, ..) => Protocol::Stock { fast },
+            (Protocols::Mixed, 1, _) | (Protocols::Mixed, _, 1) => Protocol::Stock { fast: false },
+            (Protocols::Mixed, ..) => Protocol::Stock { fast: true },
         }
     }
 
@@ -149,7 +149,7 @@ impl World {
     /// A node closes a connection: it knows now, the other end when the news has travelled.
     pub(super) fn hang_up(&mut self, id: NodeId, peer: PeerId) {
         if let Some((conn, side)) = self.conn_of(id, peer) {
-            self.agenda.push(self.now, Thing::Down(conn, side));
+            self.queue.push(self.now, WorldEvent::Down(conn, side));
             self.reset_far(conn, side);
         }
     }
@@ -163,7 +163,7 @@ impl World {
             self.mistrust(conn, 1 - side);
         } else if ends[1 - side].up {
             let at = Time(self.now.0 + self.net.rtt(a, b) / 2);
-            self.agenda.push(at, Thing::Down(conn, 1 - side));
+            self.queue.push(at, WorldEvent::Down(conn, 1 - side));
         }
     }
 

@@ -11,8 +11,8 @@
 
 use tidecast_swarm::Event;
 
-use super::node::Vice;
-use super::{Held, World};
+use super::node::Misbehaviour;
+use super::{HeldEvent, World};
 use crate::fault::Fault;
 use crate::topology::{NodeId, Port};
 
@@ -59,11 +59,11 @@ impl World {
                 self.rejoin()
             }
             Fault::Heal { ref nodes } => self.wires.heal(nodes) && self.rejoin(),
-            Fault::Refuse { node } => self.turn(node, Vice::Refuse),
-            Fault::Corrupt { node } => self.turn(node, Vice::Corrupt),
-            Fault::Withhold { node } => self.turn(node, Vice::Withhold),
+            Fault::Refuse { node } => self.turn(node, Misbehaviour::Refuse),
+            Fault::Corrupt { node } => self.turn(node, Misbehaviour::Corrupt),
+            Fault::Withhold { node } => self.turn(node, Misbehaviour::Withhold),
             Fault::Lie { node } => {
-                self.turn(node, Vice::Lie);
+                self.turn(node, Misbehaviour::Lie);
                 self.claim_all(node);
                 true
             }
@@ -127,7 +127,7 @@ impl World {
         let node = self.node(id);
         (node.engine, node.wake, node.frozen) = (None, None, false);
         node.parts = false;
-        node.life += 1;
+        node.incarnation += 1;
         node.inbox.clear();
         node.partial.clear();
         node.wrong.clear();
@@ -159,9 +159,9 @@ impl World {
         }
         for held in std::mem::take(&mut self.node(id).inbox) {
             match held {
-                Held::Event(event) => self.give(id, event),
-                Held::Packet(packet) => self.read(packet),
-                Held::Own(own) => self.go_on(id, own),
+                HeldEvent::Event(event) => self.give(id, event),
+                HeldEvent::Packet(packet) => self.read(packet),
+                HeldEvent::Own(own) => self.go_on(id, own),
             }
         }
         for conn in self.node(id).live.clone().into_values() {
@@ -201,9 +201,9 @@ impl World {
         true
     }
 
-    fn turn(&mut self, id: NodeId, vice: Vice) -> bool {
+    fn turn(&mut self, id: NodeId, misbehaviour: Misbehaviour) -> bool {
         let node = self.node(id);
-        node.vice = vice;
+        node.misbehaviour = misbehaviour;
         node.guilty = true;
         self.excuse(id);
         true

@@ -6,9 +6,9 @@ use tidecast_swarm::{Action, Block, Event, PeerId, Protocol};
 
 use super::World;
 use super::conn::Conn;
-use super::gathered::Said;
-use super::node::Held;
-use super::node::Vice;
+use super::joinable_plan::PlanMessage;
+use super::node::HeldEvent;
+use super::node::Misbehaviour;
 use crate::topology::NodeId;
 
 /// Header of a block between Tidecast peers; a stock client's is one byte shorter.
@@ -44,20 +44,20 @@ pub(super) enum Content {
     /// A wish for these by the plan: the stripe whose tree the wish goes up, and whether a reader waits.
     Wish(Range<u32>, u16, bool),
     /// About a plan that members join.
-    Plan(Said),
+    Plan(PlanMessage),
 }
 
 impl World {
     /// Sends a message of an engine to a peer.
     pub(super) fn say(&mut self, id: NodeId, action: Action) {
-        let vice = self.node(id).vice;
+        let misbehaviour = self.node(id).misbehaviour;
         let count = self.job.lengths.len() as u32;
         let (peer, content) = match action {
-            Action::AnnounceAll { peer, .. } if vice == Vice::Lie => (peer, Content::All),
+            Action::AnnounceAll { peer, .. } if misbehaviour == Misbehaviour::Lie => (peer, Content::All),
             Action::AnnounceAll { peer, have } if have == [0..count] => (peer, Content::All),
             Action::AnnounceAll { peer, have } => (peer, Content::Exactly(have)),
             Action::Announce { .. } | Action::AnnounceLost { .. } | Action::Reject { .. }
-                if vice == Vice::Lie =>
+                if misbehaviour == Misbehaviour::Lie =>
             {
                 return;
             }
@@ -108,11 +108,11 @@ impl World {
     pub(super) fn serve(&mut self, id: NodeId, peer: PeerId, block: Block) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let node = &self.nodes[id.0 as usize];
-        if matches!(node.vice, Vice::Withhold | Vice::Lie) {
+        if matches!(node.misbehaviour, Misbehaviour::Withhold | Misbehaviour::Lie) {
             return;
         }
         let partly = || node.partial.get(&block.piece).is_some_and(|p| p.holds(block));
-        let good = node.vice != Vice::Corrupt && (node.truth.has(block.piece) || partly());
+        let good = node.misbehaviour != Misbehaviour::Corrupt && (node.truth.has(block.piece) || partly());
         let content = Content::Block(block, good);
         let packet = Packet { conn, side: 1 - side as u8, content };
         let bytes = u64::from(block.len) + u64::from(BLOCK_HEADER);
@@ -168,7 +168,7 @@ impl World {
             }
         }
         if frozen {
-            return self.node(id).inbox.push(Held::Packet(packet));
+            return self.node(id).inbox.push(HeldEvent::Packet(packet));
         }
         self.read(packet);
     }
@@ -180,7 +180,9 @@ impl World {
         if !end.up {
             return;
         }
-        if self.nodes[id.0 as usize].vice == Vice::Refuse && self.refuse(id, peer, &packet.content) {
+        if self.nodes[id.0 as usize].misbehaviour == Misbehaviour::Refuse
+            && self.refuse(id, peer, &packet.content)
+        {
             return;
         }
         let event = match packet.content {
@@ -221,7 +223,7 @@ fn size(content: &Content, protocol: Protocol, lengths: &[u32]) -> u32 {
         Content::Request(_) | Content::Cancel(_) | Content::Reject(_) | Content::Pieces(_) => 17,
         Content::Offer(piece, _) => 15 + 17 + 32 * lengths[*piece as usize].div_ceil(16 << 10),
         Content::Wish(..) => 20,
-        Content::Plan(Said::Part(role)) => {
+        Content::Plan(PlanMessage::Part(role)) => {
             role.stripes.iter().map(|e| 128 * (1 + e.children.len() as u32)).sum()
         }
         Content::Plan(_) => 64,

@@ -6,14 +6,14 @@
 
 mod conn;
 mod faults;
-mod gathered;
+mod joinable_plan;
 mod message;
 mod node;
 mod open;
 mod planning;
 mod result;
-mod settle;
 mod silence;
+mod storage;
 mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,20 +25,20 @@ use tidecast_swarm::{
 };
 
 use self::conn::Conn;
-use self::gathered::Gathered;
+use self::joinable_plan::JoinedMembers;
 use self::message::Packet;
-use self::node::Held;
-pub use self::node::{Node, Vice};
+use self::node::HeldEvent;
+pub use self::node::{Misbehaviour, Node};
 use self::planning::Planning;
 use self::wires::Wires;
-use crate::agenda::Agenda;
 use crate::check::{Checks, Truth, Violation, Watch};
-use crate::dice::Dice;
+use crate::event_queue::EventQueue;
 use crate::job::Job;
 use crate::links::Links;
 use crate::network::{Delivery, Network};
 use crate::outcome::Outcome;
 use crate::progress::Progress;
+use crate::rng::Rng;
 use crate::topology::NodeId;
 
 /// A node asks this often for other nodes, nanoseconds.
@@ -64,13 +64,13 @@ pub enum JobError {
 
 /// Something that happens later.
 #[derive(Debug)]
-enum Thing {
+enum WorldEvent {
     /// A node comes.
     Join(NodeId),
     /// A node's engine asked to be woken.
     Wake(NodeId),
     /// Something that a program of a node began; nothing where it is no longer the same program.
-    Own(NodeId, u32, Own),
+    Own(NodeId, u32, NodeEvent),
     /// One end of a connection learns that it is closed.
     Down(u32, usize),
     /// One end of a connection has waited for a sign of life.
@@ -93,7 +93,7 @@ enum Thing {
 
 /// Work that a node's program began and that now ends.
 #[derive(Debug)]
-enum Own {
+enum NodeEvent {
     /// A dial ends, well or not.
     Dialled(Candidate),
     /// A dial has failed.
@@ -119,11 +119,11 @@ pub struct World {
     wires: Wires,
     nodes: Vec<Node>,
     conns: Vec<Conn>,
-    agenda: Agenda<Thing>,
+    queue: EventQueue<WorldEvent>,
     checks: Checks,
     /// The first rule that was broken.
     broken: Option<Violation>,
-    dice: Dice,
+    rng: Rng,
     /// Nodes that have joined, of which newcomers are told.
     present: Vec<NodeId>,
     /// Length of the longest piece.
@@ -137,7 +137,7 @@ pub struct World {
     /// The coordinator's knowledge, where there is a plan.
     planning: Option<Planning>,
     /// The planner's knowledge of a plan that members join.
-    gathered: Option<Gathered>,
+    joinable: Option<JoinedMembers>,
 }
 
 /// Sums over the run.
@@ -175,10 +175,10 @@ impl World {
             wires: Wires::new(&job.topology),
             nodes: Vec::with_capacity(count),
             conns: Vec::new(),
-            agenda: Agenda::default(),
+            queue: EventQueue::default(),
             checks: Checks::new(job, watch),
             broken: None,
-            dice: Dice::new(job.seed),
+            rng: Rng::new(job.seed),
             present: Vec::new(),
             longest: job.lengths.iter().copied().max().unwrap_or(0),
             met: BTreeSet::new(),
@@ -186,7 +186,7 @@ impl World {
             tally: Tally::default(),
             links: Links::new(&job.topology),
             planning: Planning::new(job)?,
-            gathered: Gathered::new(job),
+            joinable: JoinedMembers::new(job),
             job: job.clone(),
         };
         let lengths: Arc<[u32]> = job.lengths.clone().into();
@@ -199,18 +199,18 @@ impl World {
             world.nodes.push(Node::new(setup, rate));
         }
         for id in (0..count as u32).map(NodeId) {
-            let spread = if id.0 == 0 { 0 } else { world.dice.below(job.spread) };
+            let spread = if id.0 == 0 { 0 } else { world.rng.below(job.spread) };
             let at = joins.get(&id).copied().unwrap_or(Time(spread));
-            world.agenda.push(at, Thing::Join(id));
+            world.queue.push(at, WorldEvent::Join(id));
             world.await_node(id);
         }
         for (number, timed) in job.faults.iter().enumerate() {
-            world.agenda.push(timed.at, Thing::Fault(number));
+            world.queue.push(timed.at, WorldEvent::Fault(number));
         }
         if job.jitter > 0 {
             world.met.insert("reorder");
         }
-        world.agenda.push(Time(0), Thing::Sample);
+        world.queue.push(Time(0), WorldEvent::Sample);
         Ok(world)
     }
 
@@ -222,7 +222,7 @@ impl World {
         if self.planning.is_some() && !self.job.gathers {
             limits.random_neighbours = limits.random_neighbours.min(PLANNED_NEIGHBOURS);
         }
-        Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.dice.next() }
+        Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.rng.next() }
     }
 
     /// Runs to the end: every node that can be complete is, or the job's time is up.
@@ -246,8 +246,8 @@ impl World {
     /// # Errors
     /// The first rule that was broken.
     pub fn step(&mut self) -> Result<bool, Violation> {
-        let (net, agenda) = (self.net.next(), self.agenda.next());
-        let Some(at) = [net, agenda].into_iter().flatten().min() else { return Ok(false) };
+        let (net, queue) = (self.net.next(), self.queue.next());
+        let Some(at) = [net, queue].into_iter().flatten().min() else { return Ok(false) };
         if at > self.job.until || self.awaited == 0 {
             return Ok(false);
         }
@@ -257,7 +257,7 @@ impl World {
             if let Some(delivery) = self.net.pop(at) {
                 self.delivered(delivery);
             }
-        } else if let Some(thing) = self.agenda.pop() {
+        } else if let Some(thing) = self.queue.pop() {
             self.happen(thing);
         }
         if self.checks.step(at) {
@@ -276,46 +276,48 @@ impl World {
         }
     }
 
-    fn happen(&mut self, thing: Thing) {
+    fn happen(&mut self, thing: WorldEvent) {
         match thing {
-            Thing::Join(node) => self.join(node),
-            Thing::Wake(node) => {
+            WorldEvent::Join(node) => self.join(node),
+            WorldEvent::Wake(node) => {
                 let now = self.now;
                 if self.node(node).wake == Some(now) {
                     self.node(node).wake = None;
                     self.give(node, Event::Tick);
                 }
             }
-            Thing::Own(node, life, _) if self.node(node).life != life => {}
-            Thing::Own(node, _, own) if self.node(node).frozen => self.node(node).inbox.push(Held::Own(own)),
-            Thing::Own(node, _, own) => self.go_on(node, own),
-            Thing::Down(conn, side) => self.down(conn, side),
-            Thing::Quiet(conn, side) => self.quiet(conn, side),
-            Thing::Slow(conn, side) => self.slow(conn, side),
-            Thing::Fault(number) => self.strike(number),
-            Thing::Complaint(node, about, why) => self.complained(node, about, why),
-            Thing::Replan => self.replan(),
-            Thing::Epoch(node) => self.hand_plan(node),
-            Thing::Gather => self.gather_more(),
-            Thing::Sample => self.sample(),
+            WorldEvent::Own(node, incarnation, _) if self.node(node).incarnation != incarnation => {}
+            WorldEvent::Own(node, _, own) if self.node(node).frozen => {
+                self.node(node).inbox.push(HeldEvent::Own(own))
+            }
+            WorldEvent::Own(node, _, own) => self.go_on(node, own),
+            WorldEvent::Down(conn, side) => self.down(conn, side),
+            WorldEvent::Quiet(conn, side) => self.quiet(conn, side),
+            WorldEvent::Slow(conn, side) => self.slow(conn, side),
+            WorldEvent::Fault(number) => self.strike(number),
+            WorldEvent::Complaint(node, about, why) => self.complained(node, about, why),
+            WorldEvent::Replan => self.replan(),
+            WorldEvent::Epoch(node) => self.hand_plan(node),
+            WorldEvent::Gather => self.gather_more(),
+            WorldEvent::Sample => self.sample(),
         }
     }
 
     /// Schedules the end of some work, if the node's program is still the same by then.
-    fn later(&mut self, at: Time, id: NodeId, own: Own) {
-        let life = self.node(id).life;
-        self.agenda.push(at, Thing::Own(id, life, own));
+    fn later(&mut self, at: Time, id: NodeId, own: NodeEvent) {
+        let incarnation = self.node(id).incarnation;
+        self.queue.push(at, WorldEvent::Own(id, incarnation, own));
     }
 
-    fn go_on(&mut self, id: NodeId, own: Own) {
+    fn go_on(&mut self, id: NodeId, own: NodeEvent) {
         match own {
-            Own::Dialled(candidate) => self.dialled(id, candidate),
-            Own::DialFailed(candidate) => self.give(id, Event::DialFailed { candidate }),
-            Own::Verdict(peer, block, good) => self.verdict(id, peer, block, good),
-            Own::Settle(piece) => self.settle(id, piece),
-            Own::Announce => self.announce(id),
-            Own::Open => self.open(id),
-            Own::Spares => self.hear_of_spares(id),
+            NodeEvent::Dialled(candidate) => self.dialled(id, candidate),
+            NodeEvent::DialFailed(candidate) => self.give(id, Event::DialFailed { candidate }),
+            NodeEvent::Verdict(peer, block, good) => self.verdict(id, peer, block, good),
+            NodeEvent::Settle(piece) => self.settle(id, piece),
+            NodeEvent::Announce => self.announce(id),
+            NodeEvent::Open => self.open(id),
+            NodeEvent::Spares => self.hear_of_spares(id),
         }
     }
 
@@ -331,7 +333,7 @@ impl World {
         let now = self.now;
         let node = self.node(id);
         if node.frozen {
-            node.inbox.push(Held::Event(event));
+            node.inbox.push(HeldEvent::Event(event));
             return;
         }
         let local = node.local(now);
@@ -366,7 +368,7 @@ impl World {
         let at = node.global(at).max(now);
         if node.wake.is_none_or(|old| at < old) {
             node.wake = Some(at);
-            self.agenda.push(at, Thing::Wake(id));
+            self.queue.push(at, WorldEvent::Wake(id));
         }
     }
 
@@ -414,7 +416,7 @@ impl World {
             self.mind(judged);
         }
         self.coordinated(id, true);
-        self.begin_to_gather(id);
+        self.begin_to_join(id);
         self.announce(id);
         self.begin_to_open(id);
         for candidate in self.spares(id) {
@@ -431,14 +433,14 @@ impl World {
             self.give(id, Event::Candidate { candidate, told });
         }
         if self.lacks(id) || self.opens(id) {
-            self.later(Time(self.now.0 + ANNOUNCE), id, Own::Announce);
+            self.later(Time(self.now.0 + ANNOUNCE), id, NodeEvent::Announce);
         }
     }
 
     /// The nodes that a newcomer is told of: the origin, as long as it can hold all of them, and some at
     /// random.
     fn acquaintances(&mut self, id: NodeId) -> Vec<(Candidate, bool)> {
-        if self.planning.is_some() || self.gathered.is_some() {
+        if self.planning.is_some() || self.joinable.is_some() {
             // The plan has told it.
             return Vec::new();
         }
@@ -455,7 +457,7 @@ impl World {
         }
         let mut seen = BTreeSet::from([id.0, 0]);
         for _ in 0..self.job.acquaintances {
-            let node = self.present[self.dice.below(known) as usize].0;
+            let node = self.present[self.rng.below(known) as usize].0;
             if seen.insert(node) {
                 out.push((Candidate(node), false));
             }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidecast_swarm::{Block, Engine, Event, PeerId, Setup, Time};
 
-use super::Own;
+use super::NodeEvent;
 use super::message::Packet;
 use crate::set::PieceSet;
 use crate::topology::NodeId;
 
 /// How a node misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Vice {
+pub enum Misbehaviour {
     /// Not at all.
     #[default]
     None,
@@ -39,7 +39,7 @@ pub struct Node {
     /// It accepts no connection.
     pub closed: bool,
     /// Its misbehaviour.
-    pub vice: Vice,
+    pub misbehaviour: Misbehaviour,
     /// It has misbehaved at some time: the rules no longer protect it.
     pub guilty: bool,
     /// Pieces that are good on its disk.
@@ -59,11 +59,11 @@ pub struct Node {
     /// The rate of its network card, bytes per second.
     pub(super) rate: u64,
     /// Counts its programs: work that one began does not continue in the next.
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     /// Its clock is this far from the world's, nanoseconds.
     pub(super) offset: i64,
     /// Events that wait until it resumes, in order.
-    pub(super) inbox: Vec<Held>,
+    pub(super) inbox: Vec<HeldEvent>,
     /// Pieces whose loss it has not found out.
     pub(super) lost: Vec<u32>,
     /// When it is woken, if it is.
@@ -92,10 +92,10 @@ pub(super) struct Partial {
 
 /// Events that a stopped program has not handled.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum HeldEvent {
     Event(Event),
     Packet(Packet),
-    Own(Own),
+    Own(NodeEvent),
 }
 
 impl Node {
@@ -107,7 +107,7 @@ impl Node {
             frozen: false,
             silent: false,
             closed: false,
-            vice: Vice::None,
+            misbehaviour: Misbehaviour::None,
             guilty: false,
             truth,
             finished: None,
@@ -117,7 +117,7 @@ impl Node {
             banned: BTreeSet::new(),
             shunned: BTreeMap::new(),
             rate,
-            life: 0,
+            incarnation: 0,
             offset: 0,
             inbox: Vec::new(),
             lost: Vec::new(),

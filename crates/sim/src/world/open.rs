@@ -2,14 +2,14 @@
 
 use tidecast_swarm::{Event, Time};
 
-use super::{Own, World};
+use super::{NodeEvent, World};
 use crate::topology::NodeId;
 
 impl World {
     /// The program starts with those of the other nodes.
     pub(super) fn begin_to_open(&mut self, id: NodeId) {
         let Some(start) = self.job.opens.as_ref().filter(|_| id.0 != 0).map(|o| o.start) else { return };
-        self.later(start.max(self.now), id, Own::Open);
+        self.later(start.max(self.now), id, NodeEvent::Open);
     }
 
     /// The program has something to open yet.
@@ -40,7 +40,7 @@ impl World {
         if node.reads && opens.files.get(node.files).cloned().is_none_or(there) {
             (node.reads, node.files) = (false, node.files + 1);
             let at = Time(self.now.0 + opens.think);
-            self.later(at, id, Own::Open);
+            self.later(at, id, NodeEvent::Open);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidecast_swarm::plan::{Part, PlanError, Planner, Role, Shape};
 use tidecast_swarm::{Candidate, Complaint, Event, PeerId, Time};
 
-use super::{Thing, World};
+use super::{World, WorldEvent};
 use crate::fault::Fault;
 use crate::job::Job;
 use crate::planned;
@@ -61,7 +61,7 @@ impl World {
         if self.planning.is_some() {
             let most = SPARE.min(count as usize - 1);
             while out.len() < most {
-                out.extend(Some(self.dice.below(count) as u32).filter(|n| *n != id.0).map(Candidate));
+                out.extend(Some(self.rng.below(count) as u32).filter(|n| *n != id.0).map(Candidate));
             }
         }
         out
@@ -78,11 +78,11 @@ impl World {
 
     /// A node complains to the coordinator.
     pub(super) fn complain(&mut self, id: NodeId, about: u32, why: Complaint) {
-        if self.gathered.is_some() {
+        if self.joinable.is_some() {
             return self.complain_of(id, about, why);
         }
         if let Some(takes) = self.coordinator_delay(id) {
-            self.agenda.push(Time(self.now.0 + takes), Thing::Complaint(id, about, why));
+            self.queue.push(Time(self.now.0 + takes), WorldEvent::Complaint(id, about, why));
         }
     }
 
@@ -123,7 +123,7 @@ impl World {
         let Some(at) = planning.planner.wakeup().map(|at| at.max(now)) else { return };
         if planning.wake.is_none_or(|old| at < old) {
             planning.wake = Some(at);
-            self.agenda.push(at, Thing::Replan);
+            self.queue.push(at, WorldEvent::Replan);
         }
     }
 
@@ -137,7 +137,7 @@ impl World {
         if planning.planner.poll(now).is_some() {
             for id in (0..self.nodes.len() as u32).map(NodeId) {
                 if let Some(takes) = self.coordinator_delay(id) {
-                    self.agenda.push(Time(now.0 + takes), Thing::Epoch(id));
+                    self.queue.push(Time(now.0 + takes), WorldEvent::Epoch(id));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The result of the run: the outcome, the final checks, and the samples of link use.
 
-use super::{Thing, World};
+use super::{World, WorldEvent};
 use crate::check::Violation;
 use crate::outcome::Outcome;
 
@@ -38,6 +38,6 @@ impl World {
     /// Notes link use, and when to do so again.
     pub(super) fn sample(&mut self) {
         self.links.sample(self.now, |port| self.net.carried_by(self.now, port));
-        self.agenda.push(self.links.due(), Thing::Sample);
+        self.queue.push(self.links.due(), WorldEvent::Sample);
     }
 }

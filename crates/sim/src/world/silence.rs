@@ -6,7 +6,7 @@
 
 use tidecast_swarm::{Event, Protocol, Time};
 
-use super::{Thing, World};
+use super::{World, WorldEvent};
 use crate::topology::NodeId;
 
 const SECOND: u64 = 1_000_000_000;
@@ -42,11 +42,11 @@ impl World {
         if !ends[side].up || ends[side].deadline.is_some() || self.hears(conn, side) {
             return;
         }
-        let silent = self.dice.below(KEEP_ALIVE);
+        let silent = self.rng.below(KEEP_ALIVE);
         let last = ends[side].heard.0.max(self.now.0.saturating_sub(silent));
         let deadline = Time(last + IDLE);
         self.conns[conn as usize].ends[side].deadline = Some(deadline);
-        self.agenda.push(deadline, Thing::Quiet(conn, side));
+        self.queue.push(deadline, WorldEvent::Quiet(conn, side));
     }
 
     /// How long a block of which something keeps coming may take on a connection.
@@ -73,7 +73,7 @@ impl World {
         if deadline > self.now || self.nodes[id.0 as usize].frozen {
             let deadline = deadline.max(Time(self.now.0 + SECOND));
             self.conns[conn as usize].ends[side].deadline = Some(deadline);
-            return self.agenda.push(deadline, Thing::Quiet(conn, side));
+            return self.queue.push(deadline, WorldEvent::Quiet(conn, side));
         }
         self.late(conn, side);
     }
@@ -115,7 +115,7 @@ impl World {
         }
         end.coming += 1;
         if !std::mem::replace(&mut end.timed, true) {
-            self.agenda.push(Time(self.now.0 + COMING), Thing::Slow(conn, side));
+            self.queue.push(Time(self.now.0 + COMING), WorldEvent::Slow(conn, side));
         }
     }
 
@@ -138,7 +138,7 @@ impl World {
         if due <= self.now && !frozen {
             return self.late(conn, side);
         }
-        self.agenda.push(Time(self.now.0 + COMING), Thing::Slow(conn, side));
+        self.queue.push(Time(self.now.0 + COMING), WorldEvent::Slow(conn, side));
         if takes_long && comes && !frozen {
             self.give(id, Event::Coming { peer });
         }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::topology::{NodeId, Port, Routes, Topology};
 
 /// See the head of the file.
@@ -15,7 +15,7 @@ pub(super) struct Wires {
     cuts: Vec<(Vec<NodeId>, u64)>,
     /// By node: the numbers of the partitions that it is in, combined.
     sides: Vec<u64>,
-    numbers: Dice,
+    numbers: Rng,
 }
 
 impl Wires {
@@ -25,7 +25,7 @@ impl Wires {
             dead: BTreeSet::new(),
             cuts: Vec::new(),
             sides: vec![0; topology.nodes.len()],
-            numbers: Dice::new(1),
+            numbers: Rng::new(1),
         }
     }
 

@@ -27,7 +27,7 @@
 //! *Members that do not relay* are fed by others. The copies that they do not send are spread over all
 //! relays, as evenly as whole children allow; a place without relays is fed by the one before it. Members
 //! that accept no connections relay too: they connect to their children, which must be members that do
-//! (`callers`).
+//! (`dial_only`).
 //!
 //! *Change.* Members sit at seats drawn by lot from the seed; a leaving member leaves a gap that the last one
 //! fills, so that few edges change when one of many is lost.
@@ -46,12 +46,12 @@
 //!
 //! A wrong topology costs speed and nothing else.
 
-mod callers;
 mod complaint;
 mod count;
+mod dial_only;
 mod epoch;
-mod gathering;
-mod lay;
+mod joinable;
+mod layout;
 mod places;
 pub mod planner;
 mod role;
@@ -67,7 +67,7 @@ pub use count::stripes_for;
 pub use epoch::{
     Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Member, Part, Place, PlanError,
 };
-pub use gathering::Gathering;
+pub use joinable::JoinablePlan;
 pub use planner::Planner;
 pub use role::{Edges, Role};
 pub use shapes::Shape;

@@ -6,7 +6,7 @@
 //! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour reports it
 //!   too, or it stays away for [`GRACE`]. It is then out.
 //! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two complaints (one
-//!   where it has only one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside
+//!   where it has only one member to feed). It is then a leaf, or, where nothing comes from it, fed beside
 //!   the trees: it still gets everything.
 //! - A member that complains of more than half of its parents has the fault itself, and does not count. So a
 //!   complaint waits [`SETTLE`] before it is weighed.
@@ -238,7 +238,7 @@ impl Planner {
                 *by.entry(from).or_default() += 1;
             }
         }
-        by.retain(|&from, count| *count <= (self.neighbours(from, true) / 2).max(1));
+        by.retain(|&from, count| *count <= (self.edge_count(from, true) / 2).max(1));
         let blame = |planner: &mut Self, victims: bool| {
             let mut blamed = false;
             for (&about, from) in &of {
@@ -260,7 +260,7 @@ impl Planner {
     fn demote(&mut self, about: u32, voices: &[u32]) -> bool {
         let heard = |from: &&u32| self.known[**from as usize].words < WORDS;
         let voices: Vec<u32> = voices.iter().filter(heard).copied().collect();
-        let needed = if self.neighbours(about, false) == 1 { 1 } else { 2 };
+        let needed = if self.edge_count(about, false) == 1 { 1 } else { 2 };
         let source = self.epoch.members[about as usize].part == Part::Source;
         if voices.len() < needed || !(source || self.spare(about)) {
             return false;
@@ -298,7 +298,7 @@ impl Planner {
     }
 
     /// How many members feed this one (`up`), or are fed by it.
-    fn neighbours(&self, member: u32, up: bool) -> usize {
+    fn edge_count(&self, member: u32, up: bool) -> usize {
         let mut all: Vec<u32> = Vec::new();
         for s in 0..self.plan.stripes() {
             if up {

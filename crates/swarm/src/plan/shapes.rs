@@ -1,10 +1,10 @@
 //! Other shapes than stripes, to compare with.
 
 use super::epoch::{Epoch, Part, PlanError};
-use super::lay::NOBODY;
+use super::layout::NOBODY;
 use super::places::View;
 use super::table::Plan;
-use super::units::{Item, Units, What};
+use super::units::{Item, ItemKind, Units};
 
 /// The form of a plan. The first is Tidecast's; others than the ring have the same tree in every stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,8 +68,8 @@ fn walk(epoch: &Epoch, units: &Units) -> Vec<u32> {
     let mut stack: Vec<Item> = vec![top];
     while let Some(item) = stack.pop() {
         match item.what {
-            What::Member(m) => members.push(m),
-            What::Unit(u) => {
+            ItemKind::Member(m) => members.push(m),
+            ItemKind::Unit(u) => {
                 stack.extend(units.units[u as usize].all().copied().collect::<Vec<_>>().iter().rev())
             }
         }

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::callers::part_callers;
+use super::dial_only::part_callers;
 use super::epoch::{Epoch, Part, PlanError};
-use super::lay::{NOBODY, lay};
+use super::layout::{NOBODY, lay};
 use super::places::{Tree, View};
 use super::role::{Edges, Role};
 use super::units::Units;

@@ -9,7 +9,7 @@ use crate::rng::Rng;
 
 /// The contents of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ItemKind {
     /// One member.
     Member(u32),
     /// Another unit, by its index.
@@ -19,7 +19,7 @@ pub(super) enum What {
 /// One of the parts of a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    pub(super) what: What,
+    pub(super) what: ItemKind,
     /// Its position among all that ever were in the unit: a leaving item leaves a gap, and no other moves.
     pub(super) seat: u32,
     /// Relays in it.
@@ -155,7 +155,7 @@ impl Units {
         let only = unit.all().next().filter(|_| unit.len() == 1).map(|item| item.what);
         let what = only.unwrap_or_else(|| {
             self.units.push(unit);
-            What::Unit(self.units.len() as u32 - 1)
+            ItemKind::Unit(self.units.len() as u32 - 1)
         });
         Item { what, seat: 0, relays, members, calls: false, apart: false }
     }
@@ -164,8 +164,8 @@ impl Units {
 impl Item {
     fn member(&self) -> Option<u32> {
         match self.what {
-            What::Member(m) => Some(m),
-            What::Unit(_) => None,
+            ItemKind::Member(m) => Some(m),
+            ItemKind::Unit(_) => None,
         }
     }
 }
@@ -181,7 +181,14 @@ fn members(epoch: &Epoch, here: &Pending) -> Unit {
         if matches!(part, Part::Relay | Part::Caller | Part::Leaf) {
             let relays = u64::from(part == Part::Relay || part == Part::Caller && call);
             let calls = part == Part::Caller;
-            items.push(Item { what: What::Member(member), seat, relays, members: 1, calls, apart: false });
+            items.push(Item {
+                what: ItemKind::Member(member),
+                seat,
+                relays,
+                members: 1,
+                calls,
+                apart: false,
+            });
         }
     }
     let seats = (here.own.len() + here.stranded.len()) as u32;

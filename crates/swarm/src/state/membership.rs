@@ -1,4 +1,4 @@
-//! This node as a member of a plan: the course of the plan under way, and which connections lead to which members.
+//! This node as a member of a plan: the state of the plan under way, and which connections lead to which members.
 //!
 //! Promise: an epoch is followed by later ones only; a member has one connection at most, the newest.
 
@@ -7,35 +7,35 @@ use std::sync::Arc;
 
 use crate::api::{PeerId, Time};
 use crate::plan::Role;
-use crate::state::course::Course;
+use crate::state::plan_state::PlanState;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
-    course: Option<Course>,
+    state: Option<PlanState>,
     /// The members that are connected.
     members: BTreeMap<u32, PeerId>,
 }
 
 impl Membership {
     /// The plan under way, if there is one.
-    pub(crate) fn course(&self) -> Option<&Course> {
-        self.course.as_ref()
+    pub(crate) fn state(&self) -> Option<&PlanState> {
+        self.state.as_ref()
     }
 
-    pub(crate) fn course_mut(&mut self) -> Option<&mut Course> {
-        self.course.as_mut()
+    pub(crate) fn state_mut(&mut self) -> Option<&mut PlanState> {
+        self.state.as_mut()
     }
 
     /// Begins an epoch; false if it is not the next one. `busy`: members have other work.
     pub(crate) fn begin(&mut self, role: Arc<Role>, pieces: u32, busy: bool, now: Time) -> bool {
-        match &mut self.course {
-            Some(course) if course.role().epoch >= role.epoch => return false,
-            Some(course) if course.role().stripes.len() == role.stripes.len() => course.renew(role, now),
+        match &mut self.state {
+            Some(plan) if plan.role().epoch >= role.epoch => return false,
+            Some(plan) if plan.role().stripes.len() == role.stripes.len() => plan.renew(role, now),
             old => {
-                let mut course = Course::new(role, pieces, busy, now);
-                course.take_open(old.take());
-                *old = Some(course);
+                let mut plan = PlanState::new(role, pieces, busy, now);
+                plan.take_open(old.take());
+                *old = Some(plan);
             }
         }
         true
@@ -51,10 +51,10 @@ impl Membership {
         if let Some(member) = member.filter(|member| self.members.get(member) == Some(&id)) {
             self.members.remove(&member);
         }
-        if let Some(course) = &mut self.course {
-            course.forget(id);
+        if let Some(plan) = &mut self.state {
+            plan.forget(id);
             if let Some(member) = member {
-                course.wishes_mut().lost(member);
+                plan.wishes_mut().lost(member);
             }
         }
     }
@@ -76,17 +76,17 @@ impl Membership {
         there: impl Fn(PeerId) -> bool,
         tell: impl FnMut(u32, PeerId, u16, bool),
     ) {
-        let Membership { course: Some(course), members } = self else { return };
-        if !course.wishes_mut().take_stirred() {
+        let Membership { state: Some(plan), members } = self else { return };
+        if !plan.wishes_mut().take_stirred() {
             return;
         }
-        let role = course.role().clone();
+        let role = plan.role().clone();
         let parent = |stripe: usize| {
             let member = role.stripes.get(stripe)?.parent?;
             let id = *members.get(&member)?;
             there(id).then_some((member, id))
         };
-        course.wishes_mut().send(now, role.stripes.len(), parent, tell);
+        plan.wishes_mut().send(now, role.stripes.len(), parent, tell);
     }
 }
 

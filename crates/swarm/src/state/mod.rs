@@ -1,7 +1,7 @@
 //! The state of the engine's mechanisms: each private to its file, changed by methods that keep its
 //! invariants.
 //!
-//! Nothing here decides for the engine: the mechanisms (`crate::announce` and its neighbours) do, and call these.
+//! Nothing here decides for the engine: the mechanisms (`crate::announce` and the modules beside it) do, and call these.
 //!
 //! | what | where |
 //! |---|---|
@@ -19,37 +19,37 @@
 //! | the current plan: members, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
 //! | the budget of a plan's source; bytes moved | `budget`; `counts` |
 
-pub(crate) mod aim;
+pub(crate) mod addresses;
 pub(crate) mod announcer;
-pub(crate) mod asking;
 pub(crate) mod availability;
 pub(crate) mod balance;
 pub(crate) mod blame;
 pub(crate) mod budget;
+pub(crate) mod child_queue;
 pub(crate) mod choker;
-pub(crate) mod claims;
 pub(crate) mod counts;
-pub(crate) mod course;
+pub(crate) mod downloads;
 pub(crate) mod env;
-pub(crate) mod given;
-pub(crate) mod intake;
 pub(crate) mod interest;
-pub(crate) mod lanes;
 pub(crate) mod membership;
 pub(crate) mod meter;
-pub(crate) mod neighbours;
-pub(crate) mod order;
+pub(crate) mod next_request;
 pub(crate) mod outbox;
 pub(crate) mod partial;
-pub(crate) mod patience;
 pub(crate) mod peer;
+pub(crate) mod peer_pieces;
 pub(crate) mod peers;
 pub(crate) mod picker;
 pub(crate) mod pieces;
-pub(crate) mod rounds;
+pub(crate) mod plan_state;
+pub(crate) mod request_checks;
+pub(crate) mod requesters;
 pub(crate) mod selection;
+pub(crate) mod silence;
+pub(crate) mod superseed_pieces;
 pub(crate) mod upkeep;
 pub(crate) mod upload;
-pub(crate) mod webs;
+pub(crate) mod upload_slots;
+pub(crate) mod web_seeds;
 pub(crate) mod window;
 pub(crate) mod wishes;

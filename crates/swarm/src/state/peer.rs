@@ -7,16 +7,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::api::{Candidate, Limits, PeerId, Protocol, Time};
-use crate::state::aim::Aim;
+use crate::state::addresses::End;
 use crate::state::budget::Need;
 use crate::state::choker::Choking;
-use crate::state::claims::Claims;
 use crate::state::counts::Counts;
 use crate::state::interest::Interest;
 use crate::state::membership::Place;
-use crate::state::neighbours::End;
-use crate::state::patience::Patience;
+use crate::state::next_request::NextRequest;
+use crate::state::peer_pieces::PeerPieces;
 use crate::state::pieces::CELL;
+use crate::state::silence::Silence;
 use crate::state::upload::{Queue, Share, block_size};
 use crate::state::window::Window;
 
@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     /// The use of its address after it has disconnected.
     end: End,
 
-    pub(crate) have: Claims,
+    pub(crate) have: PeerPieces,
     pub(crate) interest: Interest,
     pub(crate) choking: Choking,
     pub(crate) place: Place,
@@ -74,8 +74,8 @@ pub(crate) struct Peer {
     stray: u64,
     queue_limit: u32,
     pub(crate) window: Window,
-    pub(crate) aim: Aim,
-    pub(crate) patience: Patience,
+    pub(crate) next_request: NextRequest,
+    pub(crate) silence: Silence,
 
     pub(crate) queue: Queue,
     /// Requests refused since it was last served.
@@ -102,7 +102,7 @@ impl Peer {
             pause: Duration::ZERO,
             closing: false,
             end: End::Lost,
-            have: Claims::default(),
+            have: PeerPieces::default(),
             interest: Interest::new(stock, now),
             choking: Choking::new(stock),
             place: Place::default(),
@@ -113,8 +113,8 @@ impl Peer {
             stray: 0,
             queue_limit: if stock { STOCK_QUEUE } else { PIECES_MOST },
             window: Window::new(limits.window),
-            aim: Aim::default(),
-            patience: Patience::new(now),
+            next_request: NextRequest::default(),
+            silence: Silence::new(now),
             queue: Queue::default(),
             refused: 0,
             counts: Counts::default(),
@@ -171,7 +171,7 @@ impl Peer {
     }
 
     /// Something has come from it.
-    pub(crate) fn hear(&mut self, now: Time) {
+    pub(crate) fn note_heard(&mut self, now: Time) {
         self.pause = (self.pause * 7 + now.since(self.heard)) / 8;
         self.heard = now;
     }
@@ -243,12 +243,12 @@ impl Peer {
     /// Bytes that may be asked of it now; 0 until a quarter of its window is free, so that requests
     /// do not go out one block at a time.
     pub(crate) fn room(&self, now: Time) -> u64 {
-        let window = match self.patience.stalled() {
+        let window = match self.silence.stalled() {
             true => self.block_size(),
             false => self.window.size(),
         };
         let busy = self.outstanding > window / 4 * 3 && self.outstanding > 0;
-        if self.closing || busy || self.patience.resting(now) || self.spare_requests() == 0 {
+        if self.closing || busy || self.silence.resting(now) || self.spare_requests() == 0 {
             return 0;
         }
         let room = window.saturating_sub(self.outstanding);
@@ -292,7 +292,7 @@ impl Peer {
         let idle = self.outstanding == 0;
         if idle {
             self.window.wake(now);
-            self.patience.wake(now);
+            self.silence.wake(now);
         }
         self.outstanding += u64::from(bytes);
         self.cells += bytes.div_ceil(CELL);

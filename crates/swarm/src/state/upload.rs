@@ -4,9 +4,9 @@
 //! handed-out data is at its limit: else a few slow peers would delay all others; no peer has more than its
 //! share handed to its connection; a queue is bounded, and so is the effect of a cancellation on it.
 //!
-//! A turn is about a piece (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): so
+//! A turn is about a piece (`turn`), and no more peers have one at a time than the uplink needs (`upload_slots`): so
 //! pieces are complete at some peer, and forwarded, as soon as possible. In a plan our children come first
-//! (`asking`).
+//! (`requesters`).
 //!
 //! A complete peer first gives pieces that it has given to no peer: a request for a piece that another peer
 //! has got waits, since that peer may serve it, as long as there are new pieces to give; but every 16th block
@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
 use crate::planted::{Bug, planted};
-use crate::state::asking::{Asking, Kind};
-use crate::state::lanes::Lanes;
 use crate::state::meter::Meter;
+use crate::state::requesters::{Kind, Requesters};
+use crate::state::upload_slots::UploadSlots;
 
 /// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a
 /// swarm begins, a peer without pieces can help no other: no peer gets a second one before.
@@ -73,7 +73,7 @@ pub(crate) struct Queue {
     in_flight: u64,
     deficit: u64,
     in_ring: bool,
-    /// It takes up one of the lanes.
+    /// It takes up a slot.
     in_lane: bool,
     /// Its weight while data is in flight.
     kind: Option<Kind>,
@@ -252,15 +252,15 @@ pub(crate) struct Share {
 pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
     /// Peers that are not our children in a plan.
-    asking: Asking,
+    requesters: Requesters,
     /// Peers that wait for pieces that others were given; some may be in the ring again.
     held: VecDeque<PeerId>,
-    /// The first of the ring waits for a lane: until one is free, only peers before it are served.
+    /// The first of the ring waits for a slot: until one is free, only peers before it are served.
     stuck: bool,
     /// New blocks since one of them was served.
     new: u32,
-    lanes: Lanes,
-    /// There is a plan: it determines the order, and lanes are not used.
+    slots: UploadSlots,
+    /// There is a plan: it determines the order, and slots are not used.
     planned: bool,
     in_flight: u64,
     /// The data sent to all peers together.
@@ -279,7 +279,7 @@ pub(crate) enum Step {
     Serve(Block),
     /// Not this time.
     Wait,
-    /// All lanes are taken: only peers that are being served are served.
+    /// All slots are taken: only peers that are being served are served.
     Full,
     /// This peer has nothing to be served, or may not now: it has left the ring.
     Leave,
@@ -293,11 +293,11 @@ impl Turns {
         let (ring, held) = (VecDeque::new(), VecDeque::new());
         Turns {
             ring,
-            asking: Asking::default(),
+            requesters: Requesters::default(),
             held,
             stuck: false,
             new: 0,
-            lanes: Lanes::new(),
+            slots: UploadSlots::new(),
             planned: false,
             in_flight: 0,
             uplink: Meter::default(),
@@ -330,30 +330,30 @@ impl Turns {
     /// There is a plan, or no longer; whether it has our children come first.
     pub(crate) fn follow_plan(&mut self, planned: bool, children_first: bool) {
         self.planned = planned;
-        self.ring.extend(self.asking.follow(planned && children_first));
+        self.ring.extend(self.requesters.follow(planned && children_first));
     }
 
     /// The peer is our child in the plan, or no longer.
     pub(crate) fn feed(&mut self, id: PeerId, queue: &mut Queue, fed: bool) {
         queue.fed = fed;
-        if fed && self.asking.remove(id) {
+        if fed && self.requesters.remove(id) {
             self.ring.push_back(id);
         }
     }
 
     /// The ring in which a peer has its turns.
     fn ring_of(&mut self, queue: &Queue) -> &mut VecDeque<PeerId> {
-        self.asking.ring(queue.fed).unwrap_or(&mut self.ring)
+        self.requesters.ring(queue.fed).unwrap_or(&mut self.ring)
     }
 
     /// When to serve again, if nothing is sent before.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.lanes.due()
+        self.slots.due()
     }
 
     /// Looks whether as many are served as should be.
     pub(crate) fn regulate(&mut self, now: Time) {
-        self.lanes.regulate(now);
+        self.slots.regulate(now);
     }
 
     /// The peer may have something to be served: it gets its turns.
@@ -378,15 +378,15 @@ impl Turns {
     /// The peer that has its turn, if anything may be served at all, and whether it has waited for pieces
     /// that others were given.
     pub(crate) fn next(&mut self) -> Option<(PeerId, bool)> {
-        self.stuck &= self.lanes.full();
+        self.stuck &= self.slots.full();
         if self.stuck || self.full() {
             return None;
         }
-        let turn = self.new >= NEW && !self.held.is_empty() && !self.lanes.full();
-        if !turn && let Some(id) = self.ring.pop_front().or_else(|| self.asking.next()) {
+        let turn = self.new >= NEW && !self.held.is_empty() && !self.slots.full();
+        if !turn && let Some(id) = self.ring.pop_front().or_else(|| self.requesters.next()) {
             return Some((id, false));
         }
-        if turn || (!self.held.is_empty() && !self.lanes.half_full()) {
+        if turn || (!self.held.is_empty() && !self.slots.half_full()) {
             self.new = 0;
             return self.held.pop_front().map(|id| (id, true));
         }
@@ -427,12 +427,12 @@ impl Turns {
             queue.in_ring = false;
             return Step::Leave;
         }
-        if queue.in_flight == 0 && !self.planned && self.lanes.full() {
+        if queue.in_flight == 0 && !self.planned && self.slots.full() {
             self.ring.push_front(id);
             self.stuck = true;
             return Step::Full;
         }
-        if queue.in_flight == 0 && !queue.fed && self.asking.hold(id) {
+        if queue.in_flight == 0 && !queue.fed && self.requesters.hold(id) {
             return Step::Wait;
         }
         if queue.deficit < len {
@@ -451,12 +451,12 @@ impl Turns {
         }
         if queue.in_flight == 0 {
             queue.meter.resume(now);
-            let kind = if queue.fed { Kind::Child } else { Kind::Asker };
+            let kind = if queue.fed { Kind::Child } else { Kind::Requester };
             queue.kind = Some(kind);
-            self.asking.begin(kind);
+            self.requesters.begin(kind);
             queue.in_lane = !self.planned;
             if queue.in_lane {
-                self.lanes.enter();
+                self.slots.enter();
             }
         }
         if self.in_flight == 0 {
@@ -482,14 +482,14 @@ impl Turns {
         queue.in_flight -= gone;
         queue.moved += gone;
         self.in_flight -= gone;
-        self.lanes.sent(gone);
+        self.slots.sent(gone);
         if gone > 0 && queue.in_flight == 0 && std::mem::take(&mut queue.in_lane) {
-            self.lanes.leave();
+            self.slots.leave();
         }
         if queue.in_flight == 0
             && let Some(kind) = queue.kind.take()
         {
-            self.asking.end(kind);
+            self.requesters.end(kind);
         }
         for meter in [&mut queue.meter, &mut self.uplink] {
             let first = meter.rate() == 0 && meter.moved() >= FIRST_SAMPLE.1;
@@ -502,12 +502,12 @@ impl Turns {
     pub(crate) fn forget(&mut self, id: PeerId, queue: &mut Queue) {
         self.in_flight -= if planted(Bug::LeakQueue) { 0 } else { queue.in_flight };
         if queue.in_lane {
-            self.lanes.leave();
+            self.slots.leave();
         }
         if let Some(kind) = queue.kind {
-            self.asking.end(kind);
+            self.requesters.end(kind);
         }
-        self.asking.remove(id);
+        self.requesters.remove(id);
         if queue.in_ring {
             self.ring.retain(|&p| p != id);
             self.held.retain(|&p| p != id);

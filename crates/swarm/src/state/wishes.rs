@@ -69,7 +69,7 @@ impl Wishes {
 
     /// A piece is wished for, in a plan of this many stripes: by us, or below us in the tree of this stripe.
     /// True when it is to be passed up.
-    pub(crate) fn touch(
+    pub(crate) fn add(
         &mut self,
         piece: u32,
         urgent: bool,
@@ -151,7 +151,7 @@ impl Wishes {
     /// Keeps wishes of which `missing` is true. Wishes that were passed up long ago and not answered go up
     /// again by the next of this many trees, if there was no parent, or nothing else comes either (the last at
     /// `moved`); returns the pieces that are then to be fetched from any peer, ascending.
-    pub(crate) fn mind(
+    pub(crate) fn check(
         &mut self,
         now: Time,
         moved: Time,

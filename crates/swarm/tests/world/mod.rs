@@ -29,7 +29,7 @@ pub const FAST: Protocol = Protocol::Stock { fast: true };
 
 /// How a node misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vice {
+pub enum Misbehaviour {
     None,
     /// Every block it sends is wrong.
     Corrupt,
@@ -44,7 +44,7 @@ pub enum Vice {
 pub struct Spec {
     pub up: u64,
     pub down: u64,
-    pub vice: Vice,
+    pub misbehaviour: Misbehaviour,
     pub have: Vec<Range<u32>>,
     pub want: Vec<Range<u32>>,
     pub policy: Policy,
@@ -156,7 +156,7 @@ impl World {
         Spec {
             up: rate,
             down: rate,
-            vice: Vice::None,
+            misbehaviour: Misbehaviour::None,
             have: vec![],
             want: all(&self.lengths),
             policy: Policy::TIDECAST,
@@ -404,12 +404,12 @@ impl World {
             let Some(block) = conn.sending.pop_front() else { continue };
             n.turn.push_back(peer);
             let (other, theirs) = (conn.other, conn.theirs);
-            if n.spec.vice == Vice::Withhold {
+            if n.spec.misbehaviour == Misbehaviour::Withhold {
                 continue;
             }
             n.up_busy = true;
             *n.sent_to.entry(other).or_default() += u64::from(block.len);
-            let good = n.spec.vice != Vice::Corrupt;
+            let good = n.spec.misbehaviour != Misbehaviour::Corrupt;
             let at = self.now + u64::from(block.len) * S / n.spec.up;
             self.schedule(at, Thing::Sent(node, peer, block));
             self.schedule(at + self.delay, Thing::Arrive(other, theirs, block, good));
@@ -499,7 +499,7 @@ impl World {
 
     fn refuses(&self, node: usize, peer: PeerId) -> bool {
         let other = self.nodes[node].conns.get(&peer).map(|c| c.other);
-        other.is_some_and(|o| self.nodes[o].spec.vice == Vice::Refuse)
+        other.is_some_and(|o| self.nodes[o].spec.misbehaviour == Misbehaviour::Refuse)
     }
 
     fn give_later(&mut self, node: usize, peer: PeerId, event: Event) {
@@ -526,7 +526,7 @@ impl World {
         let n = &self.nodes[node];
         let conn = n.conns.get(&peer).expect("wrote to a peer that is gone");
         let (other, peer) = (conn.other, conn.theirs);
-        let liar = n.spec.vice != Vice::None;
+        let liar = n.spec.misbehaviour != Misbehaviour::None;
         let events: Vec<Event> = match action {
             Action::AnnounceAll { .. } if liar => vec![Event::HasAll { peer }],
             Action::AnnounceAll { have, .. } => {

@@ -14,11 +14,11 @@ use tidecast_sim::{plan, plot, progress, table};
 
 pub use self::soak::{Soak, SoakOptions, soak};
 use crate::operation::{Operation, Work, start};
+pub use tidecast_sim::baselines::Algorithm;
 pub use tidecast_sim::fault::{Spec as Fault, help as faults};
-pub use tidecast_sim::plan::Ask as SimulateOptions;
-pub use tidecast_sim::rivals::Algorithm;
+pub use tidecast_sim::plan::PlanRequest as SimulateOptions;
 pub use tidecast_sim::soak::Seeds;
-pub use tidecast_sim::storm::Server;
+pub use tidecast_sim::startup_storm::Server;
 
 /// The interval of progress events of a run.
 const TELLS: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use proptest::prelude::*;
 
 /// Exact max-min rates: all flows rise together; the port (or cap) that is full first stops its own.
@@ -53,39 +53,38 @@ fn check(shares: &Shares, capacities: &[u64], live: &[(Flow, Vec<u32>, u64)]) ->
 
 /// A few hundred changes on a random small network; returns the worst rate seen, in 1,024ths off.
 fn play(seed: u64, ports: u64, most: u64, together: u64) -> u64 {
-    let mut dice = Dice::new(seed);
-    let rate = |dice: &mut Dice| match dice.below(3) {
+    let mut rng = Rng::new(seed);
+    let rate = |rng: &mut Rng| match rng.below(3) {
         0 => 1_000_000_000,
-        1 => 100_000_000 * (1 + dice.below(10)),
-        _ => 1_000_000 + dice.below(1_000_000_000),
+        1 => 100_000_000 * (1 + rng.below(10)),
+        _ => 1_000_000 + rng.below(1_000_000_000),
     };
-    let mut capacities: Vec<u64> = (0..ports).map(|_| rate(&mut dice)).collect();
+    let mut capacities: Vec<u64> = (0..ports).map(|_| rate(&mut rng)).collect();
     let mut shares = Shares::new(capacities.iter().copied(), 1024);
     let mut live: Vec<(Flow, Vec<u32>, u64)> = Vec::new();
     let mut worst = 0;
     for round in 0..60 {
-        for _ in 0..1 + dice.below(together) {
-            match dice.below(10) {
+        for _ in 0..1 + rng.below(together) {
+            match rng.below(10) {
                 0..4 if (live.len() as u64) < most => {
-                    let mut path: Vec<u32> =
-                        (0..1 + dice.below(4)).map(|_| dice.below(ports) as u32).collect();
+                    let mut path: Vec<u32> = (0..1 + rng.below(4)).map(|_| rng.below(ports) as u32).collect();
                     path.sort_unstable();
                     path.dedup();
-                    let cap = if dice.one_in(3) { rate(&mut dice) } else { UNCAPPED };
+                    let cap = if rng.one_in(3) { rate(&mut rng) } else { UNCAPPED };
                     live.push((shares.join(path.iter().copied(), cap), path, cap));
                 }
                 0..7 if !live.is_empty() => {
-                    let gone = dice.below(live.len() as u64) as usize;
+                    let gone = rng.below(live.len() as u64) as usize;
                     shares.leave(live.swap_remove(gone).0);
                 }
                 7..9 if !live.is_empty() => {
-                    let some = dice.below(live.len() as u64) as usize;
-                    live[some].2 = rate(&mut dice);
+                    let some = rng.below(live.len() as u64) as usize;
+                    live[some].2 = rate(&mut rng);
                     shares.set_cap(live[some].0, live[some].2);
                 }
                 _ => {
-                    let port = dice.below(ports) as usize;
-                    capacities[port] = if dice.one_in(8) { 0 } else { rate(&mut dice) };
+                    let port = rng.below(ports) as usize;
+                    capacities[port] = if rng.one_in(8) { 0 } else { rate(&mut rng) };
                     shares.set_capacity(port as u32, capacities[port]);
                 }
             }
@@ -112,7 +111,7 @@ proptest! {
 /// A trunk of thousands: filled to 98% at least, no flow a 32nd off, and seldom refilled.
 #[test]
 fn wide_ports_are_filled_seldom() {
-    let mut dice = Dice::new(3);
+    let mut rng = Rng::new(3);
     let capacities: Vec<u64> =
         (0..3001).map(|port| if port == 0 { 1_000_000_000 } else { 10_000_000 }).collect();
     let mut shares = Shares::new(capacities.iter().copied(), 1024);
@@ -120,12 +119,12 @@ fn wide_ports_are_filled_seldom() {
     let mut changed = Vec::new();
     let mut free: Vec<u32> = (1..3001).collect();
     for step in 0..4000 {
-        if step < 2000 || dice.one_in(2) {
-            let path = vec![0, free.swap_remove(dice.below(free.len() as u64) as usize)];
-            let cap = if dice.one_in(4) { 100_000 } else { UNCAPPED };
+        if step < 2000 || rng.one_in(2) {
+            let path = vec![0, free.swap_remove(rng.below(free.len() as u64) as usize)];
+            let cap = if rng.one_in(4) { 100_000 } else { UNCAPPED };
             live.push((shares.join(path.iter().copied(), cap), path, cap));
         } else {
-            let (flow, path, _) = live.swap_remove(dice.below(live.len() as u64) as usize);
+            let (flow, path, _) = live.swap_remove(rng.below(live.len() as u64) as usize);
             shares.leave(flow);
             free.push(path[1]);
         }
