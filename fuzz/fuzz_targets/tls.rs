@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use tidecast_identity::{NodeKey, Tls, placeholder_name};
-use tidecast_tls::{Hello, INCOMING, Read, Session};
+use tidecast_tls::{INCOMING, PartialHello, Read, Session};
 
 fn tls() -> &'static Tls {
     static TLS: OnceLock<Tls> = OnceLock::new();

@@ -23,7 +23,7 @@ const SHED: usize = 16;
 
 /// Why a handshake was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Cut {
+pub enum HandshakeAborted {
     /// Its time has expired.
     #[error("handshake not complete after {} s", .0.as_secs())]
     Late(Duration),
@@ -32,7 +32,7 @@ pub enum Cut {
     Crowded,
 }
 
-/// An unproven connection of a tokio listener.
+/// An unauthenticated connection of a tokio listener.
 #[derive(Debug)]
 pub struct Admitted {
     pass: Pass,
@@ -59,8 +59,8 @@ impl Admitted {
     /// Runs a part of the handshake, within the remaining time of all parts.
     ///
     /// # Errors
-    /// [`Cut`]: the connection is to be closed.
-    pub async fn run<T>(&mut self, part: impl Future<Output = T>) -> Result<T, Cut> {
+    /// [`HandshakeAborted`]: the connection is to be closed.
+    pub async fn run<T>(&mut self, part: impl Future<Output = T>) -> Result<T, HandshakeAborted> {
         tokio::select! {
             biased;
             cut = std::future::poll_fn(|cx| self.poll_cut(cx)) => Err(cut),
@@ -69,12 +69,12 @@ impl Admitted {
     }
 
     /// Ready when the connection is to be closed, for a stream that polls it itself.
-    pub fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Cut> {
+    pub fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<HandshakeAborted> {
         // A message and the end of the channel both mean that the place was taken.
         if self.closed.is_terminated() || Pin::new(&mut self.closed).poll(cx).is_ready() {
-            return Poll::Ready(Cut::Crowded);
+            return Poll::Ready(HandshakeAborted::Crowded);
         }
-        self.end.as_mut().poll(cx).map(|()| Cut::Late(self.deadline))
+        self.end.as_mut().poll(cx).map(|()| HandshakeAborted::Late(self.deadline))
     }
 
     /// To note how far the handshake has come, from within a part of it.
@@ -102,7 +102,7 @@ impl Admitted {
     }
 }
 
-/// Accepts the next connection. Failures are logged and waited out: where descriptors have run out, unproven
+/// Accepts the next connection. Failures are logged and waited out: where descriptors have run out, unauthenticated
 /// connections are closed.
 pub async fn accept(listener: &TcpListener, gate: &Gate) -> (TcpStream, SocketAddr, Admitted) {
     loop {
@@ -166,7 +166,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(admitted.run(sleep(Duration::from_secs(3))).await, Ok(()));
         }
-        assert_eq!(admitted.run(sleep(Duration::from_secs(3))).await, Err(Cut::Late(crate::DEADLINE)));
+        assert_eq!(
+            admitted.run(sleep(Duration::from_secs(3))).await,
+            Err(HandshakeAborted::Late(crate::DEADLINE))
+        );
         assert!(began.elapsed() < Duration::from_secs(11));
     }
 
@@ -175,8 +178,8 @@ mod tests {
         let gate = Gate::new(Limits { per_source: 1, ..Limits::default() });
         let mut first = Admitted::new(&gate, HERE);
         let second = Admitted::new(&gate, HERE);
-        assert_eq!(first.run(std::future::pending::<()>()).await, Err(Cut::Crowded));
-        assert_eq!(first.run(async {}).await, Err(Cut::Crowded));
+        assert_eq!(first.run(std::future::pending::<()>()).await, Err(HandshakeAborted::Crowded));
+        assert_eq!(first.run(async {}).await, Err(HandshakeAborted::Crowded));
         second.prove();
         assert!(gate.is_empty());
     }

@@ -12,7 +12,7 @@ use crate::source::Source;
 /// Closes a connection: shuts its socket down, or tells its task to end. It must not wait.
 type Close = Box<dyn FnOnce() + Send>;
 
-/// The unproven connections of one listener.
+/// The unauthenticated connections of one listener.
 #[derive(Clone)]
 pub struct Gate(Arc<Shared>);
 
@@ -53,7 +53,7 @@ impl Gate {
         Pass { gate: self.clone(), id, until: Instant::now() + self.0.limits.deadline }
     }
 
-    /// How long a connection may stay unproven.
+    /// How long a connection may stay unauthenticated.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         self.0.limits.deadline
@@ -82,7 +82,7 @@ impl Gate {
         closed
     }
 
-    /// How many unproven connections there are.
+    /// How many unauthenticated connections there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.open.lock().len()

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::source::Source;
 use crate::{DEADLINE, PER_SOURCE, TOTAL};
 
-/// The number of an unproven connection; later ones have higher numbers.
+/// The number of an unauthenticated connection; later ones have higher numbers.
 pub type Id = u64;
 
 /// Limits of unauthenticated connections.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub per_source: usize,
     /// Most of all sources.
     pub total: usize,
-    /// How long a connection may stay unproven.
+    /// How long a connection may stay unauthenticated.
     pub deadline: Duration,
 }
 

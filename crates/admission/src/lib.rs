@@ -23,27 +23,27 @@ mod half_open;
 mod limited;
 mod source;
 #[cfg(feature = "tokio")]
-mod unproven;
+mod unauthenticated;
 
 #[cfg(feature = "tokio")]
-pub use accept::{Admitted, Cut, accept, accept_local};
+pub use accept::{Admitted, HandshakeAborted, accept, accept_local};
 pub use gate::{Gate, Pass, Progress};
 pub use half_open::{HalfOpen, Id, Limits};
 #[cfg(feature = "tokio")]
 pub use limited::{Allowance, Limited};
 pub use source::Source;
 #[cfg(feature = "tokio")]
-pub use unproven::{Unproven, UntilProven};
+pub use unauthenticated::{Unauthenticated, UntilAuthenticated};
 
 /// All phases of a handshake together end within this time.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// Most bytes that are read of an unproven peer.
+/// Most bytes that are read of an unauthenticated peer.
 pub const MAX_READ: usize = 16 << 10;
-/// Most bytes of memory that buffers of one unproven connection hold.
+/// Most bytes of memory that buffers of one unauthenticated connection hold.
 pub const MAX_HELD: usize = 64 << 10;
-/// Most unproven connections of one source.
+/// Most unauthenticated connections of one source.
 pub const PER_SOURCE: usize = 64;
-/// Most unproven connections of a listener, where the limit of file descriptors allows it.
+/// Most unauthenticated connections of a listener, where the limit of file descriptors allows it.
 pub const TOTAL: usize = 4096;
 /// Connections that may wait in the kernel to be accepted.
 pub const BACKLOG: i32 = 4096;

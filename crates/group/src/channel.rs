@@ -21,7 +21,7 @@ use ring::hmac;
 use rustls::{ClientConfig, ServerConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidecast_admission::{Admitted, Cut, DEADLINE, Gate, Limited, Progress, accept};
+use tidecast_admission::{Admitted, DEADLINE, Gate, HandshakeAborted, Limited, Progress, accept};
 use tidecast_control::{Bounds, ConnectAttempts, FrameError};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tidecast_tls::{Accepting, Stream};
@@ -79,7 +79,7 @@ pub enum ChannelError {
     Timeout(Duration),
     /// The connection was closed before the caller was authenticated.
     #[error(transparent)]
-    Cut(#[from] Cut),
+    Cut(#[from] HandshakeAborted),
     /// No message was received.
     #[error("no message for {} s", RECEIVE_TIMEOUT.as_secs())]
     ReceiveTimeout,

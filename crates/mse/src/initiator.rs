@@ -2,7 +2,7 @@
 
 use crate::dh::{KEY, Private};
 use crate::rc4::Rc4;
-use crate::scan::Held;
+use crate::scan::UnreadBytes;
 use crate::session::{Cipher, Offer, Random, Session, hash, mask, method_and_pad, streams};
 use crate::{Error, HASH, PLAIN, RC4, VC};
 
@@ -12,7 +12,7 @@ pub struct Initiator {
     info_hash: [u8; HASH],
     offer: Offer,
     first: Vec<u8>,
-    held: Held,
+    held: UnreadBytes,
     phase: Phase,
 }
 
@@ -55,7 +55,7 @@ impl Initiator {
         out.extend_from_slice(&key.public());
         out.extend_from_slice(random.pad());
         let first = first.get(..crate::MAX_FIRST).unwrap_or(first).to_vec();
-        Self { info_hash, offer, first, held: Held::default(), phase: Phase::Key(key) }
+        Self { info_hash, offer, first, held: UnreadBytes::default(), phase: Phase::Key(key) }
     }
 
     /// Takes received bytes; adds the bytes to send to `out`. Returns a session when the opening is done.

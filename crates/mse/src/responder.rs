@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::dh::{KEY, Private};
-use crate::scan::Held;
+use crate::scan::UnreadBytes;
 use crate::session::{Cipher, Random, Session, hash, mask, method_and_pad, select, streams};
 use crate::{Error, HASH, MAX_FIRST, VC};
 
@@ -29,7 +29,7 @@ impl Swarms {
 #[derive(Debug)]
 pub struct Responder {
     random: Random,
-    held: Held,
+    held: UnreadBytes,
     phase: Phase,
 }
 
@@ -73,7 +73,7 @@ impl Responder {
     /// Waits for the initiator's key; nothing is reckoned before it is whole.
     #[must_use]
     pub fn new(random: Random) -> Self {
-        Self { random, held: Held::default(), phase: Phase::Key }
+        Self { random, held: UnreadBytes::default(), phase: Phase::Key }
     }
 
     /// Takes received bytes; adds the bytes to send to `out`. Returns a session when the opening is done.
@@ -90,29 +90,29 @@ impl Responder {
         loop {
             let phase = std::mem::replace(&mut self.phase, Phase::Ended);
             match self.step(phase, swarms, out)? {
-                Stepped::On(phase) => self.phase = phase,
-                Stepped::Wait(phase) => {
+                StepResult::On(phase) => self.phase = phase,
+                StepResult::Wait(phase) => {
                     self.phase = phase;
                     return Ok(None);
                 }
-                Stepped::Done(session) => return Ok(Some(session)),
+                StepResult::Done(session) => return Ok(Some(session)),
             }
         }
     }
 
-    fn step(&mut self, phase: Phase, swarms: &Swarms, out: &mut Vec<u8>) -> Result<Stepped, Error> {
+    fn step(&mut self, phase: Phase, swarms: &Swarms, out: &mut Vec<u8>) -> Result<StepResult, Error> {
         Ok(match phase {
             Phase::Key => match self.held.take::<KEY>() {
-                Some(theirs) => Stepped::On(self.answer(&theirs, out)?),
-                None => Stepped::Wait(phase),
+                Some(theirs) => StepResult::On(self.answer(&theirs, out)?),
+                None => StepResult::Wait(phase),
             },
             Phase::Sync(secret, mark) => match self.held.pass(&mark)? {
-                true => Stepped::On(Phase::Swarm(secret)),
-                false => Stepped::Wait(phase),
+                true => StepResult::On(Phase::Swarm(secret)),
+                false => StepResult::Wait(phase),
             },
             Phase::Swarm(secret) => match self.held.take::<HASH>() {
-                Some(masked) => Stepped::On(Phase::Head(find(masked, &secret, swarms)?)),
-                None => Stepped::Wait(phase),
+                Some(masked) => StepResult::On(Phase::Head(find(masked, &secret, swarms)?)),
+                None => StepResult::Wait(phase),
             },
             Phase::Head(mut known) => match self.held.take::<{ crate::HEAD }>() {
                 Some(mut head) => {
@@ -122,9 +122,9 @@ impl Responder {
                         return Err(Error::Verification);
                     }
                     let (offered, pad) = method_and_pad([a, b, c, d, e, f])?;
-                    Stepped::On(Phase::Pad(known, select(offered)?, pad))
+                    StepResult::On(Phase::Pad(known, select(offered)?, pad))
                 }
-                None => Stepped::Wait(Phase::Head(known)),
+                None => StepResult::Wait(Phase::Head(known)),
             },
             Phase::Pad(mut known, method, pad) => match self.held.take_vec(pad + 2) {
                 Some(mut padding) => {
@@ -133,16 +133,16 @@ impl Responder {
                     if usize::from(len) > MAX_FIRST {
                         return Err(Error::First(len));
                     }
-                    Stepped::On(Phase::First(known, method, len.into()))
+                    StepResult::On(Phase::First(known, method, len.into()))
                 }
-                None => Stepped::Wait(Phase::Pad(known, method, pad)),
+                None => StepResult::Wait(Phase::Pad(known, method, pad)),
             },
             Phase::First(mut known, method, len) => match self.held.take_vec(len) {
                 Some(mut first) => {
                     known.cipher.incoming.apply(&mut first);
-                    Stepped::Done(self.agree(known, method, first, out))
+                    StepResult::Done(self.agree(known, method, first, out))
                 }
-                None => Stepped::Wait(Phase::First(known, method, len)),
+                None => StepResult::Wait(Phase::First(known, method, len)),
             },
             Phase::Ended => return Err(Error::NoSync),
         })
@@ -167,7 +167,7 @@ impl Responder {
     }
 }
 
-enum Stepped {
+enum StepResult {
     On(Phase),
     Wait(Phase),
     Done(Session),

@@ -3,12 +3,12 @@
 use crate::{Error, MAX_PAD};
 
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct UnreadBytes {
     bytes: Vec<u8>,
     used: usize,
 }
 
-impl Held {
+impl UnreadBytes {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.used);
         self.used = 0;
@@ -64,14 +64,14 @@ mod tests {
     #[test]
     fn a_mark_is_looked_for_behind_any_pad_and_no_further() {
         for pad in [0, 1, MAX_PAD - 1, MAX_PAD] {
-            let mut held = Held::default();
+            let mut held = UnreadBytes::default();
             held.add(&vec![9; pad]);
             assert!(!held.pass(b"mark").unwrap());
             held.add(b"marks");
             assert!(held.pass(b"mark").unwrap());
             assert_eq!(held.take_all(), b"s");
         }
-        let mut held = Held::default();
+        let mut held = UnreadBytes::default();
         held.add(&[9; MAX_PAD + 1]);
         assert!(!held.pass(b"mark").unwrap());
         held.add(b"mark");

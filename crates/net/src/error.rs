@@ -19,7 +19,7 @@ pub(crate) enum ConnError {
     #[error("timeout: it did not {what} within {seconds} s")]
     Late { what: &'static str, seconds: u64 },
     #[error(transparent)]
-    Cut(#[from] tidecast_admission::Cut),
+    Cut(#[from] tidecast_admission::HandshakeAborted),
     #[error(transparent)]
     Mse(#[from] tidecast_mse::Error),
     #[error("TLS: {0}")]

@@ -25,7 +25,7 @@ pub use error::Error;
 pub use exclude::Exclude;
 pub use progress::Progress;
 pub use publish::{Format, HashOptions, Published, draft, hash};
-pub use report::{Kind, Problem, Report, What};
+pub use report::{Kind, Problem, ProblemKind, Report};
 pub use scan::{ScanOptions, scan};
 pub use tree::{Content, Identity, Node, Time, Tree, Warning};
 pub use verify::verify;

@@ -31,13 +31,13 @@ pub struct Problem {
     /// Path below the verified directory; empty for that itself, or for the single file.
     pub path: PathBuf,
     /// The defect.
-    pub what: What,
+    pub what: ProblemKind,
 }
 
 /// A problem of a file, link or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum ProblemKind {
     /// It is in the manifest but not on disk.
     Missing,
     /// It is on disk but not in the manifest. The contents of such a directory are not either.
@@ -90,7 +90,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl ProblemKind {
     /// One word for the kind of problem, as programs read it.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -138,15 +138,17 @@ impl fmt::Display for Problem {
         // A name may contain any bytes, including terminal escapes: quoted as Rust does.
         write!(f, "{}: {path:?}: ", self.what.word())?;
         match &self.what {
-            What::Missing => write!(f, "in the manifest but not on disk"),
-            What::Extra => write!(f, "on disk but not in the manifest"),
-            What::Kind { expected, found } => write!(f, "{found} instead of {expected}"),
-            What::Size { expected, found } => write!(f, "{found} bytes instead of {expected}"),
-            What::Content { pieces, of } => write!(f, "{pieces} of {of} pieces differ"),
-            What::Target { expected, found } => write!(f, "points to {found:?} instead of {expected:?}"),
-            What::Mode { expected, found } => write!(f, "mode {found:03o} instead of {expected:03o}"),
-            What::Unreadable(why) => write!(f, "{why}"),
-            What::Unchecked { pieces, of } => write!(
+            ProblemKind::Missing => write!(f, "in the manifest but not on disk"),
+            ProblemKind::Extra => write!(f, "on disk but not in the manifest"),
+            ProblemKind::Kind { expected, found } => write!(f, "{found} instead of {expected}"),
+            ProblemKind::Size { expected, found } => write!(f, "{found} bytes instead of {expected}"),
+            ProblemKind::Content { pieces, of } => write!(f, "{pieces} of {of} pieces differ"),
+            ProblemKind::Target { expected, found } => {
+                write!(f, "points to {found:?} instead of {expected:?}")
+            }
+            ProblemKind::Mode { expected, found } => write!(f, "mode {found:03o} instead of {expected:03o}"),
+            ProblemKind::Unreadable(why) => write!(f, "{why}"),
+            ProblemKind::Unchecked { pieces, of } => write!(
                 f,
                 "{pieces} of {of} pieces cannot be checked: another file in them is missing or damaged"
             ),

@@ -22,7 +22,7 @@ use crate::base::Base;
 use crate::engine;
 use crate::exclude::Exclude;
 use crate::job::{Job, Piece, Target};
-use crate::report::{Kind, Problem, Report, What};
+use crate::report::{Kind, Problem, ProblemKind, Report};
 use crate::scan::leads_out;
 use crate::{Error, Progress};
 
@@ -119,7 +119,7 @@ impl<'a> Check<'a> {
     }
 
     /// Notes a problem at `path` on disk.
-    fn problem(&self, path: &Path, what: What) {
+    fn problem(&self, path: &Path, what: ProblemKind) {
         let path = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
         self.problems.lock().push(Problem { path, what });
     }
@@ -130,7 +130,7 @@ impl<'a> Check<'a> {
             self.trouble.lock().get_or_insert(Error::io(action, path)(e));
             return;
         }
-        self.problem(path, What::Unreadable(e.to_string()));
+        self.problem(path, ProblemKind::Unreadable(e.to_string()));
     }
 
     /// Checks that directories exist and are directories. The contents of one that is not are not checked: a
@@ -141,7 +141,7 @@ impl<'a> Check<'a> {
             let path = dir.path().below(&self.root);
             let inside_lost = path.parent().is_some_and(|above| lost.contains(above));
             if inside_lost {
-                self.problem(&path, What::Missing);
+                self.problem(&path, ProblemKind::Missing);
             } else if let Some(meta) = self.look(&path, Kind::Directory) {
                 self.mode(&path, dir.mode(), &meta);
                 continue;
@@ -154,7 +154,7 @@ impl<'a> Check<'a> {
         for file in self.manifest.files() {
             let path = file.path().below(&self.root);
             if path.parent().is_some_and(|above| lost.contains(above)) {
-                self.problem(&path, What::Missing);
+                self.problem(&path, ProblemKind::Missing);
                 if let Some(slot) = self.unusable.get_mut(file.index() as usize) {
                     *slot = true;
                 }
@@ -172,9 +172,9 @@ impl<'a> Check<'a> {
             Ok(meta) if Kind::of(meta.kind) == expected => return Some(meta),
             Ok(meta) => {
                 let found = Kind::of(meta.kind);
-                self.problem(path, What::Kind { expected, found });
+                self.problem(path, ProblemKind::Kind { expected, found });
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, ProblemKind::Missing),
             Err(e) => self.unreadable(path, "stat", e),
         }
         None
@@ -186,7 +186,7 @@ impl<'a> Check<'a> {
             return;
         };
         if expected != found {
-            self.problem(path, What::Mode { expected, found });
+            self.problem(path, ProblemKind::Mode { expected, found });
         }
     }
 
@@ -224,7 +224,7 @@ impl<'a> Check<'a> {
             Ok(found) if found.as_os_str().as_bytes() == expected => {}
             Ok(found) => {
                 let expected = PathBuf::from(OsStr::from_bytes(expected));
-                self.problem(path, What::Target { expected, found });
+                self.problem(path, ProblemKind::Target { expected, found });
             }
             Err(e) => self.unreadable(path, "read the link", e),
         }
@@ -240,7 +240,7 @@ impl<'a> Check<'a> {
         self.mode(path, mode.or(executable.then_some(with_x)), &meta);
         let found = meta.len;
         if found != expected {
-            self.problem(path, What::Size { expected, found });
+            self.problem(path, ProblemKind::Size { expected, found });
         }
         found == expected
     }
@@ -287,7 +287,7 @@ impl<'a> Check<'a> {
                         let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
                         self.left_out.lock().push(below);
                     } else {
-                        self.problem(&path, What::Extra);
+                        self.problem(&path, ProblemKind::Extra);
                     }
                 }
             }
@@ -378,13 +378,13 @@ impl<'a> Check<'a> {
             let path = self.path(file.index());
             match count(&self.damaged) {
                 0 => {}
-                pieces => self.problem(&path, What::Content { pieces, of }),
+                pieces => self.problem(&path, ProblemKind::Content { pieces, of }),
             }
             match count(&self.unchecked) {
                 0 => {}
                 _ if self.is_unusable(file.index()) => {}
                 _ if self.unreadable.lock().contains(&file.index()) => {}
-                pieces => self.problem(&path, What::Unchecked { pieces, of }),
+                pieces => self.problem(&path, ProblemKind::Unchecked { pieces, of }),
             }
         }
         let mut problems = self.problems.into_inner();
@@ -451,7 +451,11 @@ impl Target for Check<'_> {
             return Err(error);
         }
         if self.unreadable.lock().insert(file) {
-            let what = if error.is_missing() { What::Missing } else { What::Unreadable(error.to_string()) };
+            let what = if error.is_missing() {
+                ProblemKind::Missing
+            } else {
+                ProblemKind::Unreadable(error.to_string())
+            };
             self.problem(&self.path(file), what);
         }
         self.uncheck(pieces);

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::*;
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_publish::{Error, Kind, Progress, Report, What, verify};
+use tidecast_publish::{Error, Kind, ProblemKind, Progress, Report, verify};
 
 const VERSIONS: [Version; 3] = [Version::V1, Version::V2, Version::Hybrid];
 
@@ -18,7 +18,7 @@ fn check(manifest: &Manifest, path: &Path) -> Report {
 }
 
 /// Publishes, changes the tree, and returns the found problems, as (path, problem).
-fn after(version: Version, change: impl FnOnce(&Path)) -> Vec<(String, What)> {
+fn after(version: Version, change: impl FnOnce(&Path)) -> Vec<(String, ProblemKind)> {
     let (_temp, root) = rich();
     let manifest = publish(&root, version, 64 << 10);
     change(&root);
@@ -54,15 +54,15 @@ fn nothing_is_wrong_with_a_good_tree() {
 fn one_byte_is_enough() {
     for version in [Version::V2, Version::Hybrid] {
         let found = after(version, |root| flip(&root.join("c/d/f"), 65_536));
-        assert_eq!(found, [("c/d/f".into(), What::Content { pieces: 1, of: 2 })]);
+        assert_eq!(found, [("c/d/f".into(), ProblemKind::Content { pieces: 1, of: 2 })]);
         let found = after(version, |root| flip(&root.join("z"), 0));
-        assert_eq!(found, [("z".into(), What::Content { pieces: 1, of: 1 })]);
+        assert_eq!(found, [("z".into(), ProblemKind::Content { pieces: 1, of: 1 })]);
         // Both names of a file are damaged with it.
         let found = after(version, |root| {
             flip(&root.join("big"), 0);
             flip(&root.join("big"), 3_000_000);
         });
-        let damage = What::Content { pieces: 2, of: 46 };
+        let damage = ProblemKind::Content { pieces: 2, of: 46 };
         assert_eq!(found, [("big".into(), damage.clone()), ("c/again".into(), damage)]);
     }
 }
@@ -72,14 +72,14 @@ fn in_v1_all_files_of_a_damaged_piece_are_suspect() {
     let found = after(Version::V1, |root| flip(&root.join("z"), 0));
     let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["c/d/f", "z"]);
-    assert!(found.iter().all(|(_, what)| matches!(what, What::Content { pieces: 1, .. })));
+    assert!(found.iter().all(|(_, what)| matches!(what, ProblemKind::Content { pieces: 1, .. })));
 }
 
 #[test]
 fn a_missing_file_is_missing_and_what_shares_its_pieces_unchecked() {
     for version in VERSIONS {
         let found = after(version, |root| fs::remove_file(root.join("a-b")).unwrap());
-        assert!(found.contains(&("a-b".into(), What::Missing)), "{found:?}");
+        assert!(found.contains(&("a-b".into(), ProblemKind::Missing)), "{found:?}");
         let others: Vec<_> = found.into_iter().filter(|(path, _)| path != "a-b").collect();
         if version == Version::V1 {
             assert!(others.iter().all(|(_, what)| what.word() == "unchecked"), "{others:?}");
@@ -103,14 +103,14 @@ fn sizes_kinds_targets_and_modes_are_compared() {
         fs::remove_file(root.join("a/empty")).unwrap();
         symlink("x", root.join("a/empty")).unwrap();
     });
-    let kind = |expected, found| What::Kind { expected, found };
+    let kind = |expected, found| ProblemKind::Kind { expected, found };
     let expected = [
         ("a/empty", kind(Kind::File, Kind::Symlink)),
-        ("a/link", What::Target { expected: "../b".into(), found: "x".into() }),
+        ("a/link", ProblemKind::Target { expected: "../b".into(), found: "x".into() }),
         ("a-b", kind(Kind::File, Kind::Directory)),
-        ("b", What::Mode { expected: 0o755, found: 0o644 }),
-        ("hollow", What::Mode { expected: 0o755, found: 0o700 }),
-        ("z", What::Size { expected: 1, found: 6 }),
+        ("b", ProblemKind::Mode { expected: 0o755, found: 0o644 }),
+        ("hollow", ProblemKind::Mode { expected: 0o755, found: 0o700 }),
+        ("z", ProblemKind::Size { expected: 1, found: 6 }),
     ];
     assert_eq!(found, expected.map(|(path, what)| (path.to_owned(), what)));
 }
@@ -124,7 +124,7 @@ fn what_is_too_much_is_named_once() {
             fs::write(root.join("new/with/file"), b"x").unwrap();
             symlink("/", root.join("hollow/root")).unwrap();
         });
-        let expected = ["c/more", "hollow/root", "new"].map(|p| (p.to_owned(), What::Extra));
+        let expected = ["c/more", "hollow/root", "new"].map(|p| (p.to_owned(), ProblemKind::Extra));
         assert_eq!(found, expected);
     }
 }
@@ -135,11 +135,11 @@ fn a_link_in_place_of_a_directory_is_not_followed() {
         fs::rename(root.join("c"), root.join("../elsewhere")).unwrap();
         symlink("../elsewhere", root.join("c")).unwrap();
     });
-    let kind = What::Kind { expected: Kind::Directory, found: Kind::Symlink };
+    let kind = ProblemKind::Kind { expected: Kind::Directory, found: Kind::Symlink };
     assert_eq!(found[0], ("c".into(), kind));
     let rest: Vec<&str> = found[1..].iter().map(|(p, _)| p.as_str()).collect();
     assert_eq!(rest, ["c/again", "c/d", "c/d/e", "c/d/f"]);
-    assert!(found[1..].iter().all(|(_, what)| *what == What::Missing));
+    assert!(found[1..].iter().all(|(_, what)| *what == ProblemKind::Missing));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_tree_that_is_not_there_at_all_is_all_missing() {
         let (temp, root) = rich();
         let manifest = publish(&root, version, 64 << 10);
         let report = check(&manifest, &temp.path().join("nowhere"));
-        let missing = report.problems.iter().filter(|p| p.what == What::Missing).count();
+        let missing = report.problems.iter().filter(|p| p.what == ProblemKind::Missing).count();
         assert_eq!(missing, 10 + 5, "{report:?}");
         assert_eq!(report.problems.len(), missing);
         // A file where a directory should be.
@@ -192,7 +192,7 @@ fn odd_v1_piece_lengths_are_no_trouble() {
         let of = manifest.piece_count();
         let problems = check(&manifest, &path).problems;
         assert_eq!(problems.len(), 1);
-        assert_eq!(problems[0].what, What::Content { pieces: 1, of });
+        assert_eq!(problems[0].what, ProblemKind::Content { pieces: 1, of });
         flip(&path, 1_700_000);
     }
 }

@@ -128,7 +128,7 @@ fn waited<T: Send>(
 ) -> PyResult<T> {
     let mut signal = None;
     let done = py.detach(|| {
-        let _quiet = Quiet::new();
+        let _quiet = SigpipeBlocked::new();
         call(&mut || match Python::try_attach(|py| py.check_signals()) {
             Some(Ok(())) => ControlFlow::Continue(()),
             Some(Err(error)) => {
@@ -167,9 +167,9 @@ fn time(seconds: f64) -> PyResult<Duration> {
 
 /// Blocks SIGPIPE for this thread, and so for the threads that begin meanwhile: Python ignores it, unless a program has given
 /// it its default back, and the end of a peer must not end that program.
-struct Quiet(Option<SigSet>);
+struct SigpipeBlocked(Option<SigSet>);
 
-impl Quiet {
+impl SigpipeBlocked {
     fn new() -> Self {
         let before = SigSet::thread_get_mask().ok();
         let _ = SigSet::from_iter([Signal::SIGPIPE]).thread_block();
@@ -177,7 +177,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for SigpipeBlocked {
     fn drop(&mut self) {
         let _ = self.0.as_ref().map(SigSet::thread_set_mask);
     }

@@ -16,16 +16,16 @@ const VARIABLE: &str = "TIDECAST_SECRET_FD";
 /// Keeps the file that a child is to inherit until it has been started. No other process is to be started
 /// meanwhile.
 #[derive(Debug)]
-pub struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] OwnedFd);
+pub struct InheritedFile(#[allow(dead_code, reason = "holds the descriptor open")] OwnedFd);
 
 /// Has `command` inherit `text`.
 ///
 /// # Errors
 /// The system has no memory or descriptor left.
-pub fn pass(command: &mut Command, text: &str) -> Result<Passed, Error> {
+pub fn pass(command: &mut Command, text: &str) -> Result<InheritedFile, Error> {
     let file = anonymous(text.as_bytes(), MemfdFlags::empty()).map_err(Error::HandOver)?;
     command.env(VARIABLE, file.as_raw_fd().to_string());
-    Ok(Passed(file))
+    Ok(InheritedFile(file))
 }
 
 /// Lets `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other

@@ -165,9 +165,9 @@ impl<S: Clone, D: Clone, N: Clone> MessageSink for Work<S, D, N> {
 }
 
 /// Waiting callers get a result even if the thread panics.
-struct Ends<S: Clone, D: Clone, N: Clone>(Rc<Work<S, D, N>>);
+struct EndOnDrop<S: Clone, D: Clone, N: Clone>(Rc<Work<S, D, N>>);
 
-impl<S: Clone, D: Clone, N: Clone> Drop for Ends<S, D, N> {
+impl<S: Clone, D: Clone, N: Clone> Drop for EndOnDrop<S, D, N> {
     fn drop(&mut self) {
         self.0.end(Err(Error::fault("a thread of Tidecast failed")));
     }
@@ -190,7 +190,7 @@ where
     let body = move || {
         // Rates are this thread's own, so all of it is made here.
         let own = Rc::new(Work { feed, stop, began, rates: Mutex::default() });
-        let ends = Ends(own.clone());
+        let ends = EndOnDrop(own.clone());
         let end = block_on(threads, work(&own));
         own.end(end);
         drop(ends);

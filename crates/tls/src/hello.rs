@@ -14,24 +14,24 @@ use crate::session::Session;
 
 /// A ClientHello, received in part. No keys are made for it.
 #[derive(Default)]
-pub struct Hello {
+pub struct PartialHello {
     acceptor: Acceptor,
     received: Vec<u8>,
 }
 
-impl fmt::Debug for Hello {
+impl fmt::Debug for PartialHello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hello").field("received", &self.received.len()).finish_non_exhaustive()
     }
 }
 
 /// A complete ClientHello, and the bytes after it.
-pub struct Greeting {
+pub struct ReceivedHello {
     accepted: Accepted,
     received: Vec<u8>,
 }
 
-impl fmt::Debug for Greeting {
+impl fmt::Debug for ReceivedHello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Greeting").field("received", &self.received.len()).finish_non_exhaustive()
     }
@@ -47,12 +47,12 @@ pub struct Rejected {
     pub alert: Vec<u8>,
 }
 
-impl Hello {
+impl PartialHello {
     /// Takes received bytes. None: more are needed.
     ///
     /// # Errors
     /// It is not the beginning of a ClientHello; further bytes are of no use.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Greeting>, Rejected> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<ReceivedHello>, Rejected> {
         self.received.extend_from_slice(bytes);
         let mut unread = bytes;
         loop {
@@ -61,7 +61,10 @@ impl Hello {
             let read = self.acceptor.read_tls(&mut unread);
             match self.acceptor.accept() {
                 Ok(Some(accepted)) => {
-                    return Ok(Some(Greeting { accepted, received: std::mem::take(&mut self.received) }));
+                    return Ok(Some(ReceivedHello {
+                        accepted,
+                        received: std::mem::take(&mut self.received),
+                    }));
                 }
                 Ok(None) if read.is_err() || unread.len() == before => {
                     return match unread {
@@ -81,7 +84,7 @@ impl Hello {
     }
 }
 
-impl Greeting {
+impl ReceivedHello {
     /// The client's message.
     #[must_use]
     pub fn client_hello(&self) -> ClientHello<'_> {

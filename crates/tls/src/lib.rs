@@ -23,7 +23,7 @@ mod session;
 mod stream;
 
 pub use error::Error;
-pub use hello::{Greeting, Hello, Rejected};
+pub use hello::{PartialHello, ReceivedHello, Rejected};
 pub use session::{Read, Session};
 #[cfg(feature = "tokio")]
 pub use stream::{Accepting, Stream};

@@ -41,7 +41,7 @@ enum Side {
 
 /// Data to send when the session allows it.
 #[derive(Clone, Copy)]
-enum Say<'d> {
+enum Outbound<'d> {
     Nothing,
     Data(&'d [u8]),
     Close,
@@ -208,7 +208,7 @@ impl Session {
     /// The handshake failed; an alert for the peer may wait to be sent.
     pub fn shake_hands(&mut self) -> Result<bool, Error> {
         let mut rest = std::mem::take(&mut self.rest);
-        let step = self.advance(Say::Nothing, &mut |plain| rest.extend_from_slice(plain));
+        let step = self.advance(Outbound::Nothing, &mut |plain| rest.extend_from_slice(plain));
         self.rest = rest;
         match step? {
             Step::Blocked | Step::Further => Ok(false),
@@ -237,7 +237,7 @@ impl Session {
         self.taken = 0;
         let (mut filled, mut step) = (0, Ok(Step::Further));
         while filled < room && !self.is_over && matches!(step, Ok(Step::Further | Step::Plain)) {
-            step = self.advance(Say::Nothing, &mut |plain| {
+            step = self.advance(Outbound::Nothing, &mut |plain| {
                 let (now, later) = plain.split_at(plain.len().min(room - filled));
                 put(now);
                 filled += now.len();
@@ -261,7 +261,7 @@ impl Session {
     pub fn write(&mut self, data: &[u8]) -> Result<usize, Error> {
         let now = &data[..data.len().min(WRITE)];
         if !now.is_empty() {
-            self.say(Say::Data(now))?;
+            self.say(Outbound::Data(now))?;
         }
         Ok(now.len())
     }
@@ -300,13 +300,13 @@ impl Session {
     /// [`Error::NotConnected`], or the session has failed.
     pub fn close(&mut self) -> Result<(), Error> {
         if !self.is_closed {
-            self.say(Say::Close)?;
+            self.say(Outbound::Close)?;
             self.is_closed = true;
         }
         Ok(())
     }
 
-    fn say(&mut self, what: Say<'_>) -> Result<(), Error> {
+    fn say(&mut self, what: Outbound<'_>) -> Result<(), Error> {
         loop {
             if self.is_closed {
                 return Err(Error::NotConnected);
@@ -322,10 +322,10 @@ impl Session {
 
     /// Runs the session until there is something to report. If it is to send, it does not decrypt further
     /// received data, which would have to be buffered.
-    fn advance(&mut self, say: Say<'_>, put: &mut impl FnMut(&[u8])) -> Result<Step, Error> {
+    fn advance(&mut self, say: Outbound<'_>, put: &mut impl FnMut(&[u8])) -> Result<Step, Error> {
         self.check()?;
         loop {
-            let end = if matches!(say, Say::Nothing) { self.to } else { self.from + self.seen };
+            let end = if matches!(say, Outbound::Nothing) { self.to } else { self.from + self.seen };
             let input = &mut self.incoming[self.from..end];
             let (discard, step) = match &mut *self.side {
                 Side::Client(client) => {
@@ -391,7 +391,7 @@ fn behind<'p>(pieces: &'p [IoSlice<'_>], mut skip: usize) -> impl Iterator<Item 
 fn step<D>(
     status: UnbufferedStatus<'_, '_, D>,
     outgoing: &mut Outgoing,
-    say: Say<'_>,
+    say: Outbound<'_>,
     put: &mut impl FnMut(&[u8]),
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { mut discard, state } = status;
@@ -416,12 +416,12 @@ fn step<D>(
         }
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
             let said = match say {
-                Say::Nothing => Ok(()),
-                Say::Data(data) => {
+                Outbound::Nothing => Ok(()),
+                Outbound::Data(data) => {
                     let size = data.len() + (data.len() / RECORD + 1) * OVERHEAD;
                     encrypt(outgoing, size, |room| traffic.encrypt(data, room))
                 }
-                Say::Close => encrypt(outgoing, OVERHEAD, |room| traffic.queue_close_notify(room)),
+                Outbound::Close => encrypt(outgoing, OVERHEAD, |room| traffic.queue_close_notify(room)),
             };
             said.map(|()| Step::Ready)
         }

@@ -10,7 +10,7 @@ use rustls::server::ClientHello;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::hello::{Greeting, Hello};
+use crate::hello::{PartialHello, ReceivedHello};
 use crate::session::{Read, Session};
 use crate::{Error, FIRST};
 
@@ -29,7 +29,7 @@ pub struct Stream<S> {
 #[derive(Debug)]
 pub struct Accepting<S> {
     io: S,
-    greeting: Greeting,
+    client_hello: ReceivedHello,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
@@ -38,14 +38,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
     /// # Errors
     /// Errors of the stream; [`io::ErrorKind::InvalidData`] if it is not TLS.
     pub async fn read(mut io: S) -> io::Result<Self> {
-        let (mut hello, mut room) = (Hello::default(), [0; FIRST / 2]);
+        let (mut hello, mut room) = (PartialHello::default(), [0; FIRST / 2]);
         loop {
             let read = match io.read(&mut room).await? {
                 0 => return Err(handshake_eof()),
                 read => read,
             };
             match hello.receive(&room[..read]) {
-                Ok(Some(greeting)) => return Ok(Self { io, greeting }),
+                Ok(Some(client_hello)) => return Ok(Self { io, client_hello }),
                 Ok(None) => {}
                 Err(rejected) => {
                     // A failure to send the alert is not the error to report.
@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
 
     /// The client's message.
     pub fn client_hello(&self) -> ClientHello<'_> {
-        self.greeting.client_hello()
+        self.client_hello.client_hello()
     }
 
     /// Shakes hands.
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Accepting<S> {
     /// # Errors
     /// Errors of the stream; or rustls's error, within an [`io::Error`].
     pub async fn answer(self, config: Arc<ServerConfig>) -> io::Result<Stream<S>> {
-        Stream::open(self.greeting.answer(config)?, self.io).await
+        Stream::open(self.client_hello.answer(config)?, self.io).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use proptest::prelude::*;
 use tidecast_identity::{NodeKey, Tls, placeholder_name};
-use tidecast_tls::{Error, FIRST, Hello, INCOMING, RECORD, Read, Session, WRITE};
+use tidecast_tls::{Error, FIRST, INCOMING, PartialHello, RECORD, Read, Session, WRITE};
 
 fn tls() -> Tls {
     Tls::new(&NodeKey::generate().unwrap()).unwrap()
@@ -198,7 +198,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_or_waited_for(bytes: Vec<u8>, chop in 1..300_usize) {
-        let (mut near, mut far, mut hello) = (client(), server(), Some(Hello::default()));
+        let (mut near, mut far, mut hello) = (client(), server(), Some(PartialHello::default()));
         for part in bytes.chunks(chop) {
             for session in [&mut near, &mut far] {
                 if session.room().is_ok() {
@@ -214,20 +214,20 @@ proptest! {
 
     #[test]
     fn a_hello_says_what_is_wanted_and_is_answered(chops in prop::collection::vec(1..400_usize, 1..5), more in any::<bool>()) {
-        let (mut near, mut hello) = (client(), Hello::default());
+        let (mut near, mut hello) = (client(), PartialHello::default());
         near.shake_hands().unwrap();
-        let (mut sent, mut pieces, mut greeting) = (0, chops.iter().cycle(), None);
-        while greeting.is_none() {
+        let (mut sent, mut pieces, mut client_hello) = (0, chops.iter().cycle(), None);
+        while client_hello.is_none() {
             let left = &near.waiting()[sent..];
             let now = left.len().min(*pieces.next().unwrap());
             prop_assert!(now > 0, "the hello has gone, and is not heard");
-            greeting = hello.receive(&left[..now]).unwrap();
+            client_hello = hello.receive(&left[..now]).unwrap();
             sent += now;
         }
-        let Some(greeting) = greeting else { unreachable!() };
-        prop_assert!(greeting.client_hello().alpn().unwrap().next().is_some());
+        let Some(client_hello) = client_hello else { unreachable!() };
+        prop_assert!(client_hello.client_hello().alpn().unwrap().next().is_some());
         near.sent(sent);
-        let mut far = greeting.answer(tls().server()).unwrap();
+        let mut far = client_hello.answer(tls().server()).unwrap();
         shake_hands(&mut near, &mut far, &chops).unwrap();
         if more {
             near.write(b"x").unwrap();

@@ -19,7 +19,7 @@ use crate::page;
 use crate::panel::{LevelRequest, Panel};
 use crate::reduce::How;
 use crate::state::State;
-use crate::token::{Shown, Token, shown};
+use crate::token::{Token, TokenSource, shown};
 
 /// Cells of an answer in float32 at most.
 pub(crate) const FLOATS: usize = 1 << 24;
@@ -208,9 +208,9 @@ async fn admit(app: &App, client: &Client, request: Request, next: Next) -> Resp
     }
     let shown = match &access.token {
         Some(token) => shown(token, &access.cookie, request.uri(), request.headers()),
-        None => Shown::Else,
+        None => TokenSource::Else,
     };
-    if shown == Shown::Not {
+    if shown == TokenSource::Not {
         let as_page = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
         return unauthorized(as_page.is_some_and(|kinds| kinds.contains("text/html")));
     }
@@ -220,7 +220,7 @@ async fn admit(app: &App, client: &Client, request: Request, next: Next) -> Resp
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();
     };
     let mut response = next.run(request).await;
-    if shown == Shown::Url
+    if shown == TokenSource::Url
         && let Some(cookie) = access.cookie_header()
     {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

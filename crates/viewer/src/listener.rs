@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
-use tidecast_admission::{Gate, Unproven, UntilProven, accept, accept_local};
+use tidecast_admission::{Gate, Unauthenticated, UntilAuthenticated, accept, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -40,7 +40,7 @@ impl Listener for GatedListener {
                 Socket::Tcp(listener) => {
                     let (stream, _, admitted) = accept(listener, &self.gate).await;
                     let _ = stream.set_nodelay(true);
-                    Connection::Tcp(UntilProven::new(stream, admitted))
+                    Connection::Tcp(UntilAuthenticated::new(stream, admitted))
                 }
                 Socket::Unix(listener) => {
                     let (stream, cred, admitted) = accept_local(listener, &self.gate).await;
@@ -49,7 +49,7 @@ impl Listener for GatedListener {
                     if user != Some(0) && user != Some(rustix::process::geteuid().as_raw()) {
                         continue;
                     }
-                    Connection::Unix(UntilProven::new(stream, admitted))
+                    Connection::Unix(UntilAuthenticated::new(stream, admitted))
                 }
             };
             return (connection, ());
@@ -63,7 +63,7 @@ impl Listener for GatedListener {
 
 /// A connection that has not shown the token, or has.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(Unproven);
+pub(crate) struct Client(Unauthenticated);
 
 impl Client {
     /// It has shown it.
@@ -74,21 +74,21 @@ impl Client {
 
 impl Connected<IncomingStream<'_, GatedListener>> for Client {
     fn connect_info(stream: IncomingStream<'_, GatedListener>) -> Self {
-        Self(stream.io().unproven())
+        Self(stream.io().unauthenticated())
     }
 }
 
 /// A stream that ends with an error when its place is needed, or its time is over, before it has shown the token.
 pub(crate) enum Connection {
-    Tcp(UntilProven<TcpStream>),
-    Unix(UntilProven<UnixStream>),
+    Tcp(UntilAuthenticated<TcpStream>),
+    Unix(UntilAuthenticated<UnixStream>),
 }
 
 impl Connection {
-    fn unproven(&self) -> Unproven {
+    fn unauthenticated(&self) -> Unauthenticated {
         match self {
-            Self::Tcp(stream) => stream.unproven(),
-            Self::Unix(stream) => stream.unproven(),
+            Self::Tcp(stream) => stream.unauthenticated(),
+            Self::Unix(stream) => stream.unauthenticated(),
         }
     }
 }

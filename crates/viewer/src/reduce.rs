@@ -113,11 +113,11 @@ struct Row {
     /// How many values of a column are missing.
     holes: Vec<u32>,
     lines: u32,
-    seen: Seen,
+    seen: ValueRange,
 }
 
 /// Of all values that were read.
-struct Seen {
+struct ValueRange {
     least: f32,
     greatest: f32,
     missing: u64,
@@ -165,7 +165,7 @@ fn layers(
     let [sx, sy, sz] = source.shape();
     let begin = region.first[0] * region.factor;
     let width = (((region.first[0] + region.size[0]) * region.factor).min(sx) - begin) as usize;
-    let seen = Seen { least: f32::INFINITY, greatest: f32::NEG_INFINITY, missing: 0 };
+    let seen = ValueRange { least: f32::INFINITY, greatest: f32::NEG_INFINITY, missing: 0 };
     let mut row = Row { columns: vec![0.0; width], holes: vec![0; width], lines: 0, seen };
     let mut values = Vec::new();
     for (n, cells) in out.chunks_mut(layer).enumerate() {
@@ -255,7 +255,7 @@ impl Row {
     }
 }
 
-impl Seen {
+impl ValueRange {
     /// Notes finite values.
     fn range(&mut self, values: &[f32]) {
         let less = |a: f32, b: f32| if b < a { b } else { a };

@@ -83,7 +83,7 @@ impl fmt::Debug for Token {
 
 /// How a request has shown the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum TokenSource {
     /// Not at all, or another.
     Not,
     /// In the URL: the cookie is to be set.
@@ -93,10 +93,10 @@ pub(crate) enum Shown {
 }
 
 /// Whether a request shows the token.
-pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap) -> Shown {
+pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap) -> TokenSource {
     let query = uri.query().unwrap_or_default().split('&').filter_map(|part| part.strip_prefix("token="));
     if query.into_iter().any(|shown| token.is(shown)) {
-        return Shown::Url;
+        return TokenSource::Url;
     }
     let texts = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     let bearer = texts(header::AUTHORIZATION).filter_map(|text| {
@@ -108,7 +108,7 @@ pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap)
         let (name, value) = pair.trim().split_once('=')?;
         (name == cookie).then_some(value)
     });
-    if bearer.chain(cookies).any(|shown| token.is(shown)) { Shown::Else } else { Shown::Not }
+    if bearer.chain(cookies).any(|shown| token.is(shown)) { TokenSource::Else } else { TokenSource::Not }
 }
 
 #[cfg(test)]
@@ -123,11 +123,11 @@ mod tests {
             headers.insert(name, value.parse().unwrap());
             shown(&token, "view-1", &uri.parse().unwrap(), &headers)
         };
-        assert_eq!(ask("/?token=0123456789abcdef", "x", ""), Shown::Url);
-        assert_eq!(ask("/a?b=1&token=0123456789abcdef&c", "x", ""), Shown::Url);
-        assert_eq!(ask("/", "authorization", "Bearer 0123456789abcdef"), Shown::Else);
-        assert_eq!(ask("/", "authorization", "token 0123456789abcdef"), Shown::Else);
-        assert_eq!(ask("/", "cookie", "a=b; view-1=0123456789abcdef"), Shown::Else);
+        assert_eq!(ask("/?token=0123456789abcdef", "x", ""), TokenSource::Url);
+        assert_eq!(ask("/a?b=1&token=0123456789abcdef&c", "x", ""), TokenSource::Url);
+        assert_eq!(ask("/", "authorization", "Bearer 0123456789abcdef"), TokenSource::Else);
+        assert_eq!(ask("/", "authorization", "token 0123456789abcdef"), TokenSource::Else);
+        assert_eq!(ask("/", "cookie", "a=b; view-1=0123456789abcdef"), TokenSource::Else);
         for (uri, name, value) in [
             ("/", "x", ""),
             ("/?token=", "x", ""),
@@ -140,7 +140,7 @@ mod tests {
             ("/", "cookie", "view-2=0123456789abcdef"),
             ("/", "referer", "http://x/?token=0123456789abcdef"),
         ] {
-            assert_eq!(ask(uri, name, value), Shown::Not, "{uri} {name}: {value}");
+            assert_eq!(ask(uri, name, value), TokenSource::Not, "{uri} {name}: {value}");
         }
     }
 

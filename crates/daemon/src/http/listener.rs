@@ -15,7 +15,7 @@ use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, getrlimit};
-use tidecast_admission::{Gate, Unproven, UntilProven, accept_local};
+use tidecast_admission::{Gate, Unauthenticated, UntilAuthenticated, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::{SocketAddr, UCred};
 use tokio::net::{UnixListener, UnixStream};
@@ -85,7 +85,10 @@ impl Listener for Shared {
                 continue;
             };
             let Ok(address) = stream.peer_addr() else { continue };
-            return (Connection { stream: UntilProven::new(stream, admitted), cred, _seat: seat }, address);
+            return (
+                Connection { stream: UntilAuthenticated::new(stream, admitted), cred, _seat: seat },
+                address,
+            );
         }
     }
 
@@ -96,19 +99,19 @@ impl Listener for Shared {
 
 /// The credentials of the client, and whether it has made a request.
 #[derive(Clone)]
-pub(super) struct Cred(pub(super) Option<UCred>, pub(super) Unproven);
+pub(super) struct Cred(pub(super) Option<UCred>, pub(super) Unauthenticated);
 
 impl Connected<IncomingStream<'_, Shared>> for Cred {
     fn connect_info(stream: IncomingStream<'_, Shared>) -> Self {
         let connection = stream.io();
-        Self(connection.cred, connection.stream.unproven())
+        Self(connection.cred, connection.stream.unauthenticated())
     }
 }
 
 /// A client's stream. It ends with an error when its place is needed, or its time has expired, before it has
 /// made a request.
 pub(super) struct Connection {
-    stream: UntilProven<UnixStream>,
+    stream: UntilAuthenticated<UnixStream>,
     cred: Option<UCred>,
     _seat: Seat,
 }
@@ -173,7 +176,7 @@ mod tests {
             (there, shared.accept().await.0)
         };
         let (mut there, mut asked) = dial().await;
-        asked.stream.unproven().prove();
+        asked.stream.unauthenticated().prove();
         let (_silent, mut first) = dial().await;
         let mut kept = Vec::new();
         for _ in 0..tidecast_admission::PER_SOURCE {

@@ -94,11 +94,12 @@ pub(crate) enum Audience {
 /// Rejects requests of users that the daemon does not serve. Daemons of other users may ask for its status
 /// and for caches that every user may read.
 async fn admit(audience: Audience, serves: Serves, request: Request, next: Next) -> Response {
-    let cred =
-        request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
-            unproven.prove();
+    let cred = request.extensions().get::<ConnectInfo<Cred>>().and_then(
+        |ConnectInfo(Cred(cred, unauthenticated))| {
+            unauthenticated.prove();
             *cred
-        });
+        },
+    );
     let path = request.uri().path();
     let takes = match *request.method() {
         Method::GET => path == "/v1/daemon" || path.ends_with("/manifest") || path.ends_with("/content"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use tidecast_admission::{Cut, DEADLINE, MAX_READ};
+use tidecast_admission::{DEADLINE, HandshakeAborted, MAX_READ};
 use tidecast_control::Bounds;
 use tidecast_identity::{Identity, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -70,7 +70,7 @@ pub(crate) enum LinkError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
-    Cut(#[from] Cut),
+    Cut(#[from] HandshakeAborted),
     #[error("no hello message within {} s", HELLO.as_secs())]
     NoHello,
 }

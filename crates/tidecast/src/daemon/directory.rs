@@ -26,7 +26,7 @@ const ENDED: &str = "the server of the directory has ended";
 
 /// The first event of a server that is a process: where it serves, or why it does not.
 #[derive(Deserialize)]
-struct Said {
+struct ServerEvent {
     url: Option<String>,
     message: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Server {
             let _ = std::io::copy(&mut out, &mut std::io::sink());
         });
         let line = heard.recv_timeout(STARTS).context("the server of the directory did not answer")?;
-        let said: Said = serde_json::from_str(&line.fault()?).context(ENDED)?;
+        let said: ServerEvent = serde_json::from_str(&line.fault()?).context(ENDED)?;
         match said.url {
             Some(url) => server.url = url,
             None => return Err(Error::fault(said.message.unwrap_or_else(|| ENDED.to_owned()))),

@@ -26,7 +26,7 @@ const UNITS: [&str; 4] = [
 
 /// This process has the effective user and groups of a directory's owner, until this is dropped.
 #[derive(Debug)]
-pub struct Acting(Option<Vec<Gid>>);
+pub struct EffectiveUser(Option<Vec<Gid>>);
 
 /// Root acts as the owner of `dir` from now on: files that it writes there belong to that user, and a link
 /// that this user has put there gives no access to files of root. Other users, and root in a directory of its
@@ -34,10 +34,10 @@ pub struct Acting(Option<Vec<Gid>>);
 ///
 /// # Errors
 /// An error of the system.
-pub fn act_as_owner(dir: &Path) -> Result<Acting, Error> {
-    let Ok(there) = fs::metadata(dir) else { return Ok(Acting(None)) };
+pub fn act_as_owner(dir: &Path) -> Result<EffectiveUser, Error> {
+    let Ok(there) = fs::metadata(dir) else { return Ok(EffectiveUser(None)) };
     if !Uid::effective().is_root() || there.uid() == 0 {
-        return Ok(Acting(None));
+        return Ok(EffectiveUser(None));
     }
     let (uid, gid) = (Uid::from_raw(there.uid()), Gid::from_raw(there.gid()));
     let context = || format!("cannot act as user {uid}, which owns {}", dir.display());
@@ -48,12 +48,12 @@ pub fn act_as_owner(dir: &Path) -> Result<Acting, Error> {
         seteuid(uid)
     };
     // Dropped on an error half-way.
-    let acting = Acting(Some(before));
+    let acting = EffectiveUser(Some(before));
     change().with_context(context)?;
     Ok(acting)
 }
 
-impl Drop for Acting {
+impl Drop for EffectiveUser {
     fn drop(&mut self) {
         if let Some(groups) = self.0.take() {
             // The real user is root: each of these is allowed.

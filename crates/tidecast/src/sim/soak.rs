@@ -30,7 +30,7 @@ pub struct SoakOptions {
 
 /// The state that running threads share with the reporting one.
 #[derive(Default)]
-struct Told {
+struct SoakProgress {
     runs: AtomicU64,
     events: AtomicU64,
     stop: AtomicBool,
@@ -38,7 +38,7 @@ struct Told {
     failures: Mutex<BTreeMap<u64, String>>,
 }
 
-impl Told {
+impl SoakProgress {
     /// After each run, on its thread: false ends all.
     fn hear(&self, summary: &Summary) -> bool {
         self.runs.store(summary.runs, Relaxed);
@@ -78,7 +78,7 @@ pub fn soak(options: SoakOptions) -> Soak {
         let (endless, range) = (seeds.is_endless(), seeds.0);
         work.started(SoakStarted { command: "sim", first_seed: range.start, threads });
         let total = if endless { 0 } else { range.end - range.start };
-        let told = Arc::new(Told::default());
+        let told = Arc::new(SoakProgress::default());
         let hearing = told.clone();
         let run = move || soak::run(range, threads, &|summary| hearing.hear(summary));
         let mut task = tokio::task::spawn_blocking(run);

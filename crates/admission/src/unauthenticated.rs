@@ -14,9 +14,9 @@ use crate::limited::Limited;
 
 /// An unauthenticated connection; the code that sees the proof reports it here.
 #[derive(Clone, Debug)]
-pub struct Unproven(Arc<Mutex<Option<Admitted>>>);
+pub struct Unauthenticated(Arc<Mutex<Option<Admitted>>>);
 
-impl Unproven {
+impl Unauthenticated {
     /// The peer has authenticated. Calling it again is harmless.
     pub fn prove(&self) {
         if let Some(admitted) = self.0.lock().take() {
@@ -27,24 +27,24 @@ impl Unproven {
 
 /// A stream that may be cut off until it is proven: reading then fails with [`io::ErrorKind::ConnectionAborted`].
 #[derive(Debug)]
-pub struct UntilProven<S> {
+pub struct UntilAuthenticated<S> {
     stream: Limited<S>,
-    unproven: Unproven,
+    unauthenticated: Unauthenticated,
     proven: bool,
 }
 
-impl<S> UntilProven<S> {
+impl<S> UntilAuthenticated<S> {
     /// The stream of a connection that has been admitted.
     #[must_use]
     pub fn new(stream: S, admitted: Admitted) -> Self {
         let stream = admitted.limited(stream);
-        Self { stream, unproven: Unproven(Arc::new(Mutex::new(Some(admitted)))), proven: false }
+        Self { stream, unauthenticated: Unauthenticated(Arc::new(Mutex::new(Some(admitted)))), proven: false }
     }
 
     /// The handle for reporting the proof.
     #[must_use]
-    pub fn unproven(&self) -> Unproven {
-        self.unproven.clone()
+    pub fn unauthenticated(&self) -> Unauthenticated {
+        self.unauthenticated.clone()
     }
 
     /// The stream below.
@@ -56,7 +56,7 @@ impl<S> UntilProven<S> {
         if self.proven {
             return Ok(());
         }
-        match self.unproven.0.lock().as_mut() {
+        match self.unauthenticated.0.lock().as_mut() {
             Some(admitted) => match admitted.poll_cut(cx) {
                 Poll::Ready(cut) => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, cut)),
                 Poll::Pending => {}
@@ -67,7 +67,7 @@ impl<S> UntilProven<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for UntilProven<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for UntilAuthenticated<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for UntilProven<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for UntilProven<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for UntilAuthenticated<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
@@ -119,10 +119,10 @@ mod tests {
         let gate = Gate::new(Limits::default());
         let open = || {
             let (there, here) = tokio::io::duplex(64);
-            (there, UntilProven::new(here, Admitted::new(&gate, Source::User(1))))
+            (there, UntilAuthenticated::new(here, Admitted::new(&gate, Source::User(1))))
         };
         let ((_silent, mut cut), (mut there, mut kept)) = (open(), open());
-        kept.unproven().prove();
+        kept.unauthenticated().prove();
         assert_eq!(cut.read_u8().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
         tokio::time::sleep(2 * crate::DEADLINE).await;
         there.write_u8(7).await.unwrap();
