@@ -40,7 +40,7 @@ pub(crate) trait Target: Sync {
     /// Opens a file for reading.
     fn open(&self, file: u32) -> Result<File, Error>;
     /// Called when enough of an open file has been read: checks that it has not changed.
-    fn settle(&self, file: u32, handle: &File) -> Result<(), Error>;
+    fn check_unchanged(&self, file: u32, handle: &File) -> Result<(), Error>;
     /// An error of the system while reading a file.
     fn read_error(&self, file: u32, error: io::Error) -> Error;
     /// Takes a hashed piece.

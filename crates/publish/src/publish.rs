@@ -438,11 +438,11 @@ impl Target for Hasher<'_> {
             }
             other => other?,
         };
-        self.settle(file, &handle)?;
+        self.check_unchanged(file, &handle)?;
         Ok(handle)
     }
 
-    fn settle(&self, file: u32, handle: &File) -> Result<(), Error> {
+    fn check_unchanged(&self, file: u32, handle: &File) -> Result<(), Error> {
         let path = self.path(file);
         let meta = fstat(handle).map_err(|e| Error::io("stat", &path)(e.into()))?;
         let scanned = self.source(file).map(|s| s.identity);
@@ -501,10 +501,10 @@ mod tests {
         let options = HashOptions::default();
         let hasher = Hasher::new(&tree, &builder, &layout, version, &options, &progress).unwrap();
         let handle = hasher.open(0).unwrap();
-        assert!(hasher.settle(0, &handle).is_ok());
+        assert!(hasher.check_unchanged(0, &handle).is_ok());
         let writer = File::options().write(true).open(&path).unwrap();
         writer.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let error = hasher.settle(0, &handle).unwrap_err();
+        let error = hasher.check_unchanged(0, &handle).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error}");
         fs::remove_file(&path).unwrap();
     }

@@ -51,7 +51,7 @@ pub fn verify(
     if let Some(trouble) = check.trouble.lock().take() {
         return Err(trouble);
     }
-    progress.start(check.settle_unusable());
+    progress.start(check.mark_unusable());
     let complete = manifest.missing_layers().is_empty();
     let version = match manifest.version() {
         // The v2 trees suffice; without all of them both versions are checked.
@@ -327,7 +327,7 @@ impl<'a> Check<'a> {
 
     /// Before any content is read: marks the pieces that an unusable file makes uncheckable. Returns how many
     /// bytes are left to read.
-    fn settle_unusable(&self) -> u64 {
+    fn mark_unusable(&self) -> u64 {
         let (mut next, mut bytes) = (0, 0);
         for file in self.manifest.files() {
             if !self.is_unusable(file.index()) {
@@ -416,7 +416,7 @@ impl Target for Check<'_> {
         self.base().map_err(Error::io("open", &path))?.open(&path)
     }
 
-    fn settle(&self, _file: u32, _handle: &File) -> Result<(), Error> {
+    fn check_unchanged(&self, _file: u32, _handle: &File) -> Result<(), Error> {
         Ok(())
     }
 

@@ -107,7 +107,7 @@ impl<'a, T: Target> Worker<'a, T> {
             }
         }
         // Nothing stays open and unsettled between shares.
-        self.settle().or_else(|t| self.target.trouble(t.file, pieces, t.error))
+        self.close_file().or_else(|t| self.target.trouble(t.file, pieces, t.error))
     }
 
     /// As many pieces from the first on as are best hashed together; at least one.
@@ -299,7 +299,7 @@ impl<'a, T: Target> Worker<'a, T> {
     /// Makes `file` the open one.
     fn reach(&mut self, file: u32) -> Result<(), ReadFailure> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
-            self.settle()?;
+            self.close_file()?;
             let handle = self.target.open(file);
             self.open = Some((file, handle.map_err(|error| ReadFailure { file, error })?));
         }
@@ -307,11 +307,11 @@ impl<'a, T: Target> Worker<'a, T> {
     }
 
     /// Closes the open file, if it has not changed.
-    fn settle(&mut self) -> Result<(), ReadFailure> {
+    fn close_file(&mut self) -> Result<(), ReadFailure> {
         let Some((file, handle)) = self.open.take() else {
             return Ok(());
         };
-        let settled = self.target.settle(file, &handle);
+        let settled = self.target.check_unchanged(file, &handle);
         settled.map_err(|error| ReadFailure { file, error })
     }
 }

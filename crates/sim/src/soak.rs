@@ -165,10 +165,11 @@ pub fn job(job: &Job) -> Result<Ran, Violation> {
     let run = || {
         let mut world = World::new(job).map_err(|error| broken(Rule::Driver, error.to_string()))?;
         let outcome = world.run(&Progress::new())?;
-        Ok(Ran { outcome, met: met(job, world.met()) })
+        Ok(Ran { outcome, met: features(job, world.effective_faults()) })
     };
     // State left behind by a panic belongs to the world, which is dropped.
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(broken(Rule::Panic, said(&*panic))))
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(broken(Rule::Panic, panic_message(&*panic))))
 }
 
 /// Runs a job again, which must have the same result as before.
@@ -185,13 +186,13 @@ pub fn same(again: &Job, first: &Outcome) -> Result<(), Violation> {
 }
 
 /// The message of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
 /// The features of a run: faults and conditions.
-fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
+fn features(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     let ways = [
         ("plan", job.plan.is_some()),
         ("plan on demand", job.opens.is_some()),

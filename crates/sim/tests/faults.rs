@@ -22,7 +22,11 @@ fn run(fault: &str, kind: &str) -> Vec<Option<u64>> {
     fault.split_whitespace().for_each(|f| f.parse::<Spec>().unwrap().apply(&mut job).unwrap());
     let mut world = World::new(&job).unwrap();
     let outcome = world.run(&Progress::new()).unwrap();
-    assert!(world.met().contains(kind) || kind.is_empty(), "{fault}: met {:?}", world.met());
+    assert!(
+        world.effective_faults().contains(kind) || kind.is_empty(),
+        "{fault}: met {:?}",
+        world.effective_faults()
+    );
     outcome.finished.iter().map(|at| at.map(|at| at.0 / SECOND)).collect()
 }
 

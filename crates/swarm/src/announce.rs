@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// A peer has lost a piece that we have. While it had it, it was not told.
-    pub(crate) fn tell_again(&mut self, id: PeerId, piece: u32) {
+    pub(crate) fn announce_again(&mut self, id: PeerId, piece: u32) {
         let tell = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.is_closing());
         if tell && self.pieces.verified(piece) {
             self.outbox.push(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });

@@ -123,7 +123,7 @@ impl Engine {
     /// is not waited for: though not suspect, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
         self.peers.get(&id).is_some_and(|p| {
-            !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.silence.doubtful()
+            !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.silence.is_suspect()
         })
     }
 }

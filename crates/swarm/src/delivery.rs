@@ -28,7 +28,7 @@ impl Engine {
         peer.silence.delivered(now);
         peer.window.received(now, block.len);
         let unasked = u64::from(block.len).saturating_sub(mine);
-        if !peer.strays(unasked, UNASKED_MOST) {
+        if !peer.is_allowed_unrequested(unasked, UNASKED_MOST) {
             return self.disconnect(id, Reason::Protocol("sent data that was not requested"));
         }
         self.request_checks.add(id);

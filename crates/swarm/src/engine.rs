@@ -184,7 +184,7 @@ impl Engine {
             self.upkeep.arm_if(!lacks && nothing);
         }
         for id in news {
-            self.mind_interest(id);
+            self.update_interest(id);
         }
     }
 }

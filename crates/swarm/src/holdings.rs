@@ -95,7 +95,7 @@ impl Engine {
         if useful {
             self.after_news(id);
         } else {
-            self.mind_interest(id);
+            self.update_interest(id);
         }
         for pieces in news {
             self.looked_at(pieces).for_each(|piece| self.seen(piece));
@@ -117,7 +117,7 @@ impl Engine {
                 _ => false,
             });
         for piece in look.clone() {
-            self.mind_collision(piece);
+            self.avoid_collision(piece);
         }
         self.add_pieces(id, pieces);
         for piece in look {
@@ -128,7 +128,7 @@ impl Engine {
 
     /// A peer is the first to have `piece`. If we are fetching it from the same source, we are following that
     /// peer and would collide piece after piece: our walk there begins again elsewhere.
-    fn mind_collision(&mut self, piece: u32) {
+    fn avoid_collision(&mut self, piece: u32) {
         if self.pieces.state(piece) != State::InFlight || self.selection.copies(piece) > 0 {
             return;
         }
@@ -180,7 +180,7 @@ impl Engine {
                 return self
                     .disconnect(id, Reason::Protocol("repeatedly claims all pieces and then retracts some"));
             }
-            peer.have.spell_out(count, self.pieces.left());
+            peer.have.expand(count, self.pieces.left());
             self.selection.remove_seed();
             for piece in 0..count {
                 self.selection.add_copy(piece, self.pieces.priority(piece));
@@ -190,8 +190,8 @@ impl Engine {
         if peer.have.remove(piece, self.pieces.lacks(piece)) {
             self.one_copy_less(piece);
             self.take_back(id, piece, 0..u32::MAX, true);
-            self.mind_interest(id);
-            self.tell_again(id, piece);
+            self.update_interest(id);
+            self.announce_again(id, piece);
         }
     }
 
@@ -200,13 +200,13 @@ impl Engine {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.next_request.look_again();
         }
-        self.mind_interest(id);
+        self.update_interest(id);
         self.request_checks.add(id);
     }
 
     /// Reports interest in the peer at once; the loss of interest is reported later, by `upkeep`, because it
     /// changes with every piece.
-    pub(crate) fn mind_interest(&mut self, id: PeerId) {
+    pub(crate) fn update_interest(&mut self, id: PeerId) {
         let left = self.pieces.left();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let want = peer.have.lacking(left) > 0;
@@ -220,10 +220,10 @@ impl Engine {
             self.upkeep.arm();
             return;
         }
-        self.say_interested(id, true);
+        self.send_interested(id, true);
     }
 
-    pub(crate) fn say_interested(&mut self, id: PeerId, interested: bool) {
+    pub(crate) fn send_interested(&mut self, id: PeerId, interested: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.interest.want(interested);
             self.outbox.push(Action::Interested { peer: id, interested });
@@ -242,7 +242,7 @@ impl Engine {
         for piece in asked {
             let gone = self.take_back(id, piece, 0..u32::MAX, false);
             if let Some(peer) = self.peers.get_mut(&id) {
-                peer.may_stray(gone);
+                peer.allow_unrequested(gone);
             }
         }
     }

@@ -126,10 +126,10 @@ impl Engine {
     }
 
     /// Unanswered wishes go up again; called a few times a second.
-    pub(crate) fn mind_wishes(&mut self) {
+    pub(crate) fn check_wishes(&mut self) {
         let (now, pieces) = (self.env.now(), &self.pieces);
         let Some(plan) = self.plan.state_mut() else { return };
-        let released = plan.mind_wishes(now, |piece| pieces.state(piece) == State::Missing);
+        let released = plan.check_wishes(now, |piece| pieces.state(piece) == State::Missing);
         for piece in released {
             self.await_piece(piece, false);
         }

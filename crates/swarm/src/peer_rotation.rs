@@ -30,7 +30,7 @@ impl Engine {
         if self.rotate_at().is_none_or(|at| at > self.env.now()) {
             return;
         }
-        let hope = |p: &Peer| !p.is_closing() && self.lacking(p) > 0 && !p.silence.doubtful();
+        let hope = |p: &Peer| !p.is_closing() && self.lacking(p) > 0 && !p.silence.is_suspect();
         let hopeless = !self.peers.values().any(hope);
         let dialled = self.addresses.random_full();
         self.addresses.rotate(self.env.now());
@@ -64,7 +64,7 @@ impl Engine {
         let idle = peer.outstanding() == 0 && peer.queue.len() == 0 && !peer.interest.wants_ours();
         let nothing = idle && self.lacking(peer) == 0;
         let settled = self.env.now() >= peer.since.after(PAUSE);
-        let spent = peer.silence.hopeless() || silent && peer.silence.stalled();
+        let spent = peer.silence.is_exceeded() || silent && peer.silence.stalled();
         !peer.is_closing() && !peer.is_told() && settled && (nothing || spent)
     }
 

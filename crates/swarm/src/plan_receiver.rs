@@ -55,15 +55,15 @@ impl Engine {
             return;
         }
         self.await_rest();
-        self.tell_parents(before.as_deref());
+        self.notify_parents(before.as_deref());
         for (member, id) in self.plan.members() {
-            self.meet(id, member);
+            self.member_connected(id, member);
         }
         self.upkeep.arm();
     }
 
     /// New parents of a stripe are told of all our pieces, and continue with those that we lack.
-    fn tell_parents(&mut self, before: Option<&Role>) {
+    fn notify_parents(&mut self, before: Option<&Role>) {
         let Some(plan) = self.plan.state() else { return };
         let until_now = |stripe: usize| before.and_then(|b| b.stripes.get(stripe)).and_then(|e| e.parent);
         let mut new: Vec<u32> =
@@ -193,13 +193,13 @@ impl Engine {
     }
 
     /// Looks whether the stripes flow; called a few times a second.
-    pub(crate) fn mind_parents(&mut self) {
+    pub(crate) fn check_parents(&mut self) {
         if !self.planned() || self.pieces.is_complete() {
             return;
         }
         self.upkeep.arm();
         self.blame_parents();
-        self.mind_wishes();
+        self.check_wishes();
         self.release_due();
         self.release_left_out();
     }
@@ -213,7 +213,7 @@ impl Engine {
         let Some(plan) = plan else { return };
         let live = plan
             .stripes()
-            .filter(|(s, e)| e.parent.is_some_and(|p| plan.flow(*s, self.heard(p), now) == Flow::Live));
+            .filter(|(s, e)| e.parent.is_some_and(|p| plan.flow(*s, self.last_heard(p), now) == Flow::Live));
         let low = live.filter_map(|(s, _)| plan.front_of(s)).min();
         let failed = low.is_none() && now.since(plan.last_moved()) >= plan.scaled(FAILED);
         self.release_until(low.unwrap_or(plan.front()).min(count));
@@ -278,7 +278,7 @@ impl Engine {
         let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
         for (stripe, edges) in plan.stripes() {
             let Some(parent) = edges.parent.filter(|&p| !plan.is_blamed(p)) else { continue };
-            match plan.flow(stripe, self.heard(parent), now) {
+            match plan.flow(stripe, self.last_heard(parent), now) {
                 Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
                 Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
                 Flow::Dry if flows && self.withholds(parent) => {
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// The time of the last message of a member, and its usual pause; none where it is not connected.
-    fn heard(&self, member: u32) -> Option<(Time, Duration)> {
+    fn last_heard(&self, member: u32) -> Option<(Time, Duration)> {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         // A complete peer that owes nothing has nothing to send.
         peer.map(|p| match p.outstanding() {
@@ -382,7 +382,7 @@ impl Engine {
     /// demand fails where nothing comes.
     fn others_give(&self, piece: u32) -> bool {
         let gives =
-            |p: &Peer| !p.is_closing() && !p.silence.doubtful() && p.have.has(piece) && !self.is_source(p);
+            |p: &Peer| !p.is_closing() && !p.silence.is_suspect() && p.have.has(piece) && !self.is_source(p);
         !self.on_demand() || self.peers.values().any(gives)
     }
 

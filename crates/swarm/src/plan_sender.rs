@@ -163,7 +163,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.place.is_of(member, distance);
         self.plan.join(member, id);
-        self.meet(id, member);
+        self.member_connected(id, member);
     }
 
     /// A peer has announced its pieces: from now on it is fed, where it is our child.
@@ -186,12 +186,12 @@ impl Engine {
     /// where they broke off, whichever parent fed it until now: it gets all that it lacks, from the source
     /// where that is within the budget. Pieces that the source has sent and no member has must come from the
     /// source again.
-    pub(crate) fn meet(&mut self, id: PeerId, member: u32) {
+    pub(crate) fn member_connected(&mut self, id: PeerId, member: u32) {
         let all = !self.over_budget();
         let selection = &self.selection;
         let Some(plan) = self.plan.state_mut() else { return };
         plan.open_queues(id, member, |piece| all || selection.holders(piece) == 0);
-        plan.meets(member);
+        plan.note_connected(member);
         plan.wishes_mut().stir();
         let fed = plan.feeds(id);
         if let Some(peer) = self.peers.get_mut(&id) {

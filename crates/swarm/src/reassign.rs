@@ -113,7 +113,7 @@ impl Engine {
     }
 
     fn let_go_hopeless(&mut self) {
-        let hopeless = |p: &&Peer| !p.is_closing() && p.silence.hopeless();
+        let hopeless = |p: &&Peer| !p.is_closing() && p.silence.is_exceeded();
         let ids: Vec<PeerId> = self.peers.values().filter(hopeless).map(|p| p.id).collect();
         for id in ids {
             let others = self
@@ -274,7 +274,7 @@ impl Engine {
         peer.note_gone(piece, block.len);
         self.downloads.gone(bytes);
         if tell {
-            peer.may_stray(bytes);
+            peer.allow_unrequested(bytes);
             let size = peer.request_size();
             if !peer.is_closing() {
                 self.outbox.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));

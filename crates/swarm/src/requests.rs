@@ -46,7 +46,7 @@ impl Engine {
         let mut hungry = self.request_checks.take();
         // A peer that was silent or rejected gets the pieces that the others leave: requests taken from it
         // would go back to it.
-        let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.silence.doubtful());
+        let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.silence.is_suspect());
         hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {
             self.refill_peer(id);

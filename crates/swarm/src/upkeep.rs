@@ -20,8 +20,8 @@ impl Engine {
             return;
         }
         self.look_for_slow();
-        self.mind_parents();
-        self.mind_webs();
+        self.check_parents();
+        self.check_web_seeds();
         let (now, complete) = (self.env.now(), self.pieces.is_complete());
         let (mut bored, mut useless) = (Vec::new(), Vec::new());
         for peer in self.peers.values().filter(|p| !p.is_closing()) {
@@ -53,7 +53,7 @@ impl Engine {
             }
         }
         for id in bored {
-            self.say_interested(id, false);
+            self.send_interested(id, false);
             self.upkeep.arm();
         }
         for id in useless {

@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Divides again when nodes have come or left, and takes over chunks that they do not bring.
-    pub(crate) fn mind_webs(&mut self) {
+    pub(crate) fn check_web_seeds(&mut self) {
         if self.web_seeds.is_empty() || self.pieces.left() == 0 {
             return;
         }
@@ -94,7 +94,7 @@ impl Engine {
             let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing()) else { continue };
             let idle = peer.outstanding() == 0 && self.lacking(peer) == 0;
             let doing = Activity { idle, rate: peer.window.rate(), received: self.totals.received() };
-            if self.web_seeds.mind(id, doing, changed, self.env.now()) {
+            if self.web_seeds.update(id, doing, changed, self.env.now()) {
                 self.divide(id);
             }
         }
@@ -125,7 +125,7 @@ impl Engine {
             !p.is_web()
                 && !p.is_closing()
                 && !p.interest.chokes_us()
-                && !p.silence.doubtful()
+                && !p.silence.is_suspect()
                 && p.have.has(piece)
         };
         self.fed(web) && self.peers.values().any(gives)

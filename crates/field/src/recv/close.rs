@@ -56,7 +56,7 @@ impl Run {
         if closed.shown {
             hub.record(self, &closed, (open.volume, sequence));
         }
-        hub.tell(Event::Step(closed));
+        hub.report(Event::Step(closed));
     }
 
     /// Adds one slab's counts to those of the step, and of the stream.

@@ -45,13 +45,13 @@ impl Blocks {
     }
 
     /// Data and parity packets received of a block.
-    fn came(&self, block: u64) -> (u64, u64) {
+    fn received(&self, block: u64) -> (u64, u64) {
         let count = self.0.get(block as usize).map_or(0, |count| count.load(Ordering::Acquire));
         (count & u64::from(u32::MAX), count >> 32)
     }
 
     fn is_whole(&self, block: u64, needed: u32) -> bool {
-        self.came(block).0 >= needed.into()
+        self.received(block).0 >= needed.into()
     }
 }
 
@@ -139,7 +139,7 @@ impl Fec {
             Shard::Parity(number) => self.layout.parity_shard(number).map(|(block, _)| block),
         };
         block.is_some_and(|block| {
-            let (data, parity) = blocks.came(block);
+            let (data, parity) = blocks.received(block);
             data + parity >= self.layout.data(block).into()
         })
     }

@@ -149,7 +149,7 @@ impl Hub {
     }
 
     /// Sends an event to the listeners; a slow listener misses it, and never delays a stream.
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn report(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.unheard.add(1);
         }
@@ -219,7 +219,7 @@ impl Hub {
 
     fn refuse(&self, current: &mut Current, complaint: String) -> HelloResult {
         if let Some(note) = current.refusals.tell(complaint, now()) {
-            self.tell(Event::Note(note));
+            self.report(Event::Note(note));
         }
         HelloResult::Refused
     }
@@ -240,7 +240,7 @@ impl Hub {
         if present && quiet {
             let done = self.install(&mut current, run.terms.clone(), 0, 0, "");
             if let Err(error) = done {
-                self.tell(Event::Note(error.to_string()));
+                self.report(Event::Note(error.to_string()));
             }
         }
     }
@@ -283,7 +283,7 @@ impl Hub {
         current.run = Some(Arc::new(run));
         current.refusals.told.clear();
         self.version.fetch_add(1, Ordering::Release);
-        self.tell(Event::Session {
+        self.report(Event::Session {
             title: title.to_owned(),
             shape: terms.shape,
             streams: terms.streams,

@@ -285,7 +285,7 @@ impl Receiver {
             let hub = hub.clone();
             receiver.thread(&format!("stream {index}"), move || {
                 if let Err(error) = Stream::new(hub.clone(), index).work(inlet) {
-                    hub.tell(Event::Note(format!("stream {index} stopped: its socket failed: {error}")));
+                    hub.report(Event::Note(format!("stream {index} stopped: its socket failed: {error}")));
                 }
             })?;
         }

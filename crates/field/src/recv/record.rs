@@ -141,7 +141,7 @@ fn write(
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
                 let why = format!("recording into {} stopped", dir.display());
-                hub.tell(Event::Note(format!("{why}, receiving continues: {error}")));
+                hub.report(Event::Note(format!("{why}, receiving continues: {error}")));
                 hub.unrecorded.lock().get_or_insert(format!("{why}: {error}"));
                 break;
             }

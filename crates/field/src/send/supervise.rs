@@ -114,7 +114,7 @@ struct Watch {
 impl Watch {
     /// New warnings.
     fn warnings(&mut self, now: &Progress) -> Vec<String> {
-        let mut warnings: Vec<String> = self.swallowed(now).into_iter().collect();
+        let mut warnings: Vec<String> = self.black_hole_warning(now).into_iter().collect();
         self.reports += 1;
         let lacks = now.accepted < now.streams;
         // In the first second receivers are just being asked.
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// Once of each size that it does not arrive.
-    fn swallowed(&mut self, now: &Progress) -> Option<String> {
+    fn black_hole_warning(&mut self, now: &Progress) -> Option<String> {
         let hole = now.black_hole.filter(|hole| self.black_hole != Some(*hole))?;
         self.black_hole = Some(hole);
         // Receivers are asked again.

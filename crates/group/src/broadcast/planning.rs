@@ -78,7 +78,7 @@ impl Planning {
     /// A member is lost.
     pub(super) fn gone(&mut self, member: u32) {
         let now = self.now();
-        self.planner.gone(now, member);
+        self.planner.disconnected(now, member);
     }
 
     /// A new epoch, if one is due.

@@ -351,7 +351,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Prepared) -> Result<(),
         }
         Prepared::Dials { end, tls, guard } => {
             channel.send(&ready(end.as_ref(), None, NodeName(tls.id().to_string())))?;
-            let (target, offer) = told(&mut channel)?;
+            let (target, offer) = receive_target(&mut channel)?;
             match dial(request, end, target, &guard, offer) {
                 Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
                 Err(e) => channel.send(&Answer::Failed(e.why()))?,
@@ -392,7 +392,7 @@ fn dial(
 }
 
 /// The target of an end that has reported that it is ready, and the offer.
-pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
+pub(super) fn receive_target(channel: &mut Channel) -> Result<(Target, Offer), Error> {
     match channel.receive()? {
         Question::Go(target, offer) => Ok((target, offer)),
         Question::Claimed(_) => Err(Error::Damaged("received an answer before its question".into())),

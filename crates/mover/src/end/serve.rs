@@ -15,7 +15,7 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::Channel;
 use super::local::{Receiving, Sending};
-use super::remote::{Answer, ConnectMode, End, Request, Role, link, report, told};
+use super::remote::{Answer, ConnectMode, End, Request, Role, link, receive_target, report};
 use crate::error::Error;
 use crate::spec::Accept;
 use crate::transfer::connection::Connection;
@@ -331,7 +331,7 @@ impl Shared {
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
         channel.send(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
-        let (target, _) = told(&mut channel)?;
+        let (target, _) = receive_target(&mut channel)?;
         let options = bounded(&request.options);
         let link = if self.options.plain || target.node.is_some() {
             link(target, &self.guard, &options)

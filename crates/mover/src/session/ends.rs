@@ -169,7 +169,7 @@ impl Ends<'_> {
                 Ok(streams) => {
                     let link = Link::dial_on(target, guard, self.streams(streams), early);
                     let fresh = there.remote.fresh;
-                    return Ok((Other::apart(there), link.told_fresh(fresh)));
+                    return Ok((Other::apart(there), link.with_fresh(fresh)));
                 }
                 // The questions of a sender that takes its share need a channel without blocks.
                 Err(e) if is_ssh && self.job.share.is_none() => {
@@ -298,11 +298,11 @@ impl Ends<'_> {
         let (receiver, cut) = (Other::apart(receiver), sender.remote.breaker());
         self.finish(receiver, Some(cut), || {
             loop {
-                if let Some(error) = self.monitor.wish() {
+                if let Some(error) = self.monitor.end_reason() {
                     return Err(error);
                 }
                 // When the receiver has failed, its reason counts.
-                match sender.remote.receive().map_err(|e| self.monitor.wish().unwrap_or(e))? {
+                match sender.remote.receive().map_err(|e| self.monitor.end_reason().unwrap_or(e))? {
                     Progressed::Claim(batch, known) => {
                         sender.remote.claimed(self.claimed(batch, known))?;
                     }

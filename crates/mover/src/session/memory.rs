@@ -47,7 +47,7 @@ impl Taken {
         let place = dir.path().to_owned();
         let memory = Memory::new(dir.path(), budget, blocks, {
             let place = place.clone();
-            move |arrived| telling.tell(&said, told(arrived, &place))
+            move |arrived| telling.send_event(&said, for_consumer(arrived, &place))
         })?;
         let memory = Arc::new(memory);
         let consumer = Arc::new(Consumer { place, budget, memory, state, heard: Mutex::new(heard) });
@@ -75,7 +75,7 @@ pub(super) fn run(
     if let Ok(outcome) = &ended {
         let (files, bytes) = (outcome.written.files, outcome.written.bytes);
         let failed = outcome.walked.failed + outcome.written.failed;
-        state.tell(&taken.say, Arrived::Copied(Copied { files, bytes, failed }));
+        state.send_event(&taken.say, Arrived::Copied(Copied { files, bytes, failed }));
     }
     state.over.store(true, SeqCst);
     let outcome = ended?;
@@ -86,7 +86,7 @@ pub(super) fn run(
 }
 
 /// Arrived files, as the consumer is told of them; they are in `place`.
-fn told(arrived: sink::Arrived, place: &Path) -> Arrived {
+fn for_consumer(arrived: sink::Arrived, place: &Path) -> Arrived {
     let at = |number: u64| place.join(number.to_string());
     let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
     match arrived {
@@ -135,7 +135,7 @@ struct State {
 
 impl State {
     /// Sends it when the consumer has read enough of the earlier messages; does nothing when the copy ends.
-    fn tell(&self, say: &SyncSender<Arrived>, mut what: Arrived) {
+    fn send_event(&self, say: &SyncSender<Arrived>, mut what: Arrived) {
         while !self.monitor.is_cancelled() && !self.quiet.load(SeqCst) {
             match say.try_send(what) {
                 Err(TrySendError::Full(back)) => what = back,

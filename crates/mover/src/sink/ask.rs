@@ -44,10 +44,10 @@ impl Directory {
     ) -> Result<(), Error> {
         let want = want.get_or_insert_with(Want::default);
         let here = self.here(&mut writer.dirs, &part.entry, path, root);
-        let here = self.settle(path, here)?;
+        let here = self.or_problem(path, here)?;
         if !writer.alternates.is_empty() && matches!(here, Some(Existing::No | Existing::Same { .. })) {
             let taken = self.take_alternate(staging, writer, &part.entry, path, root);
-            if self.settle(path, taken)? == Some(true) {
+            if self.or_problem(path, taken)? == Some(true) {
                 self.taken(part.file);
                 return Ok(());
             }
@@ -60,7 +60,7 @@ impl Directory {
                     Ok(()) => want.files.push(wanted),
                     // It cannot be written to, and is not replaced either.
                     Err(trouble) => {
-                        self.settle(path, Err::<(), _>(trouble))?;
+                        self.or_problem(path, Err::<(), _>(trouble))?;
                         self.done.lock().insert(part.file);
                     }
                 }
@@ -73,7 +73,7 @@ impl Directory {
                 } else {
                     let item = self.item(&mut writer.dirs, &part.entry, path, false);
                     let tried = self.correct(writer, &part.entry, path);
-                    let corrected = self.settle(path, tried)?;
+                    let corrected = self.or_problem(path, tried)?;
                     corrected.iter().for_each(|_| self.prove(part.file));
                     if corrected == Some(true) {
                         self.counts.entries.fetch_add(1, Relaxed);
@@ -224,7 +224,7 @@ impl Directory {
                 return Ok(wanted);
             };
             let handle = self.part_files.handle(&part_file, &staging.stage, staging.reserve);
-            self.settle(path, handle.and_then(|file| part_file.resume(&file, &left)))?;
+            self.or_problem(path, handle.and_then(|file| part_file.resume(&file, &left)))?;
         }
         // It may have been asked before, and the answer got lost.
         wanted.have = self.part_files.find(part.file).map(|part_file| part_file.left()).unwrap_or_default();

@@ -77,7 +77,7 @@ impl Directory {
             let is_apart = apart.contains(path.as_slice()) || named.is_apart(&path);
             let only_named = path.is_empty() && !whole || is_apart;
             let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
-            self.settle(&path, tried)?;
+            self.or_problem(&path, tried)?;
         }
         let spared = self.budget.spared();
         if spared > 0 {

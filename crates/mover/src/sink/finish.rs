@@ -39,7 +39,7 @@ impl Directory {
             spool.each(|Part { entry, file, .. }| {
                 let tried = act(entry, *file);
                 let path = self.named(&entry.path).unwrap_or(&entry.path);
-                if let Err(e) = self.settle(path, tried) {
+                if let Err(e) = self.or_problem(path, tried) {
                     fatal.get_or_insert(e);
                 }
                 Ok(())
@@ -60,7 +60,7 @@ impl Directory {
             late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
             for entry in &late.closed {
                 let tried = self.apply_to_open(&mut dirs, entry);
-                self.settle(&entry.path, tried)?;
+                self.or_problem(&entry.path, tried)?;
             }
             Ok::<_, Error>(late)
         };
@@ -110,7 +110,7 @@ impl Directory {
             .filter(|top| top.attributes.mode & 0o700 == 0o700 && !matches!(staging.target, Target::Itself))
         {
             let tried = self.apply_to_open(&mut Dirs::new(staging.base().clone()), top);
-            self.settle(b"", tried)?;
+            self.or_problem(b"", tried)?;
         }
         self.appear(staging)
     }
@@ -120,11 +120,11 @@ impl Directory {
         let base = reopen(staging.base()).map_err(|t| t.at(self.place.shown.clone()))?;
         self.idle.lock().clear();
         let tried = if unfinished { self.leave_unfinished(staging) } else { staging.stage.remove() };
-        self.settle(staging.stage.name.as_bytes(), tried)?;
+        self.or_problem(staging.stage.name.as_bytes(), tried)?;
         self.clear_leftovers(staging)?;
         if let Some(top) = top {
             let tried = self.apply_to_open(&mut Dirs::new(staging.base().clone()), top);
-            self.settle(b"", tried)?;
+            self.or_problem(b"", tried)?;
         }
         self.sync_name(staging)?;
         if self.spec.durable != Durable::No {

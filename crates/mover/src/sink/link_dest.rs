@@ -195,7 +195,7 @@ impl Directory {
             self.apply_to_file(&file, &attributes, self.owners.own_in(&dir), path)
         };
         let tried = fill().and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
-        writer.tidy(&temporary, tried)?;
+        writer.remove_unless_renamed(&temporary, tried)?;
         self.change_done(path, "copy", self.local_item(entry, found));
         Ok(true)
     }
@@ -204,7 +204,7 @@ impl Directory {
     pub(super) fn report_missing(&self, missing: &[OsString]) {
         for name in missing {
             let path = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
-            self.say(crate::job::Problem::new(path, "--link-dest: no such directory", false));
+            self.add_problem(crate::job::Problem::new(path, "--link-dest: no such directory", false));
         }
     }
 

@@ -251,7 +251,7 @@ impl Memory {
         self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
         match (self.blocks, len) {
             (true, 0) => self.room.give(pages(len), 0),
-            (true, _) => self.told_of(part, 0, len),
+            (true, _) => self.report_part(part, 0, len),
             (false, _) => {}
         }
         self.whole(part.file, &part.entry)
@@ -291,7 +291,7 @@ impl Memory {
             write_sparse(&file, offset, data).map_err(|t| t.at(self.path(number)))?;
             self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
             if self.blocks && !data.is_empty() {
-                self.told_of(part, offset, data.len() as u64);
+                self.report_part(part, offset, data.len() as u64);
             }
             next = part_file.written(stretch.range().1);
         }
@@ -345,7 +345,7 @@ impl Memory {
     }
 
     /// Reports a part.
-    fn told_of(&self, part: &Part, offset: u64, len: u64) {
+    fn report_part(&self, part: &Part, offset: u64, len: u64) {
         self.held.lock().entry(part.file).or_default().parts.insert(offset, len);
         self.room.hold();
         (self.tell)(Arrived::Block { number: part.file, entry: part.entry.clone(), offset, len });

@@ -288,10 +288,10 @@ impl Directory {
 
     /// Something that concerns one name.
     fn problem(&self, path: &[u8], what: String, failed: bool) {
-        self.say(Problem::new(&self.place.show(path), what, failed));
+        self.add_problem(Problem::new(&self.place.show(path), what, failed));
     }
 
-    fn say(&self, problem: Problem) {
+    fn add_problem(&self, problem: Problem) {
         let mut said = self.said.lock();
         said.failed += u64::from(problem.failed);
         said.lost += u64::from(problem.lost);
@@ -304,7 +304,7 @@ impl Directory {
 
     /// Something of one name that is not kept.
     fn lost(&self, path: &[u8], what: String) {
-        self.say(Problem { lost: true, ..Problem::new(&self.place.show(path), what, false) });
+        self.add_problem(Problem { lost: true, ..Problem::new(&self.place.show(path), what, false) });
     }
 
     /// An entry is here under its name, as it was sent.
@@ -315,7 +315,7 @@ impl Directory {
     }
 
     /// Keeps the problem of one name for the end; an error if it concerns the whole copy.
-    fn settle<T>(&self, path: &[u8], tried: Result<T, EntryError>) -> Result<Option<T>, Error> {
+    fn or_problem<T>(&self, path: &[u8], tried: Result<T, EntryError>) -> Result<Option<T>, Error> {
         match tried {
             Ok(done) => Ok(Some(done)),
             Err(trouble) if trouble.ends_all() => Err(self.fatal(trouble, path)),

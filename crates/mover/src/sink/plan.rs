@@ -55,7 +55,7 @@ impl Directory {
                 continue;
             }
             let tried = self.change(dirs.as_mut(), &part, path);
-            match self.settle(path, tried)?.flatten() {
+            match self.or_problem(path, tried)?.flatten() {
                 Some(what) => {
                     let made = what != DRESS;
                     (if made { &self.planned.made } else { &self.planned.applied }).add(path);

@@ -235,7 +235,7 @@ impl Directory {
                 self.move_names(&from, &to, &path, &mut stack)
             };
             for (name, trouble) in move_names().map_err(|t| self.fatal(t, &path))? {
-                self.settle(&name, Err::<(), _>(trouble))?;
+                self.or_problem(&name, Err::<(), _>(trouble))?;
                 // It may be the name of all that was proved.
                 *self.proved.lock() = Numbers::default();
             }

@@ -86,7 +86,7 @@ impl Directory {
                 item = self.item(&mut writer.dirs, &part.entry, path, !is_same);
                 if !writer.alternates.is_empty() && !is_same {
                     let linked = self.link_special(staging, writer, &part.entry, path);
-                    if self.settle(path, linked)? == Some(true) {
+                    if self.or_problem(path, linked)? == Some(true) {
                         self.done.lock().insert(part.file);
                         self.prove(part.file);
                         self.counts.entries.fetch_add(1, Relaxed);
@@ -96,7 +96,7 @@ impl Directory {
                 self.special(staging, writer, &part.entry, path, is_same)
             }
         };
-        let written = self.settle(path, tried)?.is_some();
+        let written = self.or_problem(path, tried)?.is_some();
         if self.done.lock().insert(part.file) && written {
             self.count(&part.entry, data.len() as u64);
             self.change_done(path, "copy", item);
@@ -214,7 +214,7 @@ impl Directory {
         let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
         let (_, tried) = fill(file);
         let tried = tried.and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
-        writer.tidy(&temporary, tried)
+        writer.remove_unless_renamed(&temporary, tried)
     }
 
     /// The file that a new one replaces, if that matters.
@@ -270,7 +270,7 @@ impl Directory {
         } else {
             self.write_part(staging, &part_file, &stretch, data).map(Some)
         };
-        let Some(next) = self.settle(path, tried)? else {
+        let Some(next) = self.or_problem(path, tried)? else {
             self.over(part.file);
             return Ok(());
         };
@@ -381,7 +381,7 @@ impl Directory {
         };
         let tried = finish();
         self.over(number);
-        if self.settle(path, tried)?.is_some() {
+        if self.or_problem(path, tried)?.is_some() {
             self.count(&part_file.entry, 0);
             self.prove(number);
             self.change_done(path, "copy", item);
@@ -435,7 +435,7 @@ impl Directory {
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
             _ => self.rename(stage, temporary.as_bytes(), &dir, name, path),
         });
-        writer.tidy(&temporary, tried)
+        writer.remove_unless_renamed(&temporary, tried)
     }
 
     /// Renames a finished entry. A directory is in the way only if it is not empty.
@@ -505,7 +505,7 @@ impl Writer {
     }
 
     /// Removes an entry that was not renamed.
-    pub(super) fn tidy(&self, temporary: &str, tried: EntryResult) -> EntryResult {
+    pub(super) fn remove_unless_renamed(&self, temporary: &str, tried: EntryResult) -> EntryResult {
         if tried.is_err() {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
         }

@@ -166,14 +166,14 @@ impl Link {
     /// The receiver has reported whether its destination is empty, and thereby that it supports
     /// [`Forward::Last`](super::frame::Forward::Last).
     #[must_use]
-    pub fn told_fresh(self, fresh: Option<bool>) -> Self {
+    pub fn with_fresh(self, fresh: Option<bool>) -> Self {
         if let Some(fresh) = fresh {
             let _ = self.shared.fresh.set(fresh);
         }
         self
     }
 
-    /// See [`Link::told_fresh`].
+    /// See [`Link::with_fresh`].
     pub(crate) fn fresh(&self) -> Option<bool> {
         self.shared.fresh.get().copied()
     }

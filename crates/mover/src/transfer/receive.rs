@@ -107,7 +107,7 @@ enum Last {
 
 impl State {
     /// The sender's number of all blocks, unless it has revoked it since.
-    fn say_last(&mut self, walked: Walked, blocks: u64) {
+    fn set_last(&mut self, walked: Walked, blocks: u64) {
         if matches!(self.last, Last::Unsaid) {
             self.last = Last::Said(walked, blocks);
             self.reach_last();
@@ -220,7 +220,7 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     fn is_over(&self) -> bool {
-        if let Some(error) = self.monitor.wish() {
+        if let Some(error) = self.monitor.end_reason() {
             self.failure.set(error);
         }
         if self.state.lock().said.is_some_and(|said| said.elapsed() > FAREWELL) {
@@ -318,7 +318,7 @@ impl<S: Sink> Receiver<'_, S> {
                 self.changed.notify_all();
             }
             Forward::Last(walked, blocks) => {
-                self.state.lock().say_last(walked, blocks);
+                self.state.lock().set_last(walked, blocks);
                 self.changed.notify_all();
             }
             Forward::NotLast => self.state.lock().last = Last::Void,
@@ -489,7 +489,7 @@ mod tests {
     fn the_end_is_when_all_that_is_the_last_is_written() {
         let mut state = State::default();
         state.done.add(7);
-        state.say_last(Walked::default(), 2);
+        state.set_last(Walked::default(), 2);
         assert!(state.end.is_none());
         // Numbers between them are of blocks that ask.
         state.done.add(9);
@@ -500,7 +500,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_is_not_the_last_whenever_it_comes() {
         let mut state = State { last: Last::Void, ..State::default() };
-        state.say_last(Walked::default(), 0);
+        state.set_last(Walked::default(), 0);
         assert!(state.end.is_none());
     }
 }

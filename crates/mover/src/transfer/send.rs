@@ -154,7 +154,7 @@ impl<S: Source> Sender<'_, S> {
     }
 
     fn is_over(&self) -> bool {
-        if let Some(error) = self.monitor.wish() {
+        if let Some(error) = self.monitor.end_reason() {
             self.failure.set(error);
         }
         if let Err(e) = self.link.check().and_then(|()| self.heard.check(|| self.link.trouble())) {
@@ -188,7 +188,7 @@ impl<S: Source> Sender<'_, S> {
         }
         let wires = self.link.wires();
         let is_far = is_far(wires.iter().copied());
-        let wire = control.wires.weigh(wires.into_iter());
+        let wire = control.wires.sum(wires.into_iter());
         let bytes = there.came.saturating_sub(control.bytes);
         control.bytes = there.came;
         let (ending, is_through) = {
@@ -243,7 +243,7 @@ impl<S: Source> Sender<'_, S> {
             self.failure.set(e);
         }
         self.state.lock().walked = true;
-        self.settle();
+        self.check_end();
     }
 
     /// Gives the readers a job of the walk, when there is room.
@@ -296,7 +296,7 @@ impl<S: Source> Sender<'_, S> {
                 state.sent.remove(&number);
             }
             drop(state);
-            return self.settle();
+            return self.check_end();
         }
         if task.number.is_some_and(|number| !state.sent.contains_key(&number)) {
             // It was acknowledged while it was read again.
@@ -315,7 +315,7 @@ impl<S: Source> Sender<'_, S> {
     }
 
     /// When everything is read, sent and acknowledged, the end is announced on the streams.
-    fn settle(&self) {
+    fn check_end(&self) {
         let mut state = self.state.lock();
         if state.walked && state.open == 0 {
             self.full.close();
@@ -363,16 +363,16 @@ impl<S: Source> Sender<'_, S> {
             }
             match self.meter.time(Doing::Stream, || self.full.pop_for(ALIVE)) {
                 Popped::Item(block) => {
-                    let Some(voids) = self.goes(block.number, serial) else { continue };
+                    let Some(voids) = self.mark_sent(block.number, serial) else { continue };
                     if voids {
                         write_message(to, &Forward::NotLast)?;
                     }
                     self.rate.wait(block.len, self.source.sharers(), || self.failure.is_set());
                     self.meter.time(Doing::Network, || write_block(to, &block))?;
                     self.meter.moved(block.len);
-                    self.say_last(to)?;
+                    self.announce_last(to)?;
                 }
-                Popped::Nothing if self.say_last(to)? => {}
+                Popped::Nothing if self.announce_last(to)? => {}
                 Popped::Nothing => write_message(to, &Forward::Alive)?,
                 Popped::Closed => return self.end(to),
             }
@@ -413,7 +413,7 @@ impl<S: Source> Sender<'_, S> {
     }
 
     /// Announces the last block when it is due and all blocks are in flight; whether it did.
-    fn say_last(&self, to: &mut super::connection::Connection) -> std::io::Result<bool> {
+    fn announce_last(&self, to: &mut super::connection::Connection) -> std::io::Result<bool> {
         let mut state = self.state.lock();
         if state.last != Last::Due || state.again > 0 || !self.full.is_empty() {
             return Ok(false);
@@ -426,7 +426,7 @@ impl<S: Source> Sender<'_, S> {
 
     /// Marks a block as sent by this stream. True if it is sent again after [`Forward::Last`], which does not hold then; None if the receiver
     /// has acknowledged it already.
-    fn goes(&self, number: u64, serial: usize) -> Option<bool> {
+    fn mark_sent(&self, number: u64, serial: usize) -> Option<bool> {
         let mut state = self.state.lock();
         let is_said = state.last == Last::Said;
         let sent = state.sent.get_mut(&number)?;
@@ -512,7 +512,7 @@ impl<S: Source> Sender<'_, S> {
             Return::Failed(why) => self.failure.set(Error::Remote(why)),
             Return::Unknown => {}
         }
-        self.settle();
+        self.check_end();
     }
 
     /// A block is written, or answered.

@@ -134,7 +134,7 @@ impl Monitor {
 
     /// Why the session should end, if it should.
     #[must_use]
-    pub fn wish(&self) -> Option<Error> {
+    pub fn end_reason(&self) -> Option<Error> {
         if self.is_cancelled() {
             return Some(Error::Cancelled);
         }

@@ -82,7 +82,7 @@ const KEPT: usize = 1024;
 
 impl Wires {
     /// Reads the open streams, and sums up.
-    pub(crate) fn weigh(&mut self, now: impl Iterator<Item = (usize, Wire)>) -> Wire {
+    pub(crate) fn sum(&mut self, now: impl Iterator<Item = (usize, Wire)>) -> Wire {
         let mut open = (0_u32, 0.0);
         for (serial, wire) in now {
             open = (open.0 + 1, open.1 + wire.round_trip);
@@ -143,8 +143,8 @@ mod tests {
     fn streams_that_have_ended_count() {
         let wire = |acknowledged, round_trip| Wire { acknowledged, round_trip, busy: 1.0, ..Wire::default() };
         let mut wires = Wires::default();
-        wires.weigh([(1, wire(10, 0.1)), (2, wire(20, 0.3))].into_iter());
-        let sum = wires.weigh([(2, wire(25, 0.3))].into_iter());
+        wires.sum([(1, wire(10, 0.1)), (2, wire(20, 0.3))].into_iter());
+        let sum = wires.sum([(2, wire(25, 0.3))].into_iter());
         assert_eq!((sum.streams, sum.acknowledged, sum.busy, sum.round_trip), (1, 35, 2.0, 0.3));
     }
 }

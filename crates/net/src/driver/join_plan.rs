@@ -187,7 +187,7 @@ impl Driver {
         if plan.wakeup().is_none_or(|at| now < at) {
             return;
         }
-        if !plan.settles() && whole && self.engine.has_given_all() {
+        if !plan.is_waiting() && whole && self.engine.has_given_all() {
             // New trees would be of no use: missing data is now fetched from any peer that has it.
             self.group_state.plan = None;
             return;

@@ -54,7 +54,7 @@ pub trait Truth {
     fn awaited(&self, node: NodeId) -> bool;
     /// `from` could now connect to `to`, were it to dial: both run, `to` accepts connections, and the
     /// network carries both ways.
-    fn calls(&self, from: NodeId, to: NodeId) -> bool;
+    fn can_connect(&self, from: NodeId, to: NodeId) -> bool;
 }
 
 /// See the head of the file.

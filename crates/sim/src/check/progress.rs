@@ -160,8 +160,10 @@ fn stuck(truth: &dyn Truth, node_truths: &[NodeTruth]) -> Option<(NodeId, String
         let Some(own) = node_truths.get(id.0 as usize) else { continue };
         for (other, its) in ids().zip(node_truths).filter(|(other, _)| *other != id) {
             let helps = !its.guilty && runs(other);
-            let meet =
-                || own.knows(other) && truth.calls(id, other) || its.knows(id) && truth.calls(other, id);
+            let meet = || {
+                own.knows(other) && truth.can_connect(id, other)
+                    || its.knows(id) && truth.can_connect(other, id)
+            };
             if helps
                 && let Some(piece) = own.could_get(its)
                 && meet()

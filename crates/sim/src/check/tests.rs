@@ -40,7 +40,7 @@ impl Truth for Cluster {
     fn awaited(&self, node: NodeId) -> bool {
         self.engine(node).is_some_and(|e| !e.is_complete())
     }
-    fn calls(&self, _: NodeId, _: NodeId) -> bool {
+    fn can_connect(&self, _: NodeId, _: NodeId) -> bool {
         true
     }
 }

@@ -48,7 +48,7 @@ impl Spec {
             | What::Clock { who, .. }
             | What::Lost { who, .. } => {
                 for node in nodes(who, &job.topology, &mut rng)? {
-                    self.strike(job, node, &mut rng)?;
+                    self.add_for_node(job, node, &mut rng)?;
                 }
             }
         }
@@ -56,7 +56,7 @@ impl Spec {
     }
 
     /// The fault of one node.
-    fn strike(&self, job: &mut Job, node: NodeId, rng: &mut Rng) -> Result<(), FaultError> {
+    fn add_for_node(&self, job: &mut Job, node: NodeId, rng: &mut Rng) -> Result<(), FaultError> {
         let lasts = self.lasting.is_some();
         let (fault, end) = match self.what {
             What::Do(NodeFault::Freeze, _) => {

@@ -419,7 +419,7 @@ impl<M: Clone> Network<M> {
 
     /// Changes of this instant take effect: shares are fair again.
     fn settle(&mut self) {
-        if self.parting.is_empty() && self.shares.settled() {
+        if self.parting.is_empty() && self.shares.is_fair() {
             return;
         }
         while let Some(flow) = self.parting.pop() {
@@ -430,7 +430,7 @@ impl<M: Clone> Network<M> {
         }
         let mut changed = std::mem::take(&mut self.changed);
         loop {
-            self.shares.settle(&mut changed);
+            self.shares.make_fair(&mut changed);
             if changed.is_empty() {
                 break;
             }

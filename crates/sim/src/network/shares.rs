@@ -7,7 +7,7 @@
 //! full port (or its cap) where no other flow is faster.
 //!
 //! A change makes ports stale; stale ports are refilled one after the other, first come, first served, until
-//! no port is stale ([`Shares::settle`]). A port is stale when it is over its capacity, or when its level
+//! no port is stale ([`Shares::make_fair`]). A port is stale when it is over its capacity, or when its level
 //! could rise by more than a step, for example a 1,024th. Lowering a level only frees capacity elsewhere, and
 //! raising needs more than a step, so cascades die out. Ports of many flows have a wider step, up to a 64th
 //! at 1,024 flows, and are filled half a step low: a flow that starts or ends there changes every flow's
@@ -156,7 +156,7 @@ impl Shares {
         }
         let state = &mut self.flows[flow as usize];
         (state.cap, state.rate, state.hops) = (cap, rate, hops as u32);
-        self.tell(flow);
+        self.note_changed(flow);
         for at in self.places_of(flow) {
             let number = self.hops[at].port;
             let port = &mut self.ports[number as usize];
@@ -205,12 +205,12 @@ impl Shares {
     }
 
     /// Whether nothing changed since they were fair.
-    pub(super) fn settled(&self) -> bool {
+    pub(super) fn is_fair(&self) -> bool {
         self.worklist.is_empty() && self.changed.is_empty()
     }
 
     /// Makes shares fair; returns the flows whose rate changed since the last time, each once.
-    pub(super) fn settle(&mut self, changed: &mut Vec<Flow>) {
+    pub(super) fn make_fair(&mut self, changed: &mut Vec<Flow>) {
         // Rates cannot oscillate for ever: after this many fills the steps get wider.
         let patience = 16 * self.ports.len() as u64 + 64;
         let start = self.fills;
@@ -309,7 +309,7 @@ impl Shares {
         if old == rate {
             return;
         }
-        self.tell(flow);
+        self.note_changed(flow);
         for place in self.places_of(flow) {
             let number = self.hops[place].port;
             if number != but {
@@ -319,7 +319,7 @@ impl Shares {
         }
     }
 
-    fn tell(&mut self, flow: Flow) {
+    fn note_changed(&mut self, flow: Flow) {
         if !std::mem::replace(&mut self.flows[flow as usize].told, true) {
             self.changed.push(flow);
         }

@@ -124,7 +124,7 @@ impl World {
         self.introduce(id, peer);
         if let Some((conn, side)) = self.conn_of(id, peer) {
             let other = self.conns[conn as usize].ends[1 - side].node;
-            self.gather(id, peer, other);
+            self.join_plan(id, peer, other);
         }
         self.give(id, Event::QueueLimit { peer, requests });
     }

@@ -18,7 +18,7 @@ use crate::topology::{NodeId, Port};
 
 impl World {
     /// The job's fault of that number strikes.
-    pub(super) fn strike(&mut self, number: usize) {
+    pub(super) fn begin_fault(&mut self, number: usize) {
         let Some(fault) = self.exact(self.job.faults[number].fault.clone()) else { return };
         self.checks.fault(self.now, &fault);
         if self.apply(&fault) {
@@ -41,7 +41,7 @@ impl World {
         match *fault {
             Fault::Crash { node } | Fault::DiskFull { node } => self.crash(node),
             Fault::Leave { node } => self.leave(node),
-            Fault::Die { node } => self.die(node),
+            Fault::Die { node } => self.kill(node),
             Fault::Freeze { node } => self.freeze(node),
             Fault::Resume { node } => self.thaw(node),
             Fault::Restart { node, disk } => self.restart(node, disk),
@@ -106,7 +106,7 @@ impl World {
         ran
     }
 
-    fn die(&mut self, id: NodeId) -> bool {
+    fn kill(&mut self, id: NodeId) -> bool {
         let lived = !std::mem::replace(&mut self.node(id).silent, true);
         self.listen();
         self.stop(id);

@@ -62,7 +62,7 @@ impl World {
     }
 
     /// A program is told of some other present nodes.
-    pub(super) fn hear_of_spares(&mut self, id: NodeId) {
+    pub(super) fn add_candidates(&mut self, id: NodeId) {
         let present: Vec<NodeId> = self.present.iter().copied().filter(|n| n.0 != 0 && *n != id).collect();
         let mut heard = BTreeSet::new();
         for _ in 0..SPARES.min(present.len() as u64) {
@@ -75,7 +75,7 @@ impl World {
 
     /// A connection is up: a member joins over that to node 0, and members with a part know the identity of
     /// the peer.
-    pub(super) fn gather(&mut self, id: NodeId, peer: PeerId, other: NodeId) {
+    pub(super) fn join_plan(&mut self, id: NodeId, peer: PeerId, other: NodeId) {
         if self.joinable.is_none() {
             return;
         }
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// A message about the plan is sent.
-    pub(super) fn said(&mut self, id: NodeId, peer: PeerId, said: PlanMessage) {
+    pub(super) fn send_plan_message(&mut self, id: NodeId, peer: PeerId, said: PlanMessage) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let other = self.conns[conn as usize].ends[1 - side].node;
         match said {
@@ -196,13 +196,13 @@ impl World {
     }
 
     /// Node 0 makes the next epoch, where it is time, and tells all members.
-    pub(super) fn gather_more(&mut self) {
+    pub(super) fn next_epoch(&mut self) {
         let (now, given) = (self.now, self.given_all());
         let Some(joinable) = self.joinable.as_mut().filter(|g| g.wake.is_some_and(|at| at <= now)) else {
             return;
         };
         joinable.wake = None;
-        if given && joinable.plan.as_ref().is_some_and(|plan| !plan.settles()) {
+        if given && joinable.plan.as_ref().is_some_and(|plan| !plan.is_waiting()) {
             joinable.plan = None;
         }
         let made = joinable.plan.as_mut().and_then(|plan| plan.poll(now).then_some(plan));

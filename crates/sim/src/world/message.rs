@@ -49,7 +49,7 @@ pub(super) enum Content {
 
 impl World {
     /// Sends a message of an engine to a peer.
-    pub(super) fn say(&mut self, id: NodeId, action: Action) {
+    pub(super) fn send(&mut self, id: NodeId, action: Action) {
         let misbehaviour = self.node(id).misbehaviour;
         let count = self.job.lengths.len() as u32;
         let (peer, content) = match action {
@@ -186,7 +186,7 @@ impl World {
             return;
         }
         let event = match packet.content {
-            Content::Plan(said) => return self.said(id, peer, said),
+            Content::Plan(said) => return self.send_plan_message(id, peer, said),
             Content::Block(block, good) => return self.received(id, peer, block, good),
             Content::More(pieces) => Event::HasMore { peer, pieces },
             Content::Less(piece) => Event::HasNot { peer, piece },

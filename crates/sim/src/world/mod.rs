@@ -270,7 +270,7 @@ impl World {
     }
 
     /// Notes the first rule that was broken.
-    fn mind(&mut self, judged: Result<(), Violation>) {
+    fn record(&mut self, judged: Result<(), Violation>) {
         if let Err(violation) = judged {
             self.broken.get_or_insert(violation);
         }
@@ -294,11 +294,11 @@ impl World {
             WorldEvent::Down(conn, side) => self.down(conn, side),
             WorldEvent::Quiet(conn, side) => self.quiet(conn, side),
             WorldEvent::Slow(conn, side) => self.slow(conn, side),
-            WorldEvent::Fault(number) => self.strike(number),
+            WorldEvent::Fault(number) => self.begin_fault(number),
             WorldEvent::Complaint(node, about, why) => self.complained(node, about, why),
             WorldEvent::Replan => self.replan(),
             WorldEvent::Epoch(node) => self.hand_plan(node),
-            WorldEvent::Gather => self.gather_more(),
+            WorldEvent::Gather => self.next_epoch(),
             WorldEvent::Sample => self.sample(),
         }
     }
@@ -317,7 +317,7 @@ impl World {
             NodeEvent::Settle(piece) => self.settle(id, piece),
             NodeEvent::Announce => self.announce(id),
             NodeEvent::Open => self.open(id),
-            NodeEvent::Spares => self.hear_of_spares(id),
+            NodeEvent::Spares => self.add_candidates(id),
         }
     }
 
@@ -349,13 +349,13 @@ impl World {
             let other = self.other_end(id, &action);
             if let Some(engine) = &self.nodes[id.0 as usize].engine {
                 let judged = self.checks.action(now, id, &action, other, engine);
-                self.mind(judged);
+                self.record(judged);
             }
             self.act(id, action);
         }
         if let Some(engine) = &self.nodes[id.0 as usize].engine {
             let judged = self.checks.after(now, id, engine);
-            self.mind(judged);
+            self.record(judged);
         }
         self.rewake(id);
     }
@@ -386,7 +386,7 @@ impl World {
             Action::Complete => self.completed(id),
             Action::Serve { peer, block } => self.serve(id, peer, block),
             Action::Complain { member, why, .. } => self.complain(id, member, why),
-            message => self.say(id, message),
+            message => self.send(id, message),
         }
     }
 
@@ -413,7 +413,7 @@ impl World {
         node.engine = Engine::new(setup, node.local(now)).ok();
         if let Some(engine) = &node.engine {
             let judged = self.checks.begin(now, id, engine);
-            self.mind(judged);
+            self.record(judged);
         }
         self.coordinated(id, true);
         self.begin_to_join(id);
@@ -530,7 +530,7 @@ impl World {
 
     /// Kinds of faults that have struck something that was there.
     #[must_use]
-    pub fn met(&self) -> &BTreeSet<&'static str> {
+    pub fn effective_faults(&self) -> &BTreeSet<&'static str> {
         &self.met
     }
 
@@ -555,7 +555,7 @@ impl Truth for World {
         self.nodes[node.0 as usize].awaited
     }
 
-    fn calls(&self, from: NodeId, to: NodeId) -> bool {
+    fn can_connect(&self, from: NodeId, to: NodeId) -> bool {
         let runs = |n: NodeId| Truth::engine(self, n).is_some();
         let accepts = !self.nodes[to.0 as usize].closed && self.wires.reaches(from, to);
         runs(from) && runs(to) && accepts && self.wires.joins(from, to)

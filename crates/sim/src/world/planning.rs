@@ -111,7 +111,7 @@ impl World {
         let now = self.now;
         match &mut self.planning {
             Some(planning) if there => planning.planner.back(id.0),
-            Some(planning) => planning.planner.gone(now, id.0),
+            Some(planning) => planning.planner.disconnected(now, id.0),
             None => {}
         }
         self.rewake_planner();

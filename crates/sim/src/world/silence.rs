@@ -39,7 +39,7 @@ impl World {
     /// This end gets a timeout if the other cannot reach it.
     pub(super) fn mistrust(&mut self, conn: u32, side: usize) {
         let ends = &self.conns[conn as usize].ends;
-        if !ends[side].up || ends[side].deadline.is_some() || self.hears(conn, side) {
+        if !ends[side].up || ends[side].deadline.is_some() || self.keep_alives_arrive(conn, side) {
             return;
         }
         let silent = self.rng.below(KEEP_ALIVE);
@@ -66,7 +66,7 @@ impl World {
             return;
         }
         let (heard, id) = (end.heard, end.node);
-        if self.hears(conn, side) {
+        if self.keep_alives_arrive(conn, side) {
             return;
         }
         let deadline = deadline.max(Time(heard.0 + IDLE));
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Messages of the other end would arrive, and it sends one now and then.
-    fn hears(&self, conn: u32, side: usize) -> bool {
+    fn keep_alives_arrive(&self, conn: u32, side: usize) -> bool {
         let ends = &self.conns[conn as usize].ends;
         let other = &self.nodes[ends[1 - side].node.0 as usize];
         let speaks = ends[1 - side].up && other.engine.is_some() && !other.frozen && !other.silent;

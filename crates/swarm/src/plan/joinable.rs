@@ -39,7 +39,7 @@ pub struct JoinablePlan {
     /// All members want everything.
     whole: bool,
     /// The time at which a new epoch is due because members have joined: if no more join, and at most.
-    settles: Option<(Time, Time)>,
+    waits: Option<(Time, Time)>,
     /// No new epoch of whole trees before this; none before the first epoch.
     rests: Option<Time>,
     /// Members that have left with everything.
@@ -53,7 +53,7 @@ impl JoinablePlan {
     pub fn new(now: Time, whole: bool, seed: u64) -> Option<JoinablePlan> {
         let (stripes, seed) = if whole { (STRIPES_WHOLE, IN_ORDER) } else { (STRIPES, seed) };
         let planner = Planner::new(now, Epoch::flat(1, stripes, seed), Shape::Striped).ok()?;
-        Some(JoinablePlan { planner, whole, settles: None, rests: None, finished: BTreeSet::new() })
+        Some(JoinablePlan { planner, whole, waits: None, rests: None, finished: BTreeSet::new() })
     }
 
     /// The current plan.
@@ -65,7 +65,7 @@ impl JoinablePlan {
     /// One more member takes part from the next epoch on; its number. None where there is no room.
     pub fn joined(&mut self, now: Time, part: Part) -> Option<u32> {
         let number = self.planner.joined(Member { place: 0, part }).ok()?;
-        self.settle(now);
+        self.await_more(now);
         Some(number)
     }
 
@@ -73,7 +73,7 @@ impl JoinablePlan {
     pub fn back(&mut self, now: Time, number: u32) {
         self.planner.back(number);
         self.finished.remove(&number);
-        self.settle(now);
+        self.await_more(now);
     }
 
     /// The connection to a member has ended. `finished`: it has everything.
@@ -81,7 +81,7 @@ impl JoinablePlan {
         if finished && self.whole {
             self.finished.insert(number);
         } else {
-            self.planner.gone(now, number);
+            self.planner.disconnected(now, number);
         }
     }
 
@@ -92,7 +92,7 @@ impl JoinablePlan {
             return;
         }
         if self.finished.remove(&about) {
-            self.planner.gone(now, about);
+            self.planner.disconnected(now, about);
         }
         self.planner.complain(now, from, about, why);
     }
@@ -101,17 +101,17 @@ impl JoinablePlan {
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let plan = self.planner.wakeup()?;
-        let settled = self.settles.map_or(plan, |(at, _)| at.max(plan));
+        let settled = self.waits.map_or(plan, |(at, _)| at.max(plan));
         Some(self.rests.map_or(settled, |at| at.max(settled)))
     }
 
     /// Whether there is a new epoch now.
     pub fn poll(&mut self, now: Time) -> bool {
         let early = |at: Time| now < at;
-        if self.settles.is_some_and(|(at, _)| early(at)) || self.rests.is_some_and(early) {
+        if self.waits.is_some_and(|(at, _)| early(at)) || self.rests.is_some_and(early) {
             return false;
         }
-        self.settles = None;
+        self.waits = None;
         let changed = self.planner.poll(now).is_some();
         if changed && self.whole {
             self.rests = Some(now.after(PAUSE_WHOLE));
@@ -121,16 +121,16 @@ impl JoinablePlan {
 
     /// Members have joined that are in no epoch.
     #[must_use]
-    pub fn settles(&self) -> bool {
-        self.settles.is_some()
+    pub fn is_waiting(&self) -> bool {
+        self.waits.is_some()
     }
 
     /// Waits for more to join.
-    fn settle(&mut self, now: Time) {
+    fn await_more(&mut self, now: Time) {
         // The first few begin at once.
         let (soon, most) = if self.rests.is_some() { SETTLE_WHOLE } else { SETTLE };
         let (soon, most) = (now.after(soon), now.after(most));
-        self.settles = Some(self.settles.map_or((soon, most), |(_, most)| (soon.min(most), most)));
+        self.waits = Some(self.waits.map_or((soon, most), |(_, most)| (soon.min(most), most)));
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
             now += 150 * MS;
             gathering.poll(Time(now));
         }
-        assert!(gathering.poll(Time(now + 1000 * MS)) || !gathering.settles());
+        assert!(gathering.poll(Time(now + 1000 * MS)) || !gathering.is_waiting());
         gathering
     }
 

@@ -128,7 +128,7 @@ impl Planner {
     }
 
     /// Our connection to a member has ended.
-    pub fn gone(&mut self, now: Time, member: u32) {
+    pub fn disconnected(&mut self, now: Time, member: u32) {
         let part = self.epoch.members.get(member as usize).map(|m| m.part);
         let there = |part: Part| part.is_fed() || part == Part::Source;
         if member != self.epoch.source && part.is_some_and(there) {
@@ -176,7 +176,7 @@ impl Planner {
             return None;
         }
         self.miss(now);
-        self.weigh(now);
+        self.evaluate(now);
         if !self.changed {
             return None;
         }
@@ -222,7 +222,7 @@ impl Planner {
     }
 
     /// Makes leaves of members with enough complaints.
-    fn weigh(&mut self, now: Time) {
+    fn evaluate(&mut self, now: Time) {
         self.weighed = now;
         let members = &self.epoch.members;
         self.complaints.retain(|&(from, about), (at, _)| {

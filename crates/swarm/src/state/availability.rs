@@ -114,7 +114,7 @@ impl Holding {
     }
 
     /// "All" becomes the full set, so that single pieces can leave it.
-    pub(crate) fn spell_out(&mut self, pieces: u32) {
+    pub(crate) fn expand(&mut self, pieces: u32) {
         if self.all {
             self.all = false;
             self.some = BitSet::new(pieces);
@@ -174,7 +174,7 @@ mod tests {
         assert!(!h.has(0) && h.add(2, 5) && !h.add(2, 5) && h.has(2));
         h.become_all();
         assert!(h.has(4) && h.is_all() && h.count(5) == 5);
-        h.spell_out(5);
+        h.expand(5);
         assert!(h.remove(4) && !h.has(4) && h.has(3) && h.count(5) == 4);
         h.become_none();
         assert_eq!(h.count(5), 0);

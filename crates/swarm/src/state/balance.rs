@@ -78,7 +78,7 @@ impl Balance {
     /// whose first members are connected; `piece`: its length.
     pub(crate) fn allows(&mut self, now: Time, next: Given, all: &[Given], piece: u64) -> bool {
         let lead = (self.meter.rate() / LEAD).max(LEAD_PIECES * piece);
-        self.forgive(all, lead / 2);
+        self.resume_caught_up(all, lead / 2);
         loop {
             let waited_for = all.iter().filter(|given| !self.late.contains(&given.stripe)).min();
             let ahead = waited_for.map_or(0, |least| next.bytes.saturating_sub(least.bytes));
@@ -106,7 +106,7 @@ impl Balance {
     }
 
     /// Stripes that have caught up are waited for again.
-    fn forgive(&mut self, all: &[Given], behind: u64) {
+    fn resume_caught_up(&mut self, all: &[Given], behind: u64) {
         let others = all.iter().filter(|given| !self.late.contains(&given.stripe)).map(|given| given.bytes);
         let Some(least) = others.min() else { return self.late.clear() };
         let caught_up = |stripe| all.iter().any(|g| g.stripe == stripe && g.bytes + behind >= least);

@@ -274,12 +274,12 @@ impl Peer {
     }
 
     /// These bytes were taken back and may come all the same.
-    pub(crate) fn may_stray(&mut self, bytes: u64) {
+    pub(crate) fn allow_unrequested(&mut self, bytes: u64) {
         self.stray += bytes;
     }
 
     /// This many bytes came without a request; false when they are more than allowed, and `beyond`.
-    pub(crate) fn strays(&mut self, bytes: u64, beyond: u64) -> bool {
+    pub(crate) fn is_allowed_unrequested(&mut self, bytes: u64, beyond: u64) -> bool {
         let may = bytes <= self.stray + beyond;
         if may {
             self.stray = self.stray.saturating_sub(bytes);

@@ -78,9 +78,9 @@ impl PeerPieces {
     }
 
     /// All becomes the set of all, so that single pieces can leave it; we lack `left` of them.
-    pub(crate) fn spell_out(&mut self, pieces: u32, left: u32) {
+    pub(crate) fn expand(&mut self, pieces: u32, left: u32) {
         debug_assert!(self.is_all(), "what is spelled out already");
-        self.have.spell_out(pieces);
+        self.have.expand(pieces);
         self.lacking = left;
     }
 
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(claims.lacking(9), 0);
         claims.become_all();
         assert!(claims.lacking(3) == 3 && !claims.lack(false) && !claims.has_relapsed());
-        claims.spell_out(4, 3);
+        claims.expand(4, 3);
         assert_eq!((claims.relapse(), claims.lacking(9), claims.count(4)), (1, 3, 4));
         claims.become_none();
         assert_eq!((claims.lacking(3), claims.count(4)), (0, 0));

@@ -310,7 +310,7 @@ impl PlanState {
     }
 
     /// A member is there: its stripes have met their parent in this epoch.
-    pub(crate) fn meets(&mut self, member: u32) {
+    pub(crate) fn note_connected(&mut self, member: u32) {
         for (state, edges) in self.stripes.iter_mut().zip(&self.role.stripes) {
             state.met |= edges.parent == Some(member);
         }
@@ -373,7 +373,7 @@ impl PlanState {
     }
 
     /// Unanswered wishes go up again; returns the pieces that are now to be fetched from any peer.
-    pub(crate) fn mind_wishes(&mut self, now: Time, missing: impl Fn(u32) -> bool) -> Vec<u32> {
+    pub(crate) fn check_wishes(&mut self, now: Time, missing: impl Fn(u32) -> bool) -> Vec<u32> {
         let (last, stripes) = (self.last_moved(), self.role.stripes.len() as u16);
         self.wishes.check(now, last, stripes, missing)
     }

@@ -130,12 +130,12 @@ impl Silence {
     }
 
     /// Its last answers were silence or a reject.
-    pub(crate) fn doubtful(&self) -> bool {
+    pub(crate) fn is_suspect(&self) -> bool {
         self.silences > 0 || self.rejects > 0
     }
 
     /// Its silence has lasted as long as is tolerated.
-    pub(crate) fn hopeless(&self) -> bool {
+    pub(crate) fn is_exceeded(&self) -> bool {
         self.silences >= SILENCES || self.rejects >= REJECTS
     }
 }
@@ -159,7 +159,7 @@ mod tests {
             over
         });
         assert_eq!(overdue, Some(19), "two seconds of silence");
-        assert!(silence.stalled() && !silence.hopeless());
+        assert!(silence.stalled() && !silence.is_exceeded());
         assert_eq!(silence.unanswered(), Duration::from_secs(2));
         // Long after, or when it has answered, it starts again.
         silence.wake(at(10_000));

@@ -125,7 +125,7 @@ impl WebSeeds {
     }
 
     /// Updates a web seed; `changed`: the nodes in the division have changed. Whether our share has changed.
-    pub(crate) fn mind(&mut self, id: PeerId, doing: Activity, changed: bool, now: Time) -> bool {
+    pub(crate) fn update(&mut self, id: PeerId, doing: Activity, changed: bool, now: Time) -> bool {
         let Activity { idle, rate, received } = doing;
         let ranks = self.sharers.len();
         let Some(web) = self.all.get_mut(&id) else { return false };

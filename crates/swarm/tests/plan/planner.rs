@@ -59,7 +59,7 @@ fn gone_for_us_and_for_a_neighbour_is_out_at_once() {
     let mut planner = planner(64, 8);
     assert_eq!(planner.wakeup(), None);
     let now = START.after(EVERY);
-    planner.gone(now, 9);
+    planner.disconnected(now, 9);
     assert_eq!(planner.wakeup(), Some(now.after(GRACE)));
     assert!(planner.poll(now).is_none());
     let child = children(planner.plan(), 9)[0];
@@ -72,10 +72,10 @@ fn gone_for_us_and_for_a_neighbour_is_out_at_once() {
 #[test]
 fn gone_for_us_alone_is_out_after_a_while() {
     let mut planner = planner(64, 8);
-    planner.gone(START, 9);
+    planner.disconnected(START, 9);
     let epochs = pass(&mut planner, START, GRACE * 3);
     assert_eq!(epochs, [(START.after(GRACE), 1)]);
-    planner.gone(START.after(GRACE), 0);
+    planner.disconnected(START.after(GRACE), 0);
     assert!(pass(&mut planner, START.after(GRACE), GRACE * 3).is_empty(), "the source is never out");
 }
 
@@ -84,7 +84,7 @@ fn who_is_back_relays_again_but_not_for_ever() {
     let mut planner = planner(64, 8);
     let mut now = START;
     for i in 0..=RETURNS {
-        planner.gone(now, 9);
+        planner.disconnected(now, 9);
         pass(&mut planner, now, GRACE * 2);
         assert_eq!(part(&planner, 9), Part::Out);
         planner.back(9);
@@ -210,7 +210,7 @@ fn epochs_keep_their_distance() {
     let mut planner = planner(64, 8);
     for m in 1..20 {
         let now = START.after(Duration::from_millis(u64::from(m) * 20));
-        planner.gone(now, m);
+        planner.disconnected(now, m);
     }
     let epochs = pass(&mut planner, START, Duration::from_secs(5));
     assert!(epochs.windows(2).all(|w| w[1].0.since(w[0].0) >= EVERY), "{epochs:?}");
@@ -251,7 +251,7 @@ proptest! {
                     let why = [Complaint::Gone, Complaint::Silent, Complaint::Slow][why as usize];
                     planner.complain(now, from % liars, about, why);
                 }
-                Said::Gone(m) => planner.gone(now, m),
+                Said::Gone(m) => planner.disconnected(now, m),
                 Said::Back(m) => planner.back(m),
                 Said::Joined(place) => drop(planner.joined(Member { place, part: Part::Relay })),
                 Said::Wait(ms) => now = now.after(Duration::from_millis(ms)),

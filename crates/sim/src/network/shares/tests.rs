@@ -90,7 +90,7 @@ fn play(seed: u64, ports: u64, most: u64, together: u64) -> u64 {
             }
         }
         let mut changed = Vec::new();
-        shares.settle(&mut changed);
+        shares.make_fair(&mut changed);
         let off = check(&shares, &capacities, &live);
         assert!(off < 1024 || round == 0, "seed {seed} round {round}: {off}");
         worst = worst.max(off);
@@ -128,7 +128,7 @@ fn wide_ports_are_filled_seldom() {
             shares.leave(flow);
             free.push(path[1]);
         }
-        shares.settle(&mut changed);
+        shares.make_fair(&mut changed);
         changed.clear();
         if step % 500 == 499 {
             let off = check(&shares, &capacities, &live);
