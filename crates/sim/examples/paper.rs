@@ -58,7 +58,7 @@ fn broadcast(name: &str, topology: &Topology, size: u64) -> Outcome {
         None => (name, Mpi::default()),
     };
     let policy = match Algorithm::parse(name).unwrap().method {
-        Method::Baseline { baseline: baseline, shuffled } => {
+        Method::Baseline { baseline, shuffled } => {
             let (model, segment) = (Model::default(), 128 << 10);
             let job = Broadcast { topology, model, size, segment, mpi, seed: 1, until: FOREVER };
             return baselines::run(baseline, shuffled, &job, &Progress::new()).unwrap();

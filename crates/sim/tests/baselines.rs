@@ -23,7 +23,7 @@ fn real(topology: &Topology, size: u64, seed: u64) -> Broadcast<'_> {
 }
 
 fn play(name: &str, job: &Broadcast<'_>) -> Outcome {
-    let Method::Baseline { baseline: baseline, shuffled } = Algorithm::parse(name).unwrap().method else {
+    let Method::Baseline { baseline, shuffled } = Algorithm::parse(name).unwrap().method else {
         panic!("{name}")
     };
     run(baseline, shuffled, job, &Progress::new()).unwrap()
@@ -120,8 +120,7 @@ fn one_seed_is_one_run() {
 fn what_cannot_be_run_is_refused() {
     let topology = Topology::parse("single:1000@1gbit").unwrap();
     let baseline = |size, segment| {
-        let Method::Baseline { baseline: baseline, shuffled } = Algorithm::parse("chain").unwrap().method
-        else {
+        let Method::Baseline { baseline, shuffled } = Algorithm::parse("chain").unwrap().method else {
             panic!()
         };
         run(baseline, shuffled, &exact(&topology, size, segment), &Progress::new()).unwrap_err()
@@ -129,8 +128,7 @@ fn what_cannot_be_run_is_refused() {
     assert_eq!(baseline(0, 1), BaselineError::Empty);
     assert_eq!(baseline(1, 0), BaselineError::Empty);
     let topology = Topology::parse("single:20000@1gbit").unwrap();
-    let Method::Baseline { baseline: baseline, .. } = Algorithm::parse("scatter-allgather").unwrap().method
-    else {
+    let Method::Baseline { baseline, .. } = Algorithm::parse("scatter-allgather").unwrap().method else {
         panic!()
     };
     let refused = run(baseline, false, &exact(&topology, 1 << 30, 1), &Progress::new()).unwrap_err();

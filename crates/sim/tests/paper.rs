@@ -15,7 +15,7 @@ fn site(name: &str, megabytes: u64, options: &str, eager: bool) -> f64 {
 }
 
 fn seconds(name: &str, megabytes: u64, form: &str, eager: bool) -> f64 {
-    let Method::Baseline { baseline: baseline, shuffled } = Algorithm::parse(name).unwrap().method else {
+    let Method::Baseline { baseline, shuffled } = Algorithm::parse(name).unwrap().method else {
         panic!("{name}")
     };
     let topology = &Topology::parse(form).unwrap();

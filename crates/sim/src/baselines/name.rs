@@ -94,8 +94,7 @@ impl Algorithm {
             Some(plain) => (plain, true),
             None => (name, false),
         };
-        let way =
-            way.or_else(|| baseline(plain).map(|baseline| Method::Baseline { baseline: baseline, shuffled }));
+        let way = way.or_else(|| baseline(plain).map(|baseline| Method::Baseline { baseline, shuffled }));
         let way = way.ok_or_else(|| UnknownAlgorithm(name.to_owned()))?;
         Ok(Algorithm { name: name.to_owned(), method: way })
     }

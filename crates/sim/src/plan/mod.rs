@@ -50,7 +50,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// One way to broadcast.
 #[derive(Clone, Copy, Debug)]
-pub enum Method {
+pub enum SimulatedMethod {
     /// The engine.
     Engine {
         /// How it is set.
@@ -99,7 +99,7 @@ pub struct Plan {
     /// The faults.
     pub faults: Vec<Spec>,
     /// By name, in the order they were given.
-    pub ways: Vec<(String, Method)>,
+    pub ways: Vec<(String, SimulatedMethod)>,
     /// The lower bound of any broadcast.
     pub bound: Bound,
 }
@@ -166,10 +166,10 @@ impl Plan {
     fn check(&self) -> Result<(), PlanError> {
         for (name, how) in &self.ways {
             let (protocols, size) = match how {
-                Method::Engine { protocols, .. } => {
+                SimulatedMethod::Engine { protocols, .. } => {
                     (*protocols, self.beginning(*protocols).unwrap_or(self.size))
                 }
-                Method::Mount { .. } => (Protocols::Tidecast, self.size),
+                SimulatedMethod::Mount { .. } => (Protocols::Tidecast, self.size),
                 _ => continue,
             };
             let pieces = size.div_ceil(self.piece.into());
@@ -329,7 +329,9 @@ impl Plan {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let ours = |how: &Method| matches!(how, Method::Engine { protocols: Protocols::Tidecast, .. });
+        let ours = |how: &SimulatedMethod| {
+            matches!(how, SimulatedMethod::Engine { protocols: Protocols::Tidecast, .. })
+        };
         let ours = self.ways.iter().any(|(_, how)| ours(how));
         if let Some(begun) = self.beginning(Protocols::Tidecast).filter(|_| ours) {
             notes.push(format!(
@@ -338,8 +340,10 @@ impl Plan {
                 Size(self.piece.into())
             ));
         }
-        let baselines =
-            self.ways.iter().any(|(_, how)| !matches!(how, Method::Engine { .. } | Method::Mount { .. }));
+        let baselines = self
+            .ways
+            .iter()
+            .any(|(_, how)| !matches!(how, SimulatedMethod::Engine { .. } | SimulatedMethod::Mount { .. }));
         if !self.faults.is_empty() && baselines {
             notes.push(
                 "faults apply to Tidecast and BitTorrent only; the other algorithms do not handle them"
@@ -383,25 +387,25 @@ fn segment(size: u64) -> Result<u64, PlanError> {
 }
 
 /// Each name once, in order.
-fn ways(names: &[String]) -> Result<Vec<(String, Method)>, PlanError> {
-    let mut ways: Vec<(String, Method)> = Vec::new();
+fn ways(names: &[String]) -> Result<Vec<(String, SimulatedMethod)>, PlanError> {
+    let mut ways: Vec<(String, SimulatedMethod)> = Vec::new();
     for name in names.iter().map(|name| name.trim()) {
         if ways.iter().any(|(known, _)| known == name) {
             continue;
         }
         let how = match Server::parse(name) {
-            Some(server) => Method::Server(server),
-            None if name == "mount" => Method::Mount { plan: Some(Knowledge::Topology) },
-            None if name == "mount-pull" => Method::Mount { plan: None },
+            Some(server) => SimulatedMethod::Server(server),
+            None if name == "mount" => SimulatedMethod::Mount { plan: Some(Knowledge::Topology) },
+            None if name == "mount-pull" => SimulatedMethod::Mount { plan: None },
             None => match Algorithm::parse(name).map(|found| found.method) {
                 Ok(Method::Tidecast(plan)) => {
-                    Method::Engine { policy: Policy::TIDECAST, protocols: Protocols::Tidecast, plan }
+                    SimulatedMethod::Engine { policy: Policy::TIDECAST, protocols: Protocols::Tidecast, plan }
                 }
                 Ok(Method::Torrent(policy)) => {
-                    Method::Engine { policy, protocols: Protocols::Stock { fast: true }, plan: None }
+                    SimulatedMethod::Engine { policy, protocols: Protocols::Stock { fast: true }, plan: None }
                 }
-                Ok(Method::Baseline { baseline: baseline, shuffled }) => {
-                    Method::Baseline { baseline: baseline, shuffled }
+                Ok(Method::Baseline { baseline, shuffled }) => {
+                    SimulatedMethod::Baseline { baseline, shuffled }
                 }
                 Err(unknown) => {
                     let servers = Server::NAMES.join(", ");

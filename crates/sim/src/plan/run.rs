@@ -1,7 +1,7 @@
 //! One run of one way.
 
 use super::request::PlanError;
-use super::{Method, Plan};
+use super::{Plan, SimulatedMethod};
 use crate::check::{Violation, Watch};
 use crate::job::Job;
 use crate::outcome::Outcome;
@@ -44,21 +44,21 @@ impl Plan {
         Ok(outcome)
     }
 
-    fn simulate(&self, how: &Method, progress: &Progress) -> Result<Outcome, RunError> {
+    fn simulate(&self, how: &SimulatedMethod, progress: &Progress) -> Result<Outcome, RunError> {
         match *how {
-            Method::Engine { policy, protocols, plan: knows } => {
+            SimulatedMethod::Engine { policy, protocols, plan: knows } => {
                 let run = |size: u64| run_job(&self.job(policy, protocols, knows, size)?, progress);
                 match self.beginning(protocols) {
                     Some(begun) => Ok(baselines::extend(&run(begun / 2)?, run(begun)?, self.size)),
                     None => run(self.size),
                 }
             }
-            Method::Mount { plan: knows } => run_job(&self.mount(knows)?, progress),
-            Method::Baseline { baseline: baseline, shuffled } => {
+            SimulatedMethod::Mount { plan: knows } => run_job(&self.mount(knows)?, progress),
+            SimulatedMethod::Baseline { baseline, shuffled } => {
                 let ran = baselines::run(baseline, shuffled, &self.broadcast(), progress);
                 ran.map_err(|e| RunError::Refused(e.to_string()))
             }
-            Method::Server(server) => Ok(startup_storm::run(&self.storm(server), progress)),
+            SimulatedMethod::Server(server) => Ok(startup_storm::run(&self.storm(server), progress)),
         }
     }
 }

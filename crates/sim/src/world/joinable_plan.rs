@@ -44,7 +44,7 @@ impl JoinedMembers {
     pub(super) fn new(job: &Job) -> Option<JoinedMembers> {
         let plan = JoinablePlan::new(Time(0), true, job.seed);
         let members = vec![NodeId(0)];
-        job.gathers.then_some(JoinedMembers { plan: plan, members, wake: None })
+        job.gathers.then_some(JoinedMembers { plan, members, wake: None })
     }
 
     fn number(&self, id: NodeId) -> Option<u32> {
