@@ -11,7 +11,7 @@
 //! | `gate.rs` | the same for threads: a [`Pass`] for each connection, closed by a callback |
 //! | `accept.rs` | for tokio: the accept loop's step, a handshake that ends in time ([`Admitted`]) |
 //! | `limited.rs` | for tokio: a stream of which only this many bytes are read ([`Limited`]) |
-//! | `unproven.rs` | for tokio: a stream that ends in time by itself ([`UntilProven`]), for servers that own theirs |
+//! | `unauthenticated.rs` | for tokio: a stream that ends in time by itself ([`UntilAuthenticated`]), for servers that own theirs |
 
 use std::time::Duration;
 

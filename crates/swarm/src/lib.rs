@@ -16,19 +16,19 @@
 //! |---|---|---|
 //! | events, actions, policy, limits | `api` | `env`, `outbox` |
 //! | input and output; invariants of several states | `dispatch`, `engine` | |
-//! | connections: peers to dial, to disconnect, to replace | `connections`, `rotate` | `peers`, `peer`, `neighbours` |
+//! | connections: peers to dial, to disconnect, to replace | `connections`, `peer_rotation` | `peers`, `peer`, `addresses` |
 //! | wanted pieces, and present ones | `wants` | `pieces`, `partial` |
 //! | the pieces of peers; their rarity; the next one | `holdings` | `selection`, `availability`, `picker` |
-//! | the number of requests to each peer, and their time | `requests` | `rounds`, `intake`, `window`, `meter` |
-//! | payload and its verdicts; the blame for bad data | `delivery`, `blame` | `intake`, `counts`, `blame` |
-//! | slow and silent peers, and their substitutes | `slow`, `upkeep` | `patience`, `upkeep` |
-//! | servers of HTTP that many nodes share | `web` | `webs` |
-//! | requests of peers; fair turns, few at a time | `serve` | `upload`, `lanes` |
+//! | the number of requests to each peer, and their time | `requests` | `request_checks`, `downloads`, `window`, `meter` |
+//! | payload and its verdicts; the blame for bad data | `delivery`, `blame` | `downloads`, `counts`, `blame` |
+//! | slow and silent peers, and their substitutes | `reassign`, `upkeep` | `silence`, `upkeep` |
+//! | servers of HTTP that many nodes share | `web` | `web_seeds` |
+//! | requests of peers; fair turns, few at a time | `serve` | `upload`, `upload_slots` |
 //! | announcements of this node's pieces | `announce` | `announcer` |
 //! | parents and children: the trees of a broadcast | `plan` | |
-//! | the plan under way: feeding children, minding parents | `push`, `follow` | `membership`, `course`, `order` |
-//! | a plan on demand; sparing the origin | `touch`, `budget` | `wishes`, `budget` |
-//! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` | `choker`, `given` |
+//! | the plan under way: feeding children, minding parents | `plan_sender`, `plan_receiver` | `membership`, `plan_state`, `child_queue` |
+//! | a plan on demand; sparing the origin | `on_demand`, `budget` | `wishes`, `budget` |
+//! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` | `choker`, `superseed_pieces` |
 //! | numbers, and whether the invariants hold | `stats`, `report` | |
 //! | bugs to test the tester with | `planted` | |
 //!

@@ -193,7 +193,7 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Receives the paper's packets from a sender without hellos: the shape of its volume.
     pub foreign: Option<Shape>,
-    /// Ends after this many steps; of [`follow`].
+    /// Ends after this many steps; of [`supervise`].
     pub steps: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 /// (`Limits::origin_copies`).
 const COPIES: u64 = 35;
 const COPIES_PLANNED: u64 = 15;
-/// A plan that brings a member nothing for this long, seconds, has failed as far as it can know (`swarm::follow`), and it
+/// A plan that brings a member nothing for this long, seconds, has failed as far as it can know (`swarm::plan_receiver`), and it
 /// fetches as in a swarm.
 const ADRIFT: u64 = 2;
 /// ... and for each receiver so much more, bytes: requests to the origin at the start, before any node knows

@@ -8,9 +8,9 @@
 //! | rule | where |
 //! |---|---|
 //! | what was broken, and how it is said | `violation` |
-//! | no byte unverified, none lost; the peers that a node may ban, drop, dial | `ledger` |
+//! | no byte unverified, none lost; the peers that a node may ban, drop, dial | `truth` |
 //! | queues, tables and bursts | `bounds` |
-//! | every node that can finish does; no livelock | `life` |
+//! | every node that can finish does; no livelock | `progress` |
 //! | the origin's copies, control messages, duplicates | `budget` |
 
 mod bounds;

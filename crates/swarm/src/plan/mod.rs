@@ -37,11 +37,11 @@
 //! | the input of a plan; limits | `epoch` |
 //! | the places as seen from the source; units | `places`, `units` |
 //! | how many children each item of a unit has in each stripe | `share` |
-//! | one stripe's tree in one unit; from units to members | `tree`, `lay` |
+//! | one stripe's tree in one unit; from units to members | `tree`, `layout` |
 //! | all members' parents and children | `table`, `role` |
 //! | how many stripes; other shapes to compare with | `count`, `shapes` |
 //! | complaints, and their effects | `planner` |
-//! | members that join while it runs: when there is a new epoch | `gathering` |
+//! | members that join while it runs: when there is a new epoch | `joinable` |
 //! | places from Slurm's file, the lab's, or rules | `topology` |
 //!
 //! A wrong topology costs speed and nothing else.

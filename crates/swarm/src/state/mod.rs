@@ -8,15 +8,15 @@
 //! | the time, the policy, the limits; the driver's actions | `env`, `outbox` |
 //! | where a piece stands; its blocks on their way | `pieces`, `partial` |
 //! | how rare it is, when it is due; which is next | `selection`, `availability`, `picker` |
-//! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `claims`, `window`, `meter`, `patience` |
-//! | wanted pieces by peer; the target of the next request | `interest`; `aim` |
-//! | peers to be asked; data in flight | `rounds`, `intake` |
+//! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `peer_pieces`, `window`, `meter`, `silence` |
+//! | wanted pieces by peer; the target of the next request | `interest`; `next_request` |
+//! | peers to be asked; data in flight | `request_checks`, `downloads` |
 //! | when to look again | `upkeep` |
-//! | requests of peers, and their turns | `upload`, `asking`, `lanes` |
+//! | requests of peers, and their turns | `upload`, `requesters`, `upload_slots` |
 //! | pieces to announce | `announcer` |
-//! | addresses | `neighbours` |
-//! | suspicions; web seeds; the textbook's mechanisms | `blame`; `webs`; `choker`, `given` |
-//! | the current plan: members, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
+//! | addresses | `addresses` |
+//! | suspicions; web seeds; the textbook's mechanisms | `blame`; `web_seeds`; `choker`, `superseed_pieces` |
+//! | the current plan: members, children, parents, wishes | `membership`, `plan_state`, `child_queue`, `wishes` |
 //! | the budget of a plan's source; bytes moved | `budget`; `counts` |
 
 pub(crate) mod addresses;
