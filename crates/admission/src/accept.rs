@@ -18,7 +18,7 @@ use crate::source::Source;
 /// Pause after a failure to accept when nothing could be closed; else long enough that sockets are closed.
 const PAUSE: Duration = Duration::from_millis(50);
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
-/// Unproven connections that are closed when accepting fails: descriptors have run out.
+/// Unauthenticated connections that are closed when accepting fails: descriptors have run out.
 const SHED: usize = 16;
 
 /// Why a handshake was cut off.
