@@ -234,7 +234,7 @@ mod tests {
         running.advance(at(1, 9), later(30));
         assert!(running.overdue(later(80), t).is_none());
         running.advance(at(1, 9), later(80));
-        assert!(running.overdue(later(95), t).is_some_and(|why| why.contains("1 of 9")));
+        assert!(running.overdue(later(95), t).is_some_and(|why| why.contains("1 B of 9 B")));
         running.advance(at(9, 9), later(90));
         assert!(running.overdue(later(200), t).is_none(), "it is giving names");
         running.advance(Progress { waiting: true, ..at(0, 9) }, later(100));
