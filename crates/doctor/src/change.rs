@@ -37,3 +37,10 @@ pub enum Change {
         command: String,
     },
 }
+
+impl Change {
+    /// The change of a kernel parameter.
+    pub(crate) fn sysctl(name: &str, value: impl Into<String>) -> Self {
+        Self::Sysctl { name: name.to_owned(), value: value.into() }
+    }
+}

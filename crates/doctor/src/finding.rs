@@ -79,6 +79,11 @@ impl Goal {
     pub fn rtt_for(&self, purpose: Purpose) -> Duration {
         self.rtt.unwrap_or_else(|| purpose.usual_rtt())
     }
+
+    /// The longest round-trip time of all purposes.
+    pub(crate) fn longest_rtt(&self) -> Duration {
+        self.purposes().map(|purpose| self.rtt_for(purpose)).max().unwrap_or_default()
+    }
 }
 
 /// The outcome of a check.

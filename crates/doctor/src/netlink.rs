@@ -90,7 +90,7 @@ fn message_of(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 fn ended(body: &[u8]) -> io::Result<()> {
     match body.first_chunk().map_or(0, |number| i32::from_ne_bytes(*number)) {
         0 => Ok(()),
-        number => Err(io::Error::from_raw_os_error(-number)),
+        number => Err(io::Error::from_raw_os_error(number.saturating_neg())),
     }
 }
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use tidecast_text::{Rate, Size, count};
 
-use super::words::ms;
+use super::words::{FAR, STREAMS_FAR, ms};
 use crate::{Change, Facts, Finding, Goal, Purpose, model};
 
 const PAPER: &str = "100 Gbit/s paper, section 6.1; fasterdata.es.net/host-tuning/linux";
-/// Streams that `copy` begins with on a long path (above [`FAR`]), and on a short one.
-const COPY_STREAMS: (u32, u32) = (8, 2);
-/// From this round-trip time on a path is long for `copy`.
-const FAR: Duration = Duration::from_millis(5);
+/// Streams that `copy` begins with on a short path.
+const STREAMS_NEAR: u32 = 2;
 /// Datagrams come over so many sockets of a field by default.
 const FIELD_STREAMS: u32 = 4;
 /// The socket buffer that each stream of a field asks for.
@@ -30,8 +28,8 @@ pub(super) fn check(facts: &Facts, goal: &Goal) -> Vec<Finding> {
 /// Streams of a purpose that share the link.
 fn streams(purpose: Purpose, rtt: Duration) -> u32 {
     match purpose {
-        Purpose::Copy if rtt > FAR => COPY_STREAMS.0,
-        Purpose::Copy => COPY_STREAMS.1,
+        Purpose::Copy if rtt > FAR => STREAMS_FAR,
+        Purpose::Copy => STREAMS_NEAR,
         Purpose::Field => FIELD_STREAMS,
         Purpose::Bcast | Purpose::Mount | Purpose::Daemon => 1,
     }
@@ -75,7 +73,7 @@ fn tcp(goal: &Goal, check: &'static str, name: &str, read: Option<[u64; 3]>) -> 
         "a stream of `{worst}` sends at most one window a round trip, and half of the buffer is window"
     ))
     .costs(model::share_lost(reached, goal.link as f64), model)
-    .mend([Change::Sysctl { name: name.to_owned(), value }]);
+    .mend([Change::sysctl(name, value)]);
     Some(finding)
 }
 
@@ -113,6 +111,6 @@ fn udp(goal: &Goal, read: Option<u64>) -> Option<Finding> {
         "datagrams that come while the receiver's thread does not run are dropped where the buffer is full",
     )
     .costs(model::share_lost(reached, goal.link as f64), model)
-    .mend([Change::Sysctl { name: "net.core.rmem_max".into(), value: needs.to_string() }]);
+    .mend([Change::sysctl("net.core.rmem_max", needs.to_string())]);
     Some(finding)
 }

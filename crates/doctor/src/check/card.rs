@@ -3,9 +3,10 @@
 use tidecast_text::{Rate, count, grouped};
 
 use super::load::Load;
+use super::words::{STREAMS_FAR, ms};
 use crate::facts::{Card, Interface};
 use crate::model::{self, Packet};
-use crate::{Change, Facts, Finding, Goal, Purpose};
+use crate::{Change, Facts, Finding, Goal};
 
 const JUMBO: u32 = 9000;
 /// From this rate on packets of 9000 bytes and the card's queues matter.
@@ -100,7 +101,7 @@ fn mtu(of: &Interface, load: &Load, goal: &Goal) -> Option<Finding> {
 /// What was dropped and damaged, which TCP takes for a full path.
 fn counters(of: &Interface, goal: &Goal) -> Vec<Finding> {
     let counted = of.counted;
-    let rtt = goal.purposes().map(|purpose| goal.rtt_for(purpose)).max().unwrap_or(Purpose::Copy.usual_rtt());
+    let rtt = goal.longest_rtt();
     let one = |check, lost: u64, all: u64, what: &str, why: &'static str| {
         let share = lost as f64 / all.saturating_add(lost).max(1) as f64;
         let read = format!("{} of {} {what}", grouped(lost), grouped(all));
@@ -108,11 +109,10 @@ fn counters(of: &Interface, goal: &Goal) -> Vec<Finding> {
         if share <= LOSS {
             return finding;
         }
-        let streams = super::words::STREAMS_FAR;
-        let rate = model::mathis_rate(of.mtu.unwrap_or(1500), rtt, share) * f64::from(streams);
+        let rate = model::mathis_rate(of.mtu.unwrap_or(1500), rtt, share) * f64::from(STREAMS_FAR);
         let model = format!(
-            "a loss of {share:.1e} over {} ms: {} in {streams} streams (Mathis)",
-            rtt.as_millis(),
+            "a loss of {share:.1e} over {}: {} in {STREAMS_FAR} streams (Mathis)",
+            ms(rtt),
             Rate(rate as u64)
         );
         finding.costs(model::share_lost(rate, goal.link as f64), model)

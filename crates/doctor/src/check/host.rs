@@ -155,7 +155,7 @@ fn namespaces(facts: &Facts) -> Option<Finding> {
     let Some((name, value)) = change else { return Some(finding) };
     let why =
         "containers without root, and mounts of their own, need them; some sites forbid them for security";
-    Some(finding.note().because(why).mend([Change::Sysctl { name: name.into(), value: value.into() }]))
+    Some(finding.note().because(why).mend([Change::sysctl(name, value)]))
 }
 
 /// What cannot be seen from where this program runs.

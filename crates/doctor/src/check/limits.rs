@@ -99,7 +99,7 @@ fn watchers(facts: &Facts) -> Option<Finding> {
         return Some(finding);
     }
     let why = "programs that follow a delivered tree (viewers, editors, services) fail where none is left";
-    let change = Change::Sysctl { name: "fs.inotify.max_user_instances".into(), value: "128".into() };
+    let change = Change::sysctl("fs.inotify.max_user_instances", "128");
     Some(finding.note().because(why).mend([change]))
 }
 
@@ -116,7 +116,7 @@ fn backlog(facts: &Facts, goal: &Goal) -> Option<Finding> {
     }
     let why =
         "hosts of a broadcast connect at once, and retry after a second where the queue of the port is full";
-    let change = Change::Sysctl { name: "net.core.somaxconn".into(), value: "4096".into() };
+    let change = Change::sysctl("net.core.somaxconn", "4096");
     Some(finding.note().because(why).mend([change]))
 }
 
@@ -133,7 +133,7 @@ fn ephemeral(facts: &Facts) -> Option<Finding> {
     if many >= EPHEMERAL {
         return Some(finding);
     }
-    let change = Change::Sysctl { name: "net.ipv4.ip_local_port_range".into(), value: "32768 60999".into() };
+    let change = Change::sysctl("net.ipv4.ip_local_port_range", "32768 60999");
     Some(
         finding
             .note()

@@ -51,7 +51,7 @@ fn sockets(facts: &Facts, goal: &Goal) -> Option<Finding> {
         ))
         .costs(model::share_lost(rate, goal.link as f64), model);
     let value = format!("{} {} {pages}", low.min(pages), pages / 4 * 3);
-    Some(finding.mend([Change::Sysctl { name: "net.ipv4.tcp_mem".into(), value }]))
+    Some(finding.mend([Change::sysctl("net.ipv4.tcp_mem", value)]))
 }
 
 fn shared(facts: &Facts, goal: &Goal) -> Vec<Finding> {

@@ -1,16 +1,12 @@
 //! How TCP sends: windows, congestion control, pacing, the MTU of a path; and what it had to send again.
 
-use std::time::Duration;
-
 use tidecast_text::{Rate, grouped};
 
-use super::words::{STREAMS_FAR, ms};
+use super::words::{FAR, STREAMS_FAR, ms};
 use crate::{Change, Facts, Finding, Goal, Purpose, model};
 
 const PAGE: &str = "fasterdata.es.net/host-tuning/linux";
 const SYSCTL: &str = "kernel: networking/ip-sysctl.rst";
-/// From this round-trip time on `copy` asks for bbr.
-const FAR: Duration = Duration::from_millis(5);
 /// The largest packet that every path carries.
 const USUAL_MTU: u32 = 1500;
 /// A window that no option enlarges.
@@ -49,33 +45,25 @@ pub(super) fn check(facts: &Facts, goal: &Goal) -> Vec<Finding> {
     found
 }
 
-fn sysctl(name: &str, value: impl Into<String>) -> [Change; 1] {
-    [Change::Sysctl { name: name.to_owned(), value: value.into() }]
-}
-
-fn longest(goal: &Goal) -> Duration {
-    goal.purposes().map(|purpose| goal.rtt_for(purpose)).max().unwrap_or_default()
-}
-
 fn scaling(facts: &Facts, goal: &Goal) -> Option<Finding> {
     let on = facts.sockets.window_scaling?;
     let finding = Finding::new("tcp-window-scaling", "", if on { "on" } else { "off" }, "on", SYSCTL);
     if on {
         return Some(finding);
     }
-    let rtt = longest(goal);
+    let rtt = goal.longest_rtt();
     let rate = model::window_rate(SMALL_WINDOW, STREAMS_FAR, rtt);
     let model = format!("{STREAMS_FAR} streams x 64 KiB / {} = {}", ms(rtt), Rate(rate as u64));
     let finding = finding.because("without it no window is larger than 64 KiB");
     let finding = finding.costs(model::share_lost(rate, goal.link as f64), model);
-    Some(finding.mend(sysctl("net.ipv4.tcp_window_scaling", "1")))
+    Some(finding.mend([Change::sysctl("net.ipv4.tcp_window_scaling", "1")]))
 }
 
 /// A parameter that should be on.
 fn switch(read: Option<bool>, check: &'static str, name: &str, value: &str, why: &str) -> Option<Finding> {
     let on = read?;
     let finding = Finding::new(check, "", if on { "on" } else { "off" }, "on", SYSCTL);
-    Some(if on { finding } else { finding.note().because(why).mend(sysctl(name, value)) })
+    Some(if on { finding } else { finding.note().because(why).mend([Change::sysctl(name, value)]) })
 }
 
 fn metrics(facts: &Facts) -> Option<Finding> {
@@ -86,7 +74,7 @@ fn metrics(facts: &Facts) -> Option<Finding> {
         return Some(finding);
     }
     let why = "a new connection starts as slowly as the last one to that host ended, one that met a crowded path too";
-    Some(finding.note().because(why).mend(sysctl("net.ipv4.tcp_no_metrics_save", "1")))
+    Some(finding.note().because(why).mend([Change::sysctl("net.ipv4.tcp_no_metrics_save", "1")]))
 }
 
 /// What `copy` asks for on a long path.
@@ -130,7 +118,7 @@ fn probing(facts: &Facts) -> Option<Finding> {
         "{} sends packets above {USUAL_MTU} bytes; a router that drops them without an ICMP message stalls a connection for ever",
         jumbo.name
     );
-    Some(finding.note().because(why).mend(sysctl("net.ipv4.tcp_mtu_probing", "1")))
+    Some(finding.note().because(why).mend([Change::sysctl("net.ipv4.tcp_mtu_probing", "1")]))
 }
 
 fn again(facts: &Facts, goal: &Goal) -> Option<Finding> {
@@ -141,7 +129,7 @@ fn again(facts: &Facts, goal: &Goal) -> Option<Finding> {
     if sent < ENOUGH || share < AGAIN {
         return Some(finding);
     }
-    let rtt = longest(goal);
+    let rtt = goal.longest_rtt();
     let rate = model::mathis_rate(USUAL_MTU, rtt, share);
     let model =
         format!("a loss of {:.2}% over {}: {} a stream (Mathis)", share * 100.0, ms(rtt), Rate(rate as u64));
@@ -165,12 +153,9 @@ fn queueing(facts: &Facts) -> Vec<Finding> {
         }
         let why = "fq paces each stream in the card's queue; without it TCP paces by timers of its own, and a rate limit of UDP comes in bursts";
         let mut changes = vec![Change::Qdisc { interface: of.name.clone(), kind: "fq".into() }];
-        changes.extend(
-            (facts.sockets.default_qdisc.as_deref() != Some("fq"))
-                .then(|| sysctl("net.core.default_qdisc", "fq"))
-                .into_iter()
-                .flatten(),
-        );
+        if facts.sockets.default_qdisc.as_deref() != Some("fq") {
+            changes.push(Change::sysctl("net.core.default_qdisc", "fq"));
+        }
         Some(finding.note().because(why).mend(changes))
     };
     facts.carriers().filter_map(of).collect()

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// From this round-trip time on a path is long for `copy`: it begins with more streams, and asks for bbr.
+pub(super) const FAR: Duration = Duration::from_millis(5);
 /// Streams that `copy` begins with on a long path.
 pub(super) const STREAMS_FAR: u32 = 8;
 

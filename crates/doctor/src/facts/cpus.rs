@@ -35,7 +35,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    pub(super) fn read(system: &System) -> Self {
+    pub(super) fn read(system: &System, cpuinfo: &str) -> Self {
         let text = |path: &str| system.text(&format!("{CPU}/{path}"));
         let online = text("online").and_then(|cpus| parse::list(&cpus)).unwrap_or_default();
         let first = online.first().copied().unwrap_or(0);
@@ -55,9 +55,10 @@ impl Cpus {
         let turbo = boost.or_else(|| text("intel_pstate/no_turbo").map(|value| value == "0"));
         let status = system.text("/proc/self/status").unwrap_or_default();
         let allowed = |name| status.lines().find_map(|line| line.strip_prefix(name)).and_then(parse::list);
-        let info = system.text("/proc/cpuinfo").unwrap_or_default();
-        let model =
-            info.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| key.trim() == "model name");
+        let model = cpuinfo
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(key, _)| key.trim() == "model name");
         Self {
             allowed: allowed("Cpus_allowed_list:").unwrap_or_default(),
             memories: allowed("Mems_allowed_list:").unwrap_or_default(),

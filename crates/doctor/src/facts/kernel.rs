@@ -37,7 +37,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn read(system: &System) -> Self {
+    pub(super) fn read(system: &System, cpuinfo: &str) -> Self {
         let release = system.text("/proc/sys/kernel/osrelease");
         let words = |path: &str| -> Vec<String> {
             system.text(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -61,7 +61,7 @@ impl Kernel {
             fusermount: ["/usr/bin", "/bin", "/usr/local/bin"]
                 .iter()
                 .any(|dir| system.exists(&format!("{dir}/fusermount3"))),
-            hypervisor: hypervisor(system),
+            hypervisor: hypervisor(system, cpuinfo),
             container: container(system),
         }
     }
@@ -73,7 +73,7 @@ impl Kernel {
     }
 }
 
-fn hypervisor(system: &System) -> Option<String> {
+fn hypervisor(system: &System, cpuinfo: &str) -> Option<String> {
     let name = |file: &str| system.text(&format!("/sys/class/dmi/id/{file}")).filter(|text| !text.is_empty());
     let product = name("product_name").unwrap_or_default();
     let vendor = name("sys_vendor").unwrap_or_default();
@@ -92,8 +92,7 @@ fn hypervisor(system: &System) -> Option<String> {
     if known.iter().any(|word| product.contains(word) || vendor.contains(word)) {
         return Some(format!("{vendor} {product}").trim().to_owned());
     }
-    let info = system.text("/proc/cpuinfo").unwrap_or_default();
-    let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
     (is_guest || system.exists("/sys/hypervisor/type")).then(|| "an unnamed hypervisor".to_owned())
 }

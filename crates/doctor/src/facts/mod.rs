@@ -57,14 +57,16 @@ impl Facts {
     #[must_use]
     pub fn read(system: &System, dirs: &[PathBuf]) -> Self {
         let interfaces = Interface::read_all(system);
+        // Large, and slow to make for the kernel: read once.
+        let cpuinfo = system.text("/proc/cpuinfo").unwrap_or_default();
         Self {
             sockets: Sockets::read(system),
             interrupts: Interrupts::read(system, &interfaces),
             interfaces,
-            cpus: Cpus::read(system),
+            cpus: Cpus::read(system, &cpuinfo),
             memory: Memory::read(system),
             limits: Limits::read(system),
-            kernel: Kernel::read(system),
+            kernel: Kernel::read(system, &cpuinfo),
             storage: Storage::read(system, dirs),
             ports: Ports::read(system),
             root: rustix::process::geteuid().is_root(),
