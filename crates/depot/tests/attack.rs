@@ -45,7 +45,7 @@ fn only_what_the_owner_may_read_is_reused() {
     assert_eq!(reuse(&depot, &m, &bob), Reuse::default());
     depot.remove(shared.id, 2).unwrap();
     assert_eq!(reuse(&depot, &m, &in_group), Reuse::default());
-    // A user who has uploaded the bytes has access by right.
+    // A user that uploaded the bytes may read them.
     let bobs = put(&depot, of("bob", "mine"), &root, 3);
     assert_eq!(objects(&depot).len(), 1);
     depot.remove(secret.id, 4).unwrap();

@@ -176,6 +176,6 @@ mod tests {
         });
         drop(second);
         HandshakeTurn::new(&turns).take().await;
-        assert_eq!(start.elapsed(), MAX_TURN, "who has ended gives way at once");
+        assert_eq!(start.elapsed(), MAX_TURN, "a handshake that has ended gives up its turn at once");
     }
 }

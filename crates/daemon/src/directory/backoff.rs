@@ -76,7 +76,7 @@ mod tests {
         backoff.forgive(at(1));
         backoff.add(at(1));
         tokio::time::advance(BACKOFF).await;
-        assert!(!backoff.has(at(1)), "it begins anew");
+        assert!(!backoff.has(at(1)), "the wait starts again at its first length");
     }
 
     #[tokio::test(start_paused = true)]

@@ -224,7 +224,7 @@ mod tests {
         reports.on_report(&report(Accepted::NotYet, 2, 0));
         reports.ask(1100);
         reports.on_report(&report(Accepted::Yes, 2, 0));
-        assert_eq!((reports.lost, reports.received), (10, 90), "nobody was there");
+        assert_eq!((reports.lost, reports.received), (10, 90), "no receiver was listening");
         reports.ask(1200);
         reports.on_report(&report(Accepted::Yes, 2, 95));
         assert_eq!((reports.lost, reports.received), (15, 185));

@@ -104,7 +104,7 @@ fn on_one_host_the_root_waits_for_its_slowest_reader() {
     assert_eq!(taken(2, u64::MAX), [(0, Down::Room { call: 0, bytes: RING + 10 })]);
     hub_state.lost(1, "killed", NOW);
     let room = Down::Room { call: 0, bytes: len };
-    assert!(sent(&mut hub_state).contains(&(0, room)), "nobody waits for the dead");
+    assert!(sent(&mut hub_state).contains(&(0, room)), "no member waits for a dead one");
     assert_eq!(done(&mut hub_state, 2, None), [(0, end(&[1]))]);
 }
 

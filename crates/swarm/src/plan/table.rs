@@ -199,7 +199,7 @@ fn alone(epoch: &Epoch, parents: &mut [u32]) {
     }
 }
 
-/// Silent members are fed by relays at their place, or by any relay if there is none at their place: each
+/// Silent members receive from relays at their place, or from any relay if their place has no relay: each
 /// stripe by the least loaded one.
 fn beside(epoch: &Epoch, parents: &mut [u32]) {
     let numbered = || (0..).zip(&epoch.members);
