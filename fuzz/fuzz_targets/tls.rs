@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&cut, bytes)) = bytes.split_first() else { return };
     let cut = usize::from(cut).max(1);
     let client = || Session::client(tls().client(), placeholder_name()).unwrap();
-    let mut hello = Hello::default();
+    let mut hello = PartialHello::default();
     for part in bytes.chunks(cut) {
         match hello.receive(part) {
             Ok(None) => {}
