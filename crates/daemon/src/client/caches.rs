@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use hyper::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tidecast_text::percent_encode;
 
-use super::{Client, ClientError};
+use super::{Client, ClientError, JSON, Line, whole};
 use crate::model::name::CacheName;
 use crate::model::types::{CacheInfo, Event, Extend, Holder, Offered, Replicate};
 
@@ -30,10 +31,7 @@ impl Client {
     /// # Errors
     /// As [`Client::post`]; no such cache.
     pub async fn find(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
-        let mut found = self.list(Some(name)).await?;
-        // The newest version, of this host before others: that is how the daemon sorts.
-        found.sort_by_key(|info| info.name.parse::<CacheName>().ok().and_then(|n| n.version));
-        found.pop().ok_or_else(|| ClientError::Absent(name.to_string()))
+        self.open().await?.find(name).await
     }
 
     /// The same with its ad and its users.
@@ -41,8 +39,9 @@ impl Client {
     /// # Errors
     /// As [`Client::find`].
     pub async fn show(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
-        let id = self.find(name).await?.cache;
-        self.get(&format!("/v1/caches/{id}")).await
+        let mut line = self.open().await?;
+        let id = line.find(name).await?.cache;
+        line.get(&format!("/v1/caches/{id}")).await
     }
 
     /// Keeps it longer: the lease ends no earlier than this many seconds from now.
@@ -74,8 +73,10 @@ impl Client {
     /// # Errors
     /// As [`Client::find`].
     pub async fn remove(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
-        let info = self.find(name).await?;
-        self.delete(&format!("/v1/caches/{}", info.cache)).await?;
+        let mut line = self.open().await?;
+        let info = line.find(name).await?;
+        let path = format!("/v1/caches/{}", info.cache);
+        line.send::<()>(Method::DELETE, &path, &[], whole(Vec::new()), Duration::ZERO).await?;
         Ok(info)
     }
 
@@ -109,7 +110,18 @@ impl Client {
         what: &str,
         body: &impl Serialize,
     ) -> Result<A, ClientError> {
-        let id = self.find(name).await?.cache;
-        self.post(&format!("/v1/caches/{id}/{what}"), body, Duration::ZERO).await
+        let body = serde_json::to_vec(body).map_err(|e| self.broken(e))?;
+        let mut line = self.open().await?;
+        let path = format!("/v1/caches/{}/{what}", line.find(name).await?.cache);
+        line.send(Method::POST, &path, &[JSON], whole(body), Duration::ZERO).await
+    }
+}
+
+impl Line<'_> {
+    async fn find(&mut self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        let mut found: Vec<CacheInfo> = self.get(&format!("/v1/caches{}", query(Some(name)))).await?;
+        // The newest version, of this host before others: that is how the daemon sorts.
+        found.sort_by_key(|info| info.name.parse::<CacheName>().ok().and_then(|n| n.version));
+        found.pop().ok_or_else(|| ClientError::Absent(name.to_string()))
     }
 }

@@ -186,15 +186,17 @@ impl Client {
         body: BoxBody<Bytes, io::Error>,
         wait: Duration,
     ) -> Result<A, ClientError> {
-        let talk = async {
-            let (answer, _running) = self.ask(method, path, headers, body).await?;
-            let status = answer.status();
-            Ok((status, self.whole(answer).await?))
-        };
-        let talked = timeout(ANSWER + wait, talk).await;
-        let (status, body) =
-            talked.map_err(|_| self.broken(format!("timeout after {} s", (ANSWER + wait).as_secs())))??;
-        self.understand(status, &body)
+        let talk = async { self.open().await?.send(method, path, headers, body, wait).await };
+        self.within(ANSWER + wait, talk).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        talk: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let late = |_| self.broken(format!("timeout after {} s", limit.as_secs()));
+        timeout(limit, talk).await.map_err(late)?
     }
 
     /// The description of a committed cache as JSON, and its manifest.
@@ -277,14 +279,17 @@ impl Client {
         headers: &[(&str, &str)],
         body: BoxBody<Bytes, io::Error>,
     ) -> Result<(Response<Incoming>, Running), ClientError> {
+        let mut line = self.open().await?;
+        let answer = line.ask(method, path, headers, body).await?;
+        Ok((answer, line.running))
+    }
+
+    /// A connection for questions one after the other.
+    async fn open(&self) -> Result<Line<'_>, ClientError> {
         let stream = self.connect().await?;
-        let (mut sender, connection) =
+        let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(e))?;
-        let running = Running(tokio::spawn(connection.with_upgrades()));
-        let request = Request::builder().method(method).uri(path).header("host", "daemon");
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let request = request.body(body).map_err(|e| self.broken(e))?;
-        Ok((sender.send_request(request).await.map_err(|e| self.broken(e))?, running))
+        Ok(Line { client: self, sender, running: Running(tokio::spawn(connection.with_upgrades())) })
     }
 
     async fn whole(&self, answer: Response<Incoming>) -> Result<Bytes, ClientError> {
@@ -344,6 +349,53 @@ impl Content {
                 return Ok(Some(data));
             }
         }
+    }
+}
+
+/// A connection of a client.
+struct Line<'a> {
+    client: &'a Client,
+    sender: http1::SendRequest<BoxBody<Bytes, io::Error>>,
+    running: Running,
+}
+
+impl Line<'_> {
+    /// `wait`: how much longer than usual the answer may take.
+    async fn send<A: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: BoxBody<Bytes, io::Error>,
+        wait: Duration,
+    ) -> Result<A, ClientError> {
+        let client = self.client;
+        let talk = async {
+            let answer = self.ask(method, path, headers, body).await?;
+            let status = answer.status();
+            Ok((status, client.whole(answer).await?))
+        };
+        let (status, body) = client.within(ANSWER + wait, talk).await?;
+        client.understand(status, &body)
+    }
+
+    async fn get<A: DeserializeOwned>(&mut self, path: &str) -> Result<A, ClientError> {
+        self.send(Method::GET, path, &[], whole(Vec::new()), Duration::ZERO).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: BoxBody<Bytes, io::Error>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let broken = |error| self.client.broken(error);
+        self.sender.ready().await.map_err(broken)?;
+        let request = Request::builder().method(method).uri(path).header("host", "daemon");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body).map_err(|e| self.client.broken(e))?;
+        self.sender.send_request(request).await.map_err(broken)
     }
 }
 
