@@ -20,7 +20,7 @@ use super::{COPY_KEY, FIELD_KEY, Kind, MAGNET, MAX_LEN, TICKET, TRACKER};
 /// The name of the anonymous files, so that no other descriptor is taken for one.
 const NAME: &str = "tidecast-secret";
 /// Where a process finds a descriptor of its own.
-const FD: &str = "/proc/self/fd/";
+pub(super) const FD: &str = "/proc/self/fd/";
 /// The flag that takes the URL of a tracker, in its two forms.
 const FLAG: &str = "--tracker";
 const TRACKERS: &str = "--tracker=";

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::MemfdFlags;
 
 use super::Error;
-use super::command_line::{anonymous, read_descriptor};
+use super::command_line::{FD, anonymous, read_descriptor};
 
 /// The number of the descriptor.
 const VARIABLE: &str = "TIDECAST_SECRET_FD";
@@ -37,6 +37,17 @@ pub fn pass_as_stdin(command: &mut Command, text: &str) -> Result<(), Error> {
     let file = anonymous(text.as_bytes(), MemfdFlags::CLOEXEC).map_err(Error::HandOver)?;
     command.stdin(file).env(VARIABLE, "0");
     Ok(())
+}
+
+/// A secret in an anonymous file, and the word that stands for it on the command line of a program of ours, which inherits the file
+/// under the same number. The file is closed when this process executes another program: the caller lets the one child have it.
+///
+/// # Errors
+/// The system gives no memory or descriptor.
+pub fn lend(text: &str) -> Result<(OwnedFd, String), Error> {
+    let file = anonymous(text.as_bytes(), MemfdFlags::CLOEXEC).map_err(Error::HandOver)?;
+    let word = format!("@{FD}{}", file.as_raw_fd());
+    Ok((file, word))
 }
 
 /// The secret passed to this process, if any; to be called once. Its descriptor is closed, so no child has

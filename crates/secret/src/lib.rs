@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use self::command_line::{hide, words};
 pub use self::error::{Error, Unreadable};
-pub use self::inherit::{InheritedFile, inherited, pass, pass_as_stdin};
+pub use self::inherit::{InheritedFile, inherited, lend, pass, pass_as_stdin};
 
 /// Where warnings go: of a file that others may read, of a secret on the command line.
 static WARN: OnceLock<fn(&str)> = OnceLock::new();

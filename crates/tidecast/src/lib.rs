@@ -12,6 +12,7 @@
 //! | [`serve_tracker`] | nodes find each other through it |
 //! | [`open()`] | reads parts of it, which are fetched when they are read |
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files are fetched when they are opened |
+//! | [`RunCommand`] | runs a command that sees a tree where it was built |
 //! | [`verify()`] | compares files with their manifest |
 //! | [`show()`], [`show_ticket`] | describe a manifest, a ticket |
 //! | [`revoke()`] | makes a ticket worthless |
@@ -99,7 +100,10 @@ pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, se
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
 pub use given::given_source;
-pub use mount::{Mount, MountOptions, Program, ServeMount, UnmountOptions, mount, serve_mount, unmount};
+pub use mount::{
+    Mount, MountOptions, Program, Ran, RunCommand, RunOptions, ServeMount, UnmountOptions, mount, serve_mount,
+    unmount,
+};
 pub use open::{Closed, Entry, EntryKind, Fetching, Open, OpenOptions, Opened, ReadFrom, Reader, open};
 pub use operation::Operation;
 pub use publish::{Publish, PublishOptions, publish};
@@ -142,6 +146,8 @@ pub use tidecast_metainfo::{Magnet, Manifest};
 pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
 /// A pattern of names that a copy leaves out, or takes.
 pub use tidecast_mover::filter::Rule as CopyRule;
+/// Cores by number, of a NUMA node, or next to a network card.
+pub use tidecast_mover::Cpus;
 /// What to copy, from where to where, and how.
 pub use tidecast_mover::session::{Consumer, Copy};
 pub use tidecast_net::Network;

@@ -2,6 +2,7 @@
 //! so that RPATH, `$ORIGIN`, `#!` lines and virtual environments work. It needs no privilege, and leaves nothing behind:
 //! the mount ends with the last process in the namespace.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::ErrorKind::NotFound;
 use std::os::unix::ffi::OsStrExt;
@@ -12,10 +13,12 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow};
 use tidecast_mount::launch::{self, Interrupts, Start};
 use tidecast_mount::namespace::{
-    Error, Inside, Settled, end_as, missing_behind, place_of_command, separate, settle, show, supervise,
+    Error, Inside, Report, Settled, end_as, missing_behind, place_of_command, separate, settle, show,
+    supervise,
 };
 use tidecast_mount::{Chosen, Guard, Home, How, Packets, Place, find};
-use tidecast_node::MessageSender;
+use tidecast_node::{MessageSender, MessageSink};
+use tidecast_text::with_causes;
 
 use super::Context;
 use super::mount::{TreeArgs, other_part};
@@ -66,12 +69,31 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(args.source.as_deref(), &args.tree, context, reporter) {
         return outcome;
     }
+    let report = Report::of_environment();
+    let Err(failure) = show_and_execute(args, context, reporter, report.as_ref());
+    match report {
+        None => Err(failure),
+        Some(report) => {
+            report.failed(failure.kind, with_causes(failure.error.as_ref()));
+            reporter.clear();
+            std::process::exit(failure.kind as i32)
+        }
+    }
+}
+
+/// Returns only on failure, of which `report` is not told yet.
+fn show_and_execute(
+    args: &Args,
+    context: &Context<'_>,
+    reporter: &Reporter,
+    report: Option<&Report>,
+) -> Result<Infallible, Failure> {
     if let Some(inside) = Inside::of_environment()? {
         let server = launch::join(&inside.socket)?;
         let guard = Guard::of_user(&[]);
         separate()?;
         let place = Place::open(&inside.at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
-        return Err(become_command(args, server, &place, inside.socket, true));
+        return Err(become_command(args, server, &place, (inside.socket, true), report));
     }
     let source = tidecast::given_source(args.source.as_deref())?;
     let home = Home::of(&source, args.tree.cache.as_deref().or(context.settings.cache.as_deref()))?;
@@ -80,11 +102,15 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         // Reject an invalid path before any data is fetched.
         find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
     }
-    let messages = MessageSender::new(reporter);
+    let sink: &dyn MessageSink = match report {
+        Some(report) => report,
+        None => reporter,
+    };
+    let messages = MessageSender::new(sink);
     let start = || Start::again(&source, Box::new(Interrupts::take()?), &messages);
     let server = launch::server(&home, start).map_err(tidecast::Error::from)?;
     if args.tree.fallback.is_none() {
-        launch::silence(&home.socket(), || false).iter().for_each(|why| reporter.warning(why));
+        launch::silence(&home.socket(), || false).into_iter().for_each(|why| messages.warning(why));
     }
     let (at, chosen) = match &args.at {
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
@@ -96,6 +122,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 Command::new(std::env::current_exe().context("cannot find the path of this program")?);
             let json = context.global.json.then_some("--json");
             inside.arg("run").args(json).arg("inside").arg("--").args(&args.command);
+            report.map(|report| report.lend(&mut inside)).transpose()?;
             let code = supervise(held, &home.socket(), &mut inside)?;
             drop(server);
             end_as(code)
@@ -114,7 +141,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             Place::open(&at, &guard, chosen).map_err(Failure::usage)?
         }
     };
-    Err(become_command(args, server, &place, home.socket(), false))
+    Err(become_command(args, server, &place, (home.socket(), false), report))
 }
 
 fn unsettled(error: Error) -> Failure {
@@ -124,8 +151,15 @@ fn unsettled(error: Error) -> Failure {
     }
 }
 
-/// Mounts in this namespace, and executes the command in this process; returns only on failure.
-fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, made: bool) -> Failure {
+/// Mounts in this namespace, and executes the command in this process; returns only on failure. `made`: the directory is
+/// removed after the mount.
+fn become_command(
+    args: &Args,
+    server: Packets,
+    place: &Place,
+    (source, made): (PathBuf, bool),
+    report: Option<&Report>,
+) -> Failure {
     let how = How { source, allow_other: false };
     if let Err(error) = launch::attach(&server, place, &how, made) {
         return error.into();
@@ -134,7 +168,10 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
     let Some((program, rest)) = args.command.split_first() else {
         return Failure::usage(anyhow!("no command given"));
     };
-    let error = Inside::forget(Command::new(program).args(rest)).exec();
+    let mut command = Command::new(program);
+    Report::forget(Inside::forget(command.args(rest)));
+    report.into_iter().for_each(Report::begins);
+    let error = command.exec();
     let program = Path::new(program);
     let missing = (error.kind() == NotFound).then(|| missing_behind(program)).flatten();
     let why = missing.unwrap_or_else(|| error.to_string());

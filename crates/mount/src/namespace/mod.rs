@@ -6,6 +6,7 @@
 mod command_place;
 mod error;
 mod missing;
+mod report;
 mod supervise;
 mod view;
 
@@ -21,6 +22,7 @@ use crate::place::{Absent, Chosen, Guard, Spot, find};
 pub use command_place::place_of_command;
 pub use error::Error;
 pub use missing::missing_behind;
+pub use report::{Account, Report, Reported};
 pub use supervise::{Inside, end_as, supervise};
 pub use view::show;
 

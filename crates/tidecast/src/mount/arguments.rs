@@ -1,18 +1,40 @@
 //! Options of a mount as the command line of the program that serves it.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tidecast_mount::Prefetch;
+use tidecast_mount::{Prefetch, ServeOptions};
 use tidecast_net::Network;
 use tidecast_node::{Policy, SwarmOptions};
 
-use super::options::MountOptions;
+use super::options::{MountOptions, RunOptions};
 
 /// The arguments of `tidecast`; `manifest` is that of a source which has one.
 pub(super) fn of(options: &MountOptions, manifest: Option<&Path>, at: &Path) -> Vec<OsString> {
     let mut words = Words(vec!["mount".into()]);
-    let serve = &options.serve;
+    tree(&options.serve, &mut words);
+    words.flag("allow-other", options.allow_other);
+    words.each("state-dir", &options.state_dir);
+    words.each("threads", &options.threads.map(|threads| threads.to_string()));
+    words.0.push("--".into());
+    words.0.extend(manifest.map(Into::into));
+    words.0.push(at.into());
+    words.0
+}
+
+/// The arguments of `tidecast run`, whose source is `source`.
+pub(super) fn of_run(options: &RunOptions, source: &OsStr, command: &[OsString]) -> Vec<OsString> {
+    let mut words = Words(vec!["run".into()]);
+    tree(&options.serve, &mut words);
+    words.path("at", &options.at);
+    words.path("state-dir", &options.state_dir);
+    words.0.extend([source.to_owned(), "--".into()]);
+    words.0.extend_from_slice(command);
+    words.0
+}
+
+/// Flags of the tree, the same for both. Paths are absolute, as the program may run in another directory.
+fn tree(serve: &ServeOptions, words: &mut Words) {
     words.value("mode", serve.mode.name());
     match &serve.prefetch {
         Prefetch::Auto => {}
@@ -21,19 +43,12 @@ pub(super) fn of(options: &MountOptions, manifest: Option<&Path>, at: &Path) -> 
         Prefetch::List(list) => words.value("prefetch", std::path::absolute(list).unwrap_or(list.clone())),
     }
     serve.prefetch_exe.iter().for_each(|program| words.value("prefetch-exe", program));
-    words.each("record", &serve.record);
-    words.each("cache", &serve.cache);
+    words.path("record", &serve.record);
+    words.path("cache", &serve.cache);
     words.flag("group", serve.group);
     words.each("timeout", &serve.timeout.map(|time| format!("{}ns", time.as_nanos())));
-    words.each("fallback", &serve.fallback);
-    swarm(&serve.swarm, &mut words);
-    words.flag("allow-other", options.allow_other);
-    words.each("state-dir", &options.state_dir);
-    words.each("threads", &options.threads.map(|threads| threads.to_string()));
-    words.0.push("--".into());
-    words.0.extend(manifest.map(Into::into));
-    words.0.push(at.into());
-    words.0
+    words.path("fallback", &serve.fallback);
+    swarm(&serve.swarm, words);
 }
 
 fn swarm(options: &SwarmOptions, words: &mut Words) {
@@ -72,6 +87,10 @@ impl Words {
         value.iter().for_each(|value| self.value(name, value));
     }
 
+    fn path(&mut self, name: &str, path: &Option<PathBuf>) {
+        self.each(name, &path.as_ref().map(|path| std::path::absolute(path).unwrap_or(path.clone())));
+    }
+
     fn flag(&mut self, name: &str, is_set: bool) {
         if is_set {
             self.0.push(format!("--{name}").into());
@@ -83,7 +102,7 @@ impl Words {
 mod tests {
     use std::time::Duration;
 
-    use tidecast_mount::{Mode, ServeOptions};
+    use tidecast_mount::Mode;
 
     use super::*;
 
@@ -115,5 +134,16 @@ mod tests {
              --net=10.0.0.0/8 --peer=a:1 --plain --policy=classic --upload-limit=8000bit --no-lsd --allow-other \
              --threads=2 -- m -at"
         );
+    }
+
+    #[test]
+    fn a_command_comes_last() {
+        let serve = ServeOptions { record: Some("/r".into()), ..ServeOptions::default() };
+        let options = RunOptions { serve, at: Some("/at".into()), ..RunOptions::default() };
+        let words = of_run(&options, "m".as_ref(), &["c".into(), "--at".into()]);
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let words = words.join(" ");
+        assert!(words.starts_with("run --mode=hybrid --record=/r "), "{words}");
+        assert!(words.ends_with(" --at=/at m -- c --at"), "{words}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod options;
+mod run;
 mod server;
 
 use std::future::pending;
@@ -19,7 +20,8 @@ use tidecast_node::{MessageSender, Source};
 
 use crate::operation::{Operation, Work, start};
 
-pub use options::{MountOptions, Program};
+pub use options::{MountOptions, Program, RunOptions};
+pub use run::{Ran, RunCommand};
 pub use server::{ServeMount, serve_mount};
 
 /// How often it is looked whether a mount is still there.

@@ -36,3 +36,22 @@ pub struct MountOptions {
     /// Threads of the server. Default: one for each core.
     pub threads: Option<usize>,
 }
+
+/// How to run a command.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// How the tree comes to the command. Of a tree that is mounted on this host already the first mount's hold.
+    pub serve: ServeOptions,
+    /// Where the command sees the tree. Default: where it was built, as its manifest records it.
+    pub at: Option<PathBuf>,
+    /// The program `tidecast`: its path, or a name that is looked for in `PATH`. Default: `tidecast`.
+    pub program: PathBuf,
+    /// Where this node keeps its key. Default: [`default_state_dir`](crate::default_state_dir).
+    pub state_dir: Option<PathBuf>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { serve: ServeOptions::default(), at: None, program: "tidecast".into(), state_dir: None }
+    }
+}
