@@ -106,6 +106,11 @@ def members(programs: pathlib.Path, info: pathlib.Path, build: Build, scratch: p
     yield "tidecast/_native.abi3.so", stripped(programs / "libtidecast_native.so", build, scratch)
     yield "tidecast/lib/libtidecast.so", stripped(programs / "libtidecast.so", build, scratch)
     yield "tidecast/include/tidecast.h", ROOT / "crates/capi/include/tidecast.h"
+    yield from program_and_metadata(programs, info, build, scratch)
+
+
+def program_and_metadata(programs: pathlib.Path, info: pathlib.Path, build: Build, scratch: pathlib.Path) -> Members:
+    """What an editable installation has in its wheel, too."""
     stem = info.name.removesuffix(".dist-info")
     # An installer puts it beside the interpreter, and so on PATH.
     yield f"{stem}.data/scripts/tidecast", stripped(programs / "tidecast", build, scratch)
@@ -150,7 +155,30 @@ def metadata_of(directory: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def wheel(out: pathlib.Path, build: Build, metadata: pathlib.Path | None = None) -> pathlib.Path:
+def linked(programs: pathlib.Path) -> None:
+    """Links what was compiled into the package of the sources, which git ignores there. The next build is then used at once."""
+    parts = {"_native.abi3.so": programs / "libtidecast_native.so", "lib/libtidecast.so": programs / "libtidecast.so",
+             "include/tidecast.h": ROOT / "crates/capi/include/tidecast.h"}
+    for name, built in parts.items():
+        if not built.exists():
+            sys.exit(f"{built} is not there: build it first (cargo build), or unset TIDECAST_NO_BUILD")
+        place = PACKAGE / name
+        place.parent.mkdir(exist_ok=True)
+        part = place.with_name(f".{place.name}.{os.getpid()}")
+        part.symlink_to(built)
+        part.replace(place)
+
+
+def editable_members(programs: pathlib.Path, info: pathlib.Path, build: Build, scratch: pathlib.Path) -> Members:
+    """The program, the metadata, and a line that has Python import the package from the sources."""
+    linked(programs)
+    path = scratch / "tidecast.pth"
+    path.write_text(f"{PACKAGE.parent}\n")
+    yield "tidecast-editable.pth", path
+    yield from program_and_metadata(programs, info, build, scratch)
+
+
+def wheel(out: pathlib.Path, build: Build, metadata: pathlib.Path | None = None, *, editable: bool = False) -> pathlib.Path:
     """Builds the wheel into the directory ``out``, with ``metadata`` (a .dist-info directory) or new ones."""
     programs = build.run()
     with tempfile.TemporaryDirectory(prefix="tidecast-build-") as name:
@@ -162,7 +190,8 @@ def wheel(out: pathlib.Path, build: Build, metadata: pathlib.Path | None = None)
         path = out / f"{metadata.name.removesuffix('.dist-info')}-{tag}.whl"
         # A wheel for tests is packed in a fifth of the time.
         level = 9 if build.profile == "release" else 1
-        pack(path, metadata.name, tag, members(programs, metadata, build, scratch), level)
+        files = editable_members if editable else members
+        pack(path, metadata.name, tag, files(programs, metadata, build, scratch), level)
     return path
 
 
@@ -196,8 +225,10 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
 
 
 def build_editable(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
-    """The extension alone, compiled by maturin: ``tidecast.find_tidecast_bin()`` then looks in PATH."""
-    return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+    """Modules of Python are those of the sources, so that a change counts at once; the rest is compiled, as for a wheel."""
+    checked_toolchain()
+    metadata = pathlib.Path(metadata_directory) if metadata_directory else None
+    return wheel(pathlib.Path(wheel_directory), Build.of_environment(), metadata, editable=True).name
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
