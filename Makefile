@@ -119,7 +119,7 @@ bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 
 bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, an hour or two (ARGS='--places loopback --repeats 1'; as root)
 	@scripts/bench-mover $(ARGS)
 
-bench-python: wheel ## reading through the Python package: fsspec beside the file, weights beside safetensors (ARGS='--size 1')
+bench-python: wheel ## the Python package: fsspec beside the file, weights beside safetensors, get beside the program (ARGS='--size 1')
 	$(PYTHON) -m bench.python $(ARGS)
 
 bench-field: build ## throughput of `tidecast field`: a core, pacing, loss and parity, steps, the page (ARGS="peak --repeats 1"; iperf3, root)
