@@ -7,6 +7,7 @@ from typing import Any
 class Error(RuntimeError):
     """An operation of Tidecast failed.
 
+    :param text: what failed, on which object, why, and what to do
     :ivar code: the exit code that the program ends with: 1, 2 or 3. Of :class:`~tidecast.Group`, the code of ``tidecast.h``
     :ivar reached: how far the operation came: the fields of its result that are known, as in ``docs/events.md``
     """
@@ -18,22 +19,22 @@ class Error(RuntimeError):
 
 
 class FaultError(Error):
-    """The data, the peer or the host is at fault (exit code 1)."""
+    """The data, the peer or the host is at fault (exit code 1). As :class:`Error`."""
 
 
 class UsageError(Error, ValueError):
-    """The arguments are wrong: the same call fails again (exit code 2)."""
+    """The arguments are wrong: the same call fails again (exit code 2). As :class:`Error`."""
 
     def __init__(self, text: str, code: int = 2, reached: dict[str, Any] | None = None):
         super().__init__(text, code, reached)
 
 
 class CutError(Error):
-    """It timed out or was stopped; the same call resumes it (exit code 3)."""
+    """It timed out or was stopped; the same call resumes it (exit code 3). As :class:`Error`."""
 
 
 class Lost(Error):
-    """This rank is no longer in the group: it was removed, or rank 0 has ended. Every further call fails too."""
+    """This rank is no longer in the group: it was removed, or rank 0 has ended. Every further call fails too. As :class:`Error`."""
 
 
 _BY_CODE = {1: FaultError, 2: UsageError, 3: CutError}

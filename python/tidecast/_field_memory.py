@@ -237,7 +237,7 @@ class Field:
 
 
 def open(name: str = "field") -> Field:
-    """The field of this name from a receiver on this host.
+    """The field ``name`` from a receiver on this host.
 
     :raises FieldError: there is no such field
     """

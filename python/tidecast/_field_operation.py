@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 
@@ -18,7 +19,7 @@ class Running:
     """
 
     def __init__(self, native: Native, hear: Callable[[Event], None]):
-        self._native, self._hear = native, hear
+        self._native, self._hear, self._process = native, hear, os.getpid()
         self.started: Event = {}
         self.ended: Event = {}
         self.failed: _errors.Error | None = None
@@ -58,9 +59,19 @@ class Running:
             raise self.failed
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for the end, at most this many seconds; False: it still runs."""
+        """Waits for the end, at most this many seconds; False: it still runs.
+
+        :raises RuntimeError: this process was forked: the thread that follows the events is not in it
+        """
+        self.check()
         return self._over.wait(timeout)
+
+    def check(self) -> None:
+        """Raises in a process that was forked."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this object belongs to another process: it was made before a fork")
 
     def stop(self) -> None:
         """Asks it to end."""
+        self.check()
         self._native.stop()

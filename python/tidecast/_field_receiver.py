@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ from . import _native
 from ._field_memory import Field, FieldError, open
 from ._field_operation import Running
 from ._operation import AnyPath, Event, begin, void
+
+#: Seconds between two looks whether the receiver has ended.
+_LOOK = 0.2
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Receiver:
     :param steps: end after this many steps
     :param key: the key of senders, or ``"@file"`` that has it; by default the variable ``TIDECAST_FIELD_KEY``, else one
         that is made once and kept. ``""``: every sender is accepted
+    :param state_dir: where this node keeps its key
     :param progress: a function that takes each event of ``docs/events.md``, called by a thread of the receiver
     :ivar name: name of the shared memory
     :ivar ports: the UDP port of each stream
@@ -76,18 +81,22 @@ class Receiver:
         """The shared memory, as from :func:`open`, when a sender has described its field.
 
         :param timeout: seconds to wait for a sender
-        :raises FieldError: no sender has connected by then
+        :raises FieldError: no sender has connected by then, or the receiver has ended
         """
-        if not self._comes.wait(timeout):
-            raise FieldError(f"no sender has come within {timeout} s")
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._comes.wait(_LOOK if until is None else min(_LOOK, max(0.0, until - time.monotonic()))):
+            if self._running.wait(0):
+                raise FieldError("no sender has come, and the receiver has ended")
+            if until is not None and time.monotonic() >= until:
+                raise FieldError(f"no sender has come within {timeout} s")
         return open(self.name)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until ``steps`` have arrived, at most this many seconds; False: it still runs."""
+        """Waits until ``steps`` have arrived, at most ``timeout`` seconds; False: it still runs."""
         return self._running.wait(timeout)
 
     def close(self) -> dict[str, Any]:
-        """Ends it; returns the totals: the fields of the event ``done``.
+        """Ends it; returns the totals: the fields of the event ``done``. A second call returns them again.
 
         :raises FaultError: it has failed, as where the disk of a recording is full
         """

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,8 @@ from ._operation import Event, begin
 
 #: Volumes in the shared memory.
 SLOTS = 3
+#: Bytes that a file may have, and the highest number of a step.
+MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Sending:
     packing: str
     order: str
     fec: str
+    sync: str | None
+    cpus: str | None
 
 
 class Sender:
@@ -46,13 +52,17 @@ class Sender:
     :param packing: how values are packed: ``run``, or the paper's ``xyz``
     :param order: in which order values of a slab go: ``zslab``, by planes, or ``morton``, in bricks along the Z-order curve
     :param fec: parity packets to make up for lost ones, as a share of the data packets: 0.05, or ``"5%"``
+    :param sync: ``"address:port"`` to listen on for a controller (``tidecast field sync``): each step is sent when that commands, and none
+        without it
+    :param cpus: cores to run on, one sending thread on each: numbers, or words (``"0-3,8"``, ``"node:0"``, ``"card:ib0"``)
     :raises UsageError: a key, an address or a word that makes no sense
 
     A step is copied once, into memory of three volumes that is the sender's. Use it in ``with``, or call :meth:`close`.
     """
 
     def __init__(self, to: str | list[str], shape: tuple[int, int, int], *, key: str | None = None, name: str = "simulation",
-                 streams: int = 8, rate: int | str = "auto", packing: str = "run", order: str = "zslab", fec: float | str = 0):
+                 streams: int = 8, rate: int | str = "auto", packing: str = "run", order: str = "zslab", fec: float | str = 0,
+                 sync: str | None = None, cpus: str | Sequence[int] | None = None):
         self.shape = tuple(int(n) for n in shape)
         if len(self.shape) != 3 or min(self.shape) < 1:
             raise ValueError(f"a shape is three lengths, z, y, x; not {shape}")
@@ -63,11 +73,20 @@ class Sender:
         self._next = 0
         self._free: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         how = Sending(streams, rate if isinstance(rate, str) else f"{8 * rate}bit", packing, order,
-                      fec if isinstance(fec, str) else f"{100 * fec}%")
-        size = 4 * int(np.prod(self.shape, dtype=np.int64))
+                      fec if isinstance(fec, str) else f"{100 * fec}%", sync,
+                      cpus if cpus is None or isinstance(cpus, str) else ",".join(map(str, cpus)))
+        size = 4 * math.prod(self.shape)
+        if size * SLOTS > MOST:
+            raise ValueError(f"the shape {shape} is too large: {SLOTS} volumes of {size} bytes fit into no file")
         memory = os.memfd_create("tidecast-feed")
-        os.ftruncate(memory, size * SLOTS)
-        self._slots = np.memmap(os.fdopen(os.dup(memory), "r+b"), "<f4", "r+", shape=(SLOTS, *self.shape))
+        try:
+            os.ftruncate(memory, size * SLOTS)
+            with os.fdopen(os.dup(memory), "r+b") as file:
+                self._slots = np.memmap(file, "<f4", "r+", shape=(SLOTS, *self.shape))
+        except BaseException:
+            os.close(memory)
+            raise
+        self._lock = threading.Lock()
         hear, their_say = os.pipe()
         their_hear, say = os.pipe()
         self._hear, self._say = os.fdopen(hear), os.fdopen(say, "w")
@@ -88,7 +107,8 @@ class Sender:
         threading.Thread(target=self._listen, name="tidecast-feed", daemon=True).start()
 
     def _tell(self, line: dict[str, Any]) -> None:
-        print(json.dumps(line), file=self._say, flush=True)
+        self._say.write(json.dumps(line) + "\n")
+        self._say.flush()
 
     def _listen(self) -> None:
         """Free slots; None when there will be no further ones."""
@@ -102,23 +122,32 @@ class Sender:
             self.progress = event
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
-        """Queues a step for sending; the array may be changed at once. True if there was room for it within ``timeout`` seconds, else
-        it is dropped. Masked values of a masked array arrive as NaN.
+        """Queues a step for sending; ``array`` is copied, and may be changed at once. True if there was room for it within
+        ``timeout`` seconds, else it is dropped. Masked values of a masked array arrive as NaN.
 
         :param step: its number, which rises; by default those that were put are counted, dropped ones too
-        :raises FieldError: the sender has ended
+        :raises FieldError: the sender has ended or was closed
         :raises TypeError: its values are not real numbers
+        :raises ValueError: its shape is another one, or the number does not rise
         """
+        self._running.check()
         array = np.asanyarray(array)
         check(array.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the array has the shape {array.shape}, not {self.shape}")
+        # Threads take turns: a number that is given later is told later.
+        with self._lock:
+            return self._put(array, step, timeout)
+
+    def _put(self, array: Any, step: int | None, timeout: float) -> bool:
+        if self._say.closed:
+            raise FieldError("the sender is closed")
         step = self._next if step is None else int(step)
-        if step < self._next:
-            raise ValueError(f"step {step} comes after {self._next - 1}: numbers rise")
+        if not self._next <= step < MOST:
+            raise ValueError(f"step {step} comes after {self._next - 1}: numbers rise" if step < MOST else f"step {step} is too high")
         self._next = step + 1
         try:
-            slot = self._free.get(timeout=timeout) if timeout > 0 else self._free.get_nowait()
+            slot = self._free.get(timeout=min(timeout, threading.TIMEOUT_MAX)) if timeout > 0 else self._free.get_nowait()
         except queue.Empty:
             self.dropped += 1
             return False
@@ -135,11 +164,12 @@ class Sender:
         return True
 
     def close(self, timeout: float = 60.0) -> None:
-        """Sends the queued steps, for at most this many seconds, and ends. A receiver that did not accept them is a warning: a
-        simulation does not need viewers.
+        """Sends the queued steps, for at most ``timeout`` seconds, and ends; closing again does nothing. A receiver that did not accept
+        them is a warning: a simulation does not need viewers.
 
         :raises FieldError: not all was sent, or the sender has failed
         """
+        self._running.check()
         if self._say.closed:
             return
         until = time.monotonic() + timeout

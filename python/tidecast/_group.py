@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _mpi
 from ._buffers import located
+from ._cancel import current
 from ._native import Member
 
 #: Seconds that ranks wait for each other.
@@ -27,10 +28,16 @@ class Group:
     With MPI: ``Group(comm)``; without ``comm`` it is ``MPI.COMM_WORLD``. Without MPI: ``Group(group="host:port",
     rank=, size=, secret=)``, where rank 0 listens at that port on all of its addresses, and the others find it there.
 
+    :param comm: a communicator of mpi4py
+    :param group: the address of rank 0, ``"host:port"``; at rank 0, port 0 is any free port
+    :param rank: the number of this process, from 0
+    :param size: how many ranks there are
     :param secret: the same secret text on every rank, by default the variable ``TIDECAST_SECRET``. Any process that guesses it can
         join: make it long and random. ``""``: every process that can reach the port may join.
     :param timeout: seconds to connect to rank 0, and that ranks wait for each other in a call
     :param plain: data between hosts need not be encrypted: faster on fast networks
+    :raises ValueError: arguments that make no sense
+    :raises Error: rank 0 was not found within the timeout, or has another secret
 
     Leave it with :meth:`close` or ``with``; at the end of the process this happens automatically. Ctrl-C ends a call that waits, and
     this rank has left the group then. A forked process is not a member.
@@ -54,7 +61,7 @@ class Group:
     def _open(self, address: str, rank: int, size: int, secret: str) -> str:
         if not (0 <= rank < size < 1 << 32):
             raise ValueError(f"invalid rank {rank}: the group has {size} ranks")
-        self._member = Member(address, rank, size, secret, self._timeout, self._plain)
+        self._member = Member(address, rank, size, secret, self._timeout, self._plain, current().flag)
         self.rank, self.size = rank, size
         return self._member.address
 
@@ -64,6 +71,8 @@ class Group:
         buffer stays the caller's, is kept alive during the call, and must not be changed by other threads meanwhile. The content of a
         receiver's buffer after an error is undefined.
 
+        :param buffer: an array of NumPy, or whatever has the buffer protocol or ``__dlpack__``, in one piece of the host's memory
+        :param root: the rank whose buffer the others get
         :param timeout: seconds that ranks wait for each other to call, by default the group's; the transfer itself has no time limit,
             and fails when no data moves for a minute
         :returns: at the root, the ranks that do not have it (``[]``: all have); elsewhere ``[]``. A small buffer (all
@@ -78,9 +87,9 @@ class Group:
         try:
             place = located(buffer, writable=self.rank != root)
         except Exception as why:
-            member.abstain(root, str(why), timeout)
+            member.abstain(root, str(why), timeout, current().flag)
             raise
-        return member.bcast(place, root, timeout)
+        return member.bcast(place, root, timeout, current().flag)
 
     def _usable(self) -> Member:
         if self._member is None or self._pid != os.getpid():
@@ -88,7 +97,8 @@ class Group:
         return self._member
 
     def close(self) -> None:
-        """Leaves the group. Rank 0 first waits for the calls of others to end, at most two minutes."""
+        """Leaves the group. Rank 0 first waits for the calls of others to end, at most two minutes. Further calls raise ValueError; closing
+        again does nothing."""
         member, self._member = self._member, None
         if member is not None and self._pid == os.getpid():
             member.close()
@@ -107,7 +117,13 @@ def bcast(buffer: Any, root: int = 0, comm: Any = None, *, group: str | None = N
           size: int | None = None, secret: str | None = None, timeout: float = TIMEOUT,
           plain: bool = False) -> list[int]:
     """Brings the root's ``buffer`` into that of every rank, in place. Arguments and result are those of :class:`Group`
-    and :meth:`Group.bcast`; the group is made by the first call and kept for the next ones."""
+    and :meth:`Group.bcast`; the group is made by the first call and kept for the next ones.
+
+    :param buffer: as of :meth:`Group.bcast`, like ``root`` and ``timeout``
+    :param comm: as of :class:`Group`, like ``group``, ``rank``, ``size``, ``secret`` and ``plain``
+    :returns: at the root, the ranks that do not have it
+    :raises Error: as :class:`Group` and :meth:`Group.bcast`
+    """
     comm = None if group is not None else _mpi.world() if comm is None else comm
     key = (group, rank, size, plain) if comm is None else ("MPI", comm.py2f())
     with _lock:

@@ -1,26 +1,26 @@
 """Published trees as file systems: mounts of this host, and commands that see a tree where it was built."""
 from __future__ import annotations
 
-import asyncio
+import json
+import logging
 import os
 import pathlib
 import subprocess
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from . import _native
+from . import _errors, _native
+from ._cancel import current
 from ._installed import find_tidecast_bin
-from ._operation import AnyPath, Progress, Task, answer, as_twin, begin, waiting
-from ._secret import placed
+from ._operation import AnyPath, Progress, Task, answer, begin, waiting
 from ._transfer import Path, Swarm, path_of
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_log = logging.getLogger("tidecast")
 #: A command that is interrupted is asked to end, and killed after this many seconds.
 _GRACE = 0.7
+#: Seconds between two looks whether the task that waits for a command was cancelled.
+_LOOK = 0.1
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ def mount(source: AnyPath, at: AnyPath, *, mode: str = "hybrid", prefetch: AnyPa
     :param timeout: a read fails when no peer supplies its data for this many seconds; by default 600
     :param fallback: a directory with the same tree on a shared file system, for data that no peer gives
     :param allow_other: other users may use the mount too
+    :param swarm: how this node takes part, as of :func:`tidecast.get`
+    :param state_dir: where this node keeps its key
     :raises FaultError: another file system is mounted there, the tree cannot be reached, or the system lets this user mount nothing
     """
     how = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
@@ -121,108 +123,60 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
     """Runs a command that sees a published tree where it was built, and waits for its end. No other process sees the tree there, no
     privilege is needed, and nothing is left behind. ``tidecast.run(ticket, ["/opt/env/bin/python3", "train.py"]).returncode``
 
-    ``source`` and the arguments from ``mode`` to ``fallback`` are those of :func:`mount`; ``check``, ``input``, ``capture_output`` and
-    further ones (``cwd``, ``env``, ``stdout``, ``text``) those of :func:`subprocess.run`.
+    ``source`` and the arguments ``mode``, ``prefetch``, ``prefetch_exe``, ``record``, ``cache``, ``group``, ``timeout``, ``fallback``,
+    ``swarm`` and ``state_dir`` are those of :func:`mount`; ``check``, ``input``, ``capture_output`` and further ones (``how``: ``cwd``,
+    ``env``, ``stdout``, ``text``) those of :func:`subprocess.run`.
 
+    :param command: the program and its arguments
     :param at: where the command sees the tree; by default where it was built, as its manifest records it
-    :returns: the return code is the command's. If the tree cannot be shown, it is the program's: 1, 2 or 3, and standard error has
-        the reason
+    :returns: the command's return code, as of :func:`subprocess.run`: what the command does is its own
+    :raises FaultError: the tree cannot be reached or shown
+    :raises UsageError: the arguments are wrong, the command does not exist or cannot be executed
+    :raises CutError: the program was stopped before the command began
     :raises subprocess.CalledProcessError: with ``check``, the return code is not 0
+
+    Relative paths of arguments are those of this process. Warnings go to the logger ``tidecast``. Ctrl-C asks the command to end (SIGTERM),
+    and kills it after 0.7 s.
     """
     shown = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
                  fallback=fallback)
-    with _words(source, command, at, shown, swarm, state_dir) as (argv, fds):
-        if capture_output:
-            how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        if input is not None:
-            how["stdin"] = subprocess.PIPE
-        how["env"] = _environment(how.get("env"), swarm)
-        with subprocess.Popen(argv, pass_fds=fds, **how) as process:
-            if (begun := _begun.get()) is not None:
-                begun.has(process)
-            try:
-                out, err = process.communicate(input)
-            except BaseException:
-                process.terminate()
-                try:
-                    process.wait(_GRACE)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                raise
-        done = subprocess.CompletedProcess(list(command), process.returncode, out, err)
+    words = [os.fspath(word) for word in ([command] if isinstance(command, str | os.PathLike) else command)]
+    native = begin(_native.RunCommand, os.fspath(source), words, at, shown, swarm, find_tidecast_bin(), state_dir)
+    if capture_output:
+        how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        how["stdin"] = subprocess.PIPE
+    how["env"] = {**(os.environ if how.get("env") is None else how["env"]), **dict(native.environment)}
+    how["pass_fds"] = [*native.descriptors, *how.get("pass_fds", ())]
+    with subprocess.Popen(native.words, **how) as process:
+        out, err = _outputs(process, input)
+    code = process.returncode
+    warnings, failed = native.end(code if code >= 0 else None)
+    for text in warnings:
+        _log.warning("%s", text)
+    if failed is not None:
+        raise _errors.of(json.loads(failed))
+    done = subprocess.CompletedProcess(words, code, out, err)
     if check:
         done.check_returncode()
     return done
 
 
-class _Begun:
-    """The process of a call of :func:`run` that a task of asyncio waits for."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[Any] | None = None
-        self._is_cancelled = False
-
-    def has(self, process: subprocess.Popen[Any]) -> None:
-        self._process = process
-        if self._is_cancelled:
-            process.terminate()
-
-    def cancel(self) -> None:
-        self._is_cancelled = True
-        if self._process is not None:
-            self._process.terminate()
-
-
-_begun: ContextVar[_Begun | None] = ContextVar("_begun", default=None)
-
-
-def awaited_run(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The twin of :func:`run` for asyncio: cancellation asks the command to end."""
-
-    async def twin(*arguments: P.args, **named: P.kwargs) -> T:
-        begun = _Begun()
-        _begun.set(begun)
+def _outputs(process: subprocess.Popen[Any], given: Any) -> tuple[Any, Any]:
+    """Waits for the end of a process, which an exception or a cancelled task ends."""
+    cancel = current()
+    try:
+        while True:
+            try:
+                return process.communicate(given, timeout=_LOOK if cancel.may_be else None)
+            except subprocess.TimeoutExpired:
+                given = None
+                if cancel.is_cancelled:
+                    raise _errors.CutError("the call was cancelled", 3) from None
+    except BaseException:
+        process.terminate()
         try:
-            # With this task's context.
-            return await asyncio.to_thread(waits, *arguments, **named)
-        except asyncio.CancelledError:
-            begun.cancel()
-            raise
-
-    return as_twin(waits, twin)
-
-
-@contextmanager
-def _words(source: AnyPath, command: Sequence[AnyPath], at: AnyPath | None, how: Mounting, swarm: Swarm,
-           state_dir: AnyPath | None) -> Iterator[tuple[list[str], list[int]]]:
-    """The program's command line, and the descriptors to inherit: a ticket is not on the command line, which other users can read."""
-    words = [find_tidecast_bin(), "run", f"--mode={how.mode}", f"--prefetch={how.prefetch}"]
-    words += [f"--prefetch-exe={program}" for program in how.prefetch_exe]
-    given = {"record": how.record, "cache": how.cache, "fallback": how.fallback, "at": at, "state-dir": state_dir}
-    words += [f"--{name}={os.fspath(value)}" for name, value in given.items() if value is not None]
-    words += ["--group"] if how.group else []
-    words += [] if how.timeout is None else [f"--timeout={round(how.timeout * 1e9)}ns"]
-    words += _of_swarm(swarm)
-    text = os.fspath(source)
-    with placed([] if os.path.exists(text) or text.startswith("@") else [text]) as (secrets, fds):
-        rest = [*(secrets or [text]), "--", *[os.fspath(word) for word in command]]
-        yield [*words, *rest], fds
-
-
-def _of_swarm(swarm: Swarm) -> list[str]:
-    words = [f"--listen={swarm.listen}"] if swarm.listen is not None else []
-    words += [f"--net={swarm.net}"] if swarm.net is not None else []
-    words += [f"--peer={peer}" for peer in swarm.peers or ()] + [f"--tracker={url}" for url in swarm.trackers or ()]
-    limits = {"upload-limit": swarm.upload_limit, "download-limit": swarm.download_limit}
-    words += [f"--{name}={8 * limit}bit" for name, limit in limits.items() if limit is not None]
-    flags = {"--dht": swarm.dht, "--plain": swarm.plain, "--no-lsd": swarm.lsd is False, "--no-web-seeds": swarm.web_seeds is False}
-    return words + [flag for flag, is_set in flags.items() if is_set]
-
-
-def _environment(given: Mapping[str, str] | None, swarm: Swarm) -> dict[str, str]:
-    """Settings that a flag cannot turn off."""
-    environment = dict(os.environ if given is None else given)
-    environment |= {"TIDECAST_DHT": "false"} if swarm.dht is False else {}
-    environment |= {"TIDECAST_PLAIN": "false"} if swarm.plain is False else {}
-    environment |= {"TIDECAST_LSD": "true"} if swarm.lsd else {}
-    return environment
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ._cancel import current
 from ._errors import Error
 
 #: Bytes of the only message.
@@ -47,8 +48,11 @@ def meet(open_: Callable[[str, int, int, str], str], comm: Any, timeout: float) 
 
 def _share(comm: Any, message: bytearray, timeout: float) -> None:
     """MPI_Bcast with a bound."""
+    cancel = current()
     request, until = comm.Ibcast(message, root=0), time.monotonic() + timeout
     while not request.Test():
+        if cancel.is_cancelled:
+            raise Error("the call was cancelled before the ranks met", _JOIN)
         if time.monotonic() > until:
             raise Error(f"the ranks of the communicator did not meet within {timeout} s", _JOIN)
         time.sleep(0.0005)

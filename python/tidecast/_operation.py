@@ -6,7 +6,6 @@ import inspect
 import json
 import logging
 import os
-import threading
 import types
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -36,11 +35,42 @@ class Native(Protocol):
 
 
 def begin(start: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-    """Calls the extension module. Invalid arguments raise a :class:`UsageError`."""
+    """Calls the extension module. Invalid arguments raise a :class:`UsageError`, wrong types a TypeError."""
     try:
         return start(*arguments, **named)
-    except ValueError as error:
-        raise _errors.UsageError(str(error)) from None
+    except _errors.Error:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise _errors.UsageError(_why(error)) from None
+    except TypeError as error:
+        # Of a field of a dataclass, PyO3 has the reason as the cause.
+        cause, (at, found, name) = error.__cause__, str(error).partition("failed to extract field ")
+        if cause is None or at or not found:
+            raise
+        text = f"{name.rpartition('.')[2]}: {_why(cause)}"
+        if isinstance(cause, TypeError):
+            raise TypeError(text) from None
+        raise _errors.UsageError(text) from None
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object!r} is not UTF-8, and only paths of data may be other than that"
+    return str(error)
+
+
+def seconds(time: float, name: str) -> int:
+    """Whole seconds, as the daemon counts them.
+
+    :raises UsageError: it is negative or no number
+    """
+    try:
+        whole = int(time)
+    except (ValueError, OverflowError) as error:
+        raise _errors.UsageError(f"{name}: {error}") from None
+    if not 0 <= whole < 1 << 63:
+        raise _errors.UsageError(f"{name}: {time} is not a number of seconds")
+    return whole
 
 
 def answer(said: tuple[bool, str]) -> Any:
@@ -73,31 +103,25 @@ class Task(Generic[T]):
 
     async def run_async(self) -> T:
         """The same for asyncio. ``progress`` is called by the event loop's thread; cancellation stops the operation."""
-        import asyncio  # It takes as long to load as all the rest: most programs do without.
-        loop = asyncio.get_running_loop()
-        called = self._progress
+        from ._cancel import Cancel, apart
+        cancel = Cancel()
+        progress = in_loop(self._progress)
+        with cancel.by(self._native.stop):
+            return await apart(lambda: self._run(progress), cancel)
 
-        def in_loop(event: Event) -> None:
-            if callable(called):
-                loop.call_soon_threadsafe(called, event)
 
-        done: asyncio.Future[T] = loop.create_future()
+def in_loop(progress: Progress) -> Progress:
+    """``progress`` of a twin for asyncio: a function is called by the event loop's thread."""
+    if not callable(progress):
+        return progress
+    import asyncio
+    loop, called = asyncio.get_running_loop(), progress
 
-        def run() -> None:
-            try:
-                settle, value = done.set_result, self._run(in_loop if callable(called) else called)
-            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-                settle, value = done.set_exception, error  # type: ignore[assignment]
-            with suppress(RuntimeError):  # The loop is closed: nothing waits any more.
-                loop.call_soon_threadsafe(lambda: None if done.done() else settle(value))
+    def tells(event: Event) -> None:
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(called, event)
 
-        # A thread of its own, not one of the pool's: operations may run for days.
-        threading.Thread(target=run, name="tidecast", daemon=True).start()
-        try:
-            return await done
-        except asyncio.CancelledError:
-            self._native.stop()
-            raise
+    return tells
 
 
 def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:
@@ -126,12 +150,15 @@ def awaited(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return as_twin(waits, twin)
 
 
-def in_thread(waits: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The twin for asyncio of a function that is short: it runs in a thread."""
+def in_thread(waits: Callable[P, T], patience: float | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin for asyncio of a function that looks at :func:`tidecast._cancel.current`: it runs in a thread. A task that is cancelled
+    waits for the end of the call, so that buffers are free."""
 
     async def twin(*arguments: P.args, **named: P.kwargs) -> T:
-        import asyncio
-        return await asyncio.to_thread(waits, *arguments, **named)
+        from ._cancel import Cancel, apart
+        if "progress" in named:
+            named["progress"] = in_loop(named["progress"])  # type: ignore[arg-type]
+        return await apart(lambda: waits(*arguments, **named), Cancel(), patience)
 
     return as_twin(waits, twin)
 

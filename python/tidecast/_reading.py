@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from . import _errors, _native
+from ._cancel import current
 from ._operation import AnyPath, answer, begin
 from ._transfer import Swarm
 
@@ -100,6 +101,8 @@ def open(source: AnyPath, *, socket: AnyPath | None = None, cache: AnyPath | Non
     :param socket: where the daemon listens; by default the socket of the settings, else the host's daemon, else the user's own
     :param cache: a directory for pieces; by default below the directory for temporary files
     :param timeout: a read fails after this many seconds without data for it; by default 120
+    :param swarm: how this node takes part, as of :func:`tidecast.get`
+    :param state_dir: where this node keeps its key
     :raises FaultError: the owner refuses this node, there is no such cache, or there is no room
     :raises CutError: no peer supplied the manifest within the timeout
     """
@@ -113,9 +116,12 @@ def open(source: AnyPath, *, socket: AnyPath | None = None, cache: AnyPath | Non
 
 
 class Reader:
-    """A tree that is read, from any thread. It belongs to the process that opened it; close it, or use it as a context manager.
+    """A tree that is read, from any thread; :func:`tidecast.open` makes it. It belongs to the process that opened it: in a forked one its
+    methods raise RuntimeError. Close it, or use it as a context manager.
 
-    Paths have ``/`` between names, and may lead through symbolic links within the tree.
+    Paths (``path``) have ``/`` between names, and may lead through symbolic links within the tree. Offsets and lengths are in bytes.
+    Methods raise FileNotFoundError or IsADirectoryError for a path that leads to no file, ValueError when the reader is closed, and those
+    that wait for data :class:`tidecast.CutError` when no peer supplied it within the timeout.
 
     :ivar name: the name of the published data, or of the cache
     :ivar path: the path of a cache; None for other sources
@@ -123,7 +129,7 @@ class Reader:
 
     def __init__(self, native: _native.Reader):
         self._native = native
-        said: dict[str, Any] = answer(native.begin())
+        said: dict[str, Any] = answer(native.begin(current().flag))
         self.name: str = said["name"]
         self.path: pathlib.Path | None = None if said["path"] is None else pathlib.Path(said["path"])
         self._entries: list[Entry] | None = None
@@ -146,7 +152,7 @@ class Reader:
             return self._entries
 
     def find(self, path: str, *, follow: bool = True) -> Entry | None:
-        """The file or directory at a path; None if it does not exist, and for the top itself.
+        """The file or directory at ``path``; None if it does not exist, and for the top itself.
 
         :param follow: False gives the name itself, which may be a link, if it is there by this path
         """
@@ -158,7 +164,7 @@ class Reader:
         return None if at is None else self.entries[at]
 
     def ls(self, path: str = "") -> list[Entry]:
-        """The entries of a directory.
+        """The entries of the directory ``path``.
 
         :raises FileNotFoundError: it is not there
         :raises NotADirectoryError: it is a file
@@ -172,40 +178,48 @@ class Reader:
         return list(self._below.get(found.path if found else "", []))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a file from ``offset`` on, all if ``length`` is None; fewer at its end. Waits until they are here, and reads ahead
-        according to earlier reads of the file.
+        """Bytes of the file ``path`` from ``offset`` on, all if ``length`` is None; fewer at its end. Waits until they are here, and
+        reads ahead according to earlier reads of the file.
 
         :raises FileNotFoundError: no file has this path
+        :raises ValueError: ``offset`` or ``length`` is negative, or the reader is closed
         :raises CutError: no peer supplied them within the timeout
         """
         file, size = self._file(path)
+        if offset < 0 or (length is not None and length < 0):
+            raise ValueError(f"negative offset or length: {offset}, {length}")
         return self._read(file, offset, max(0, size - offset) if length is None else min(length, max(0, size - offset)))
 
     def readinto(self, path: str, buffer: Buffer, offset: int = 0) -> int:
-        """As :meth:`read`, into memory of the caller's; gives how many bytes."""
+        """As :meth:`read` of ``path`` from ``offset`` on, into ``buffer``, memory of the caller's that is not kept. Gives how
+        many bytes came."""
+        if offset < 0:
+            raise ValueError(f"negative offset: {offset}")
         return self._readinto(*self._file(path), memoryview(buffer).cast("B"), offset)
 
     def read_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """Bytes of many ranges (path, start, end), which come at once; nothing else is fetched."""
-        wanted = [(self._file(path)[0], start, end) for path, start, end in ranges]
+        """Bytes of many ``ranges`` (path, start, end), which come at once; nothing else is fetched. What is beyond a file's end is left
+        out."""
+        wanted = self._within(ranges)
         self._check(self._native.fetch(wanted))
-        return [self._take(file, start, max(0, min(end, self.entries[file].size) - start)) for file, start, end in wanted]
+        return [self._take(file, start, end - start) for file, start, end in wanted]
 
     def fetch(self, ranges: Iterable[tuple[str, int, int]]) -> None:
-        """Waits until ranges of bytes (path, start, end) are here, which come at once."""
-        self._check(self._native.fetch([(self._file(path)[0], start, end) for path, start, end in ranges]))
+        """Waits until ``ranges`` of bytes (path, start, end) are here, which come at once."""
+        self._check(self._native.fetch(self._within(ranges)))
 
     def want(self, ranges: Iterable[tuple[str, int, int]]) -> None:
-        """Asks for ranges of bytes (path, start, end) in this order, after all that is waited for. Does not wait for them."""
-        self._check(self._native.want([(self._file(path)[0], start, end) for path, start, end in ranges]))
+        """Asks for ``ranges`` of bytes (path, start, end) in this order, after all that is waited for. Does not wait for them."""
+        self._check(self._native.want(self._within(ranges)))
 
     def open(self, path: str, buffering: int = BUFFER) -> File:
-        """A file object for reading; ``buffering``: bytes that are read at once for many small reads."""
+        """The file ``path`` as a file object for reading; ``buffering``: bytes that are read at once for many small reads."""
         file, size = self._file(path)
         return File(_Raw(self, file, size, path), max(1, buffering))
 
     def map(self, path: str) -> memoryview:
-        """All of a file as memory that cannot be written to, once it is here: mapped, not copied."""
+        """All of the file ``path`` as memory that cannot be written to, once it is here: mapped, not copied. The memory stays as long as
+        the view or an array over it, also when the reader is closed."""
         file, size = self._file(path)
         if size == 0:
             return memoryview(b"")
@@ -216,12 +230,12 @@ class Reader:
         return memoryview(mmap.mmap(opened.number, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED))
 
     def local_path(self, path: str) -> pathlib.Path | None:
-        """Where a file of a daemon's cache lies, for programs that open it themselves; None for other sources."""
+        """Where the file ``path`` of a daemon's cache lies, for programs that open it themselves; None for other sources."""
         place = self._native.path(self._file(path)[0])
         return None if place is None else pathlib.Path(place)
 
     def is_local(self, path: str) -> bool:
-        """Whether all of a file is here."""
+        """Whether all of the file ``path`` is here."""
         return self._native.is_whole(self._file(path)[0])
 
     @property
@@ -235,7 +249,8 @@ class Reader:
         return self._native.piece_length()
 
     def close(self) -> None:
-        """Ends it: reads are errors from then on, other nodes are served no longer, and the next process may have the pieces."""
+        """Ends it: reads are errors from then on, other nodes are served no longer, and the next process may have the pieces. Closing again
+        does nothing."""
         if self._end.detach() is not None:
             self._tell()
             with self._lock:
@@ -258,6 +273,17 @@ class Reader:
         if entry.type != "file":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return at, entry.size
+
+    def _within(self, ranges: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
+        """Ranges as parts of files that are there: number, start, end."""
+        found = []
+        for path, start, end in ranges:
+            file, size = self._file(path)
+            if start < 0 or end < 0:
+                raise ValueError(f"negative range of {path}: {start}, {end}")
+            begin = min(start, size)
+            found.append((file, begin, max(begin, min(end, size))))
+        return found
 
     def _check(self, failed: str | None) -> None:
         if failed is not None:
@@ -288,6 +314,8 @@ class Reader:
             self._check(self._native.read_on(file, offset, length))
 
     def _read(self, file: int, offset: int, length: int) -> bytes:
+        if length <= 0:
+            return b""
         self._bring(file, offset, length)
         return self._take(file, offset, length)
 

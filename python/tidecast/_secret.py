@@ -16,14 +16,6 @@ def by_descriptor(words: Iterable[str | bytes]) -> Iterator[tuple[list[str], lis
         yield _without_keys([os.fsdecode(word) for word in words], lambda key: _place(key, fds, stack)), fds
 
 
-@contextmanager
-def placed(secrets: Iterable[str]) -> Iterator[tuple[list[str], list[int]]]:
-    """``@/proc/self/fd/N`` for each secret, and the descriptors that the program is to inherit."""
-    with ExitStack() as stack:
-        fds: list[int] = []
-        yield [_place(secret, fds, stack) for secret in secrets], fds
-
-
 def _place(secret: str, fds: list[int], stack: ExitStack) -> str:
     fd = os.memfd_create("tidecast-secret", os.MFD_CLOEXEC)
     stack.callback(os.close, fd)

@@ -5,11 +5,13 @@ import base64
 import json
 import os
 import pathlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _errors, _native
+from ._cancel import current
 from ._operation import AnyPath, Native, Progress, Task, answer, begin, shown, tell, waiting
 
 Path = pathlib.Path
@@ -121,9 +123,13 @@ def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree()
 
     Each byte is read once, on all cores. The same call resumes an interrupted one.
 
+    :param path: the file or directory
+    :param output: the manifest
+    :param tree: how to describe it
     :param private: only nodes with a ticket, which :func:`seed` makes, can join
     :param trackers: URLs of trackers to name in it
     :param web_seeds: URLs to fetch from beside peers: of the directory around ``path``, ending in ``/``, or of the file
+    :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :raises FaultError: something cannot be read, or ``output`` not written
     """
     native = begin(_native.publish, path, output, tree, private, trackers, web_seeds, state_dir)
@@ -150,6 +156,10 @@ def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: fl
     :param force: replace existing files even if Tidecast did not deliver them
     :param delete: remove delivered files that are no longer published
     :param base: older versions: their content is not fetched again
+    :param swarm: how this node takes part
+    :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
+    :raises FaultError: the owner rejects this node, there is no space, or other files are at the destination
+    :raises UsageError: the ticket is damaged, or ``files`` names none
     :raises CutError: ``timeout`` has passed, or it was stopped
     """
     fetch = Fetch(files, seed_for, timeout, force, delete, base)
@@ -158,7 +168,7 @@ def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: fl
 
 @waiting
 def verify(manifest: AnyPath, path: AnyPath, *, progress: Progress = False) -> Task[dict[str, Any]]:
-    """Compares a file or directory with its manifest; every byte is read. Returns the fields of the event ``done``.
+    """Compares the file or directory ``path`` with its ``manifest``; every byte is read. Returns the fields of the event ``done``.
 
     :raises FaultError: something differs: ``reached`` has the lists ``damaged``, ``missing`` and ``extra``
     """
@@ -171,11 +181,17 @@ def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None 
                 delete: bool = False, base: Sequence[AnyPath] = (), progress: Progress = False) -> Task[dict[str, Any]]:
     """Puts a file or directory at the same path on many hosts. Returns the fields of the event ``done``.
 
+    :param source: the file or directory on this host
     :param to: an absolute path; ``{host}`` in it becomes each host's name; with a slash at the end, the directory to put it into
     :param hosts: a list (``node[001-064]``, ``@FILE``) or names; by default those of the Slurm, PBS, LSF or Open MPI job
     :param exclude: hosts to leave out
     :param launch: how workers are started: ``auto``, ``ssh``, ``srun``, ``mpirun``, or a command with ``{host}`` and ``{command}``
     :param program: the program ``tidecast`` on the hosts
+    :param plain: data between hosts need not be encrypted
+    :param durable: write the data to the disks of the hosts before they count as complete
+    :param force: replace existing files even if Tidecast did not deliver them
+    :param delete: remove delivered files that are no longer in the source
+    :param base: older versions on the hosts: their content is not sent again
     :raises FaultError: hosts failed: ``reached`` lists them; the others completed
     """
     named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
@@ -185,7 +201,7 @@ def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None 
 
 
 class Share:
-    """Something that this process serves, until :meth:`close` or the end of a ``with`` block.
+    """Something that this process serves, until :meth:`close` or the end of a ``with`` block; :func:`share` and :func:`seed` make it.
 
     :ivar ticket: the secret that lets other nodes :func:`tidecast.get` it
     :ivar addresses: where this node listens, ``ADDRESS:PORT``
@@ -194,12 +210,14 @@ class Share:
 
     def __init__(self, native: Native, progress: Progress, state_dir: AnyPath | None):
         self._native, self._state_dir = native, state_dir
+        self._lock = threading.Lock()
+        self._done: dict[str, Any] | None = None
         self.fields: dict[str, Any] = self._begun(progress)
         self.ticket: str = self.fields.get("ticket") or ""
         self.addresses: list[str] = self.fields["listen"]
 
     def _begun(self, progress: Progress) -> dict[str, Any]:
-        with shown(progress) as show:
+        with shown(progress) as show, current().by(self._native.stop):
             try:
                 while (line := self._native.next()) is not None:
                     event = json.loads(line)
@@ -213,16 +231,26 @@ class Share:
         raise _errors.FaultError("the share ended before it began")
 
     def revoke(self) -> None:
-        """Makes the ticket worthless: no further node enrols with it, and those that did are refused."""
+        """Makes the ticket worthless: no further node enrols with it, and those that did are refused.
+
+        :raises FaultError: the state of this node cannot be written
+        """
         answer(begin(_native.revoke, self.ticket, self._state_dir))
 
     def close(self) -> dict[str, Any]:
-        """Ends it; gives the totals: the fields of the event ``done``."""
+        """Ends it; gives the totals: the fields of the event ``done``. A second call gives them again.
+
+        :raises FaultError: it had failed
+        :raises RuntimeError: another process has begun it: this one was forked
+        """
         self._native.stop()
-        while self._native.next() is not None:
-            pass
-        done = answer(self._native.result())
-        return dict(done)
+        # Another thread may be about to do the same.
+        with self._lock:
+            if self._done is None:
+                while self._native.next() is not None:
+                    pass
+                self._done = dict(answer(self._native.result()))
+            return self._done
 
     def __enter__(self) -> Share:
         return self
@@ -235,10 +263,14 @@ def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, u
           state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
     """Publishes a file or directory and serves it until the share is closed, which the end of a ``with`` block does.
 
-    Each byte is read once before it returns, on all cores.
+    Each byte is read once before it returns, on all cores. The files must stay as they are meanwhile.
 
+    :param path: the file or directory
+    :param tree: how to describe it
     :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
     :param uses: how many nodes the ticket lets enrol
+    :param swarm: how this node takes part
+    :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :raises FaultError: something cannot be read, or no address to listen on is free
     """
     return Share(begin(_native.share, path, tree, (expires, uses), swarm, state_dir), progress, state_dir)
@@ -250,6 +282,8 @@ def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses
 
     :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
     :param uses: how many nodes the ticket lets enrol
+    :param swarm: how this node takes part
+    :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :raises FaultError: ``path`` differs from the manifest, or no address to listen on is free
     """
     return Share(begin(_native.seed, manifest, path, (expires, uses), swarm, state_dir), progress, state_dir)

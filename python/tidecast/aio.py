@@ -1,14 +1,20 @@
-"""The functions of :mod:`tidecast` for asyncio. A call that is cancelled stops its operation; ``progress`` is called by the event loop.
+"""The functions of :mod:`tidecast` for asyncio, each in a thread of its own that ends with the call. ``progress`` is called by the event
+loop's thread.
+
+Cancelling the task ends the call within a second: then its thread has ended, and its buffers are free. An operation that needs longer,
+for example because of a disk that does not answer, ends later in its thread. A :func:`bcast` that is cancelled leaves the group, as with
+Ctrl-C.
 
 A :class:`~tidecast.Share` is ended by ``await asyncio.to_thread(shared.close)``, and so is a :class:`~tidecast.Mount` and a
-:class:`~tidecast.Reader`, whose reads wait, too: :mod:`tidecast.fsspec` has them for asyncio. A ``bcast`` that is cancelled continues
-    in its thread. :func:`simulate` is :func:`tidecast.sim.run`.
+:class:`~tidecast.Reader`, whose reads wait, too: :mod:`tidecast.fsspec` has them for asyncio. :func:`simulate` is
+:func:`tidecast.sim.run`.
 """
 from __future__ import annotations
 
 from . import _caches, _group, _mount, _reading, _transfer
 from . import copy as _copy
 from . import sim as _sim
+from ._cancel import PATIENCE
 from ._operation import AnyPath, awaited, in_thread
 
 __all__ = [
@@ -21,12 +27,12 @@ copy = awaited(_copy.copy)
 get = awaited(_transfer.get)
 mount = awaited(_mount.mount)
 publish = awaited(_transfer.publish)
-run = _mount.awaited_run(_mount.run)
+run = in_thread(_mount.run)
 simulate = awaited(_sim.run)
 verify = awaited(_transfer.verify)
-open = in_thread(_reading.open)
-seed = in_thread(_transfer.seed)
-share = in_thread(_transfer.share)
+open = in_thread(_reading.open, PATIENCE)
+seed = in_thread(_transfer.seed, PATIENCE)
+share = in_thread(_transfer.share, PATIENCE)
 
 
 class Caches:

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
-from ._errors import Error
+from ._errors import UsageError, of
 from ._installed import find_tidecast_bin
 from ._operation import AnyPath, Progress, Task, begin, waiting
 from ._secret import by_descriptor
@@ -50,14 +50,14 @@ def _source(source: AnyPath) -> str | bytes:
     """A source as a word of a command line."""
     word = os.fspath(source)
     if not word or "\0" in os.fsdecode(word):
-        raise Error(f"invalid source {source!r}: it is empty or contains a NUL", 2)
+        raise UsageError(f"invalid source {source!r}: it is empty or contains a NUL")
     return word
 
 
 def _option(word: str) -> str:
     """A further option, which must not end the options."""
     if word == "--":
-        raise Error("'--' is not an option: sources are separate arguments", 2)
+        raise UsageError("'--' is not an option: sources are separate arguments")
     return word
 
 
@@ -144,7 +144,11 @@ class _Copy(Generic[Item]):
         try:
             program = program or os.environ.get("TIDECAST_PROGRAM") or find_tidecast_bin()
         except FileNotFoundError:
-            raise Error("cannot find the program tidecast; name it with `program`, TIDECAST_PROGRAM or PATH", 2) from None
+            raise UsageError("cannot find the program tidecast; name it with `program`, TIDECAST_PROGRAM or PATH") from None
+        if not sources:
+            raise UsageError("no source given")
+        if memory is not None and memory < 0:
+            raise UsageError(f"memory: {memory} is not a number of bytes")
         into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
         # Behind -- nothing is an option, whatever it begins with.
         words = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
@@ -208,7 +212,8 @@ class _Copy(Generic[Item]):
         self.close()
         if self._process.returncode:
             said = self.summary or {}
-            raise Error(said.get("message", f"tidecast copy ended with {self._process.returncode}"), self._process.returncode)
+            code = self._process.returncode
+            raise of({"code": code, "message": said.get("message", f"tidecast copy ended with {code}")})
 
     def close(self) -> None:
         """Ends the copy, wherever it is, and frees its memory. Arrays that are still in use stay good."""
@@ -224,13 +229,13 @@ class _Copy(Generic[Item]):
 
 
 class Files(_Copy[File]):
-    """Whole files, in the order in which they are complete."""
+    """Whole files, in the order in which they are complete; :func:`files` makes it. Close it, or use it as a context manager."""
 
     _kind, _item = "file", File
 
 
 class Blocks(_Copy[Block]):
-    """Parts of files, in the order in which they come."""
+    """Parts of files, in the order in which they come; :func:`blocks` makes it. Close it, or use it as a context manager."""
 
     _kind, _words, _item = "block", ("--blocks",), Block
 
@@ -247,13 +252,18 @@ def files(*sources: AnyPath, memory: int | None = None, program: str | None = No
     :param memory: bytes of shared memory that may be used at a time; a file that is larger comes alone
     :param program: the program tidecast, if it is not in PATH
     :param options: further words for ``tidecast copy``
+    :raises UsageError: no source, or one that is none
     :raises Error: by the iterator: something could not be copied, or nothing could
     """
     return Files(sources, memory, program, options)
 
 
 def blocks(*sources: AnyPath, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Blocks:
-    """Parts of 4 MiB of the files of ``sources``, as :func:`files`: for files that are larger than the memory."""
+    """Parts of 4 MiB of the files of ``sources``, as :func:`files`, with its ``memory``, ``program`` and ``options``: for files that are
+    larger than the memory.
+
+    :raises Error: as of :func:`files`
+    """
     return Blocks(sources, memory, program, options)
 
 
@@ -281,6 +291,8 @@ def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = Fa
     Times, modes and links are kept, as with ``rsync -a``. The same call resumes an interrupted copy. Returns the fields of the event
     ``done``.
 
+    :param sources: one path or several
+    :param to: the destination
     :param delete: delete what the sources do not have
     :param update: files that are newer at the destination stay
     :param checksum: files of equal size and time are compared by content
@@ -293,9 +305,9 @@ def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = Fa
     :raises FaultError: some names failed: ``reached`` has the ``problems``; the rest is copied
     """
     from . import _native
-    words = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    words = [os.fspath(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
     how = Copying(delete, update, checksum, dry_run, exclude, key, plain, streams, limit)
-    return Task(begin(_native.copy, words, to, how), lambda done: done, progress)
+    return Task(begin(_native.copy, words, os.fspath(to), how), lambda done: done, progress)
 
 
 class _Module(types.ModuleType):

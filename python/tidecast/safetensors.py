@@ -96,7 +96,11 @@ def load_file(source: AnyPath | Reader, device: str = "cpu", framework: str = "n
 
 def iterate(source: AnyPath | Reader, device: str = "cpu", framework: str = "numpy", *, path: str | None = None,
             keys: Collection[str] | None = None, slices: Mapping[str, Slices] | None = None, **how: Any) -> Iterator[tuple[str, Any]]:
-    """As :func:`load_file`, but gives each tensor, (name, tensor), as soon as its bytes are here, while the later ones arrive."""
+    """As :func:`load_file`, but gives each tensor, (name, tensor), as soon as its bytes are here, while the later ones arrive.
+
+    :param source: as of :func:`load_file`, like ``device``, ``framework``, ``path``, ``keys``, ``slices`` and ``how``
+    :raises KeyError: and others, as of :func:`load_file`; by the iterator
+    """
     make = {"numpy": _Arrays, "torch": _Torch}.get(framework)
     if make is None:
         raise _errors.UsageError(f"framework {framework!r}: write numpy or torch")
@@ -127,7 +131,11 @@ def iterate(source: AnyPath | Reader, device: str = "cpu", framework: str = "num
 
 
 def describe(source: AnyPath | Reader, *, path: str | None = None, **how: Any) -> dict[str, Tensor]:
-    """The content of the headers: tensors by name, in the order of their files. Only headers are fetched."""
+    """The content of the headers: tensors by name, in the order of their files. Only headers are fetched. Sizes are in bytes.
+
+    :param source: as of :func:`load_file`, like ``path`` and ``how``
+    :raises FaultError: this is not a valid safetensors file, or none can be read
+    """
     with ExitStack() as stack:
         reader, path = _reader(stack, source, path, how)
         return {tensor.name: tensor for tensor in _tensors(reader, path, None, None)}

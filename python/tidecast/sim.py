@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from ._errors import UsageError
 from ._operation import Progress, Task, begin, waiting
 
 __all__ = ["Row", "Table", "run"]
@@ -93,6 +94,10 @@ def run(topology: str, size: int | str, *, algorithms: Sequence[str] | str = ("p
     :param exact: a network of rates and delays alone, without headers, ramp-up and queues
     :raises UsageError: there is no such topology, algorithm or fault
     """
+    for name, amount in (("size", size), ("rate", rate), ("origin_rate", origin_rate), ("write_rate", write_rate),
+                         ("piece_size", piece_size), ("segment", segment)):
+        if isinstance(amount, int) and not 0 <= amount < 1 << 63:
+            raise UsageError(f"{name}: {amount} is not an amount of bytes")
     words = [algorithms] if isinstance(algorithms, str) else list(algorithms)
     what = Simulated(topology, size, words, list(faults), nodes, rate, origin_rate, write_rate, piece_size, segment, seed, exact)
     return Task(begin(_native.simulate, what), Table, progress)

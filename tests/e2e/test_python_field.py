@@ -67,3 +67,28 @@ def test_a_receiver_ends_after_its_steps_and_says_what_is_wrong(beside, name):
     assert given["going"] is False and "no sender has come" in given["none"] and name in given["taken"] and given["steps"] == 2
     assert all(given[f"wrong_{word}"] for word in ("volume", "missing", "streams", "listen", "key"))
     assert all(given[f"sender_{word}"] for word in ("rate", "packing", "order", "fec", "key", "streams"))
+
+
+def test_steps_go_when_a_controller_commands(beside, name, port):
+    """By `tidecast field sync`; sending threads keep to their core."""
+    given = beside(f"""
+        import numpy as np, subprocess, tidecast.field
+        key, shape, at = "a" * 52, (4, 8, 8), "127.0.0.1:{port()}"
+        core = min(os.sched_getaffinity(0))
+        with tidecast.field.Receiver("127.0.0.1:0", name={name!r}, streams=1, volume="steps", key=key) as here:
+            with tidecast.field.Sender(f"127.0.0.1:{{here.ports[0]}}", shape, key=key, streams=1, sync=at, cpus=[core]) as sender:
+                while sender.put(np.ones(shape)):
+                    pass
+                give(before=here.last)
+                words = ["tidecast", "field", "sync", "--to", at, "--every", "100ms", "--key", "-"]
+                clock = subprocess.Popen(words, stdin=subprocess.PIPE, text=True)
+                clock.stdin.write(key + "\\n")
+                clock.stdin.close()
+                while not here.last:
+                    sender.put(np.ones(shape), timeout=1)
+                threads = [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
+                give(pinned={{core}} in threads, step=here.last["step"], running=clock.poll())
+            clock.terminate()
+            clock.wait(60)
+    """, PYTHONWARNINGS="ignore")
+    assert given["before"] == {} and given["pinned"] and given["step"] >= 0 and given["running"] is None

@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from support.tidecast import wait_for
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
@@ -84,11 +85,102 @@ def test_a_command_sees_the_tree(script, tree, mounts, tmp_path):
                 give(checked=error.returncode)
             waits = asyncio.run(tidecast.aio.run(shared.ticket, ["cat", "seen/sub/b.txt"], capture_output=True, **how))
             give(twin=waits.stdout.decode(), outside=os.path.exists("seen"))
-            shown = tidecast.run("data", ["true"], capture_output=True, text=True, **how)
-            give(failed=shown.returncode, why=shown.stderr)
     """)
     assert given["code"] == 7 and given["out"] == "b in env\n" and given["words"] and given["checked"] == 1
-    assert given["twin"] == "b" and not given["outside"] and given["failed"] in (1, 2) and given["why"]
+    assert given["twin"] == "b" and not given["outside"]
+
+
+def test_own_failures_are_exceptions_and_the_commands_code_is_a_result(script, tree, mounts, tmp_path):
+    """A command may end with the codes 1, 2 and 3 and by a signal, as the program does where it fails itself."""
+    given = script(r"""
+        import asyncio, logging, subprocess
+        said = []
+        class Hears(logging.Handler):
+            def emit(self, record): said.append(record.getMessage())
+        logging.getLogger("tidecast").addHandler(Hears())
+        def failure(call, **more):
+            try:
+                return call().returncode
+            except tidecast.Error as error:
+                return [type(error).__name__, error.code, str(error)]
+        with tidecast.share("data", swarm=alone) as shared:
+            how = dict(cache="cache", swarm=alone, state_dir="other", capture_output=True, text=True)
+            def run(command, source=shared.ticket, at=os.getcwd() + "/seen", **more):
+                return tidecast.run(source, command, at=at, **{**how, **more})
+            os.mkdir("there")
+            for name, at in [("there", os.getcwd() + "/there"), ("made", os.getcwd() + "/made")]:
+                codes = [run(["sh", "-c", f"echo command >&2; exit {code}"], at=at) for code in (0, 1, 2, 3, 255)]
+                give(**{f"codes_{name}": [done.returncode for done in codes], f"err_{name}": [done.stderr for done in codes],
+                        f"signal_{name}": run(["sh", "-c", "kill -9 $$"], at=at).returncode,
+                        f"absent_{name}": failure(lambda: run(["/no/such/program"], at=at))})
+            give(denied=failure(lambda: run(["seen/sub/b.txt"])), system=failure(lambda: run(["true"], at="/etc")),
+                 inside=run(["sh", "-c", "env; ls -l /proc/self/fd"]).stdout, empty=failure(lambda: run([])),
+                 directory=failure(lambda: run(["true"], source="data")), twin=failure(lambda: asyncio.run(
+                     tidecast.aio.run(shared.ticket, ["/no/such/program"], at=os.getcwd() + "/seen", **how))))
+        # No peer: the program says so, and the command runs all the same.
+        tidecast.publish("data", "data.torrent")
+        give(lonely=run(["true"], source="data.torrent", swarm=tidecast.Swarm(listen="127.0.0.1:0", lsd=False, peers=["127.0.0.1:1"]),
+                        cache="lonely").returncode, said=said)
+    """)
+    for name in ("there", "made"):
+        assert given[f"codes_{name}"] == [0, 1, 2, 3, 255] and given[f"signal_{name}"] == -signal.SIGKILL
+        assert given[f"err_{name}"] == ["command\n"] * 5
+        assert given[f"absent_{name}"][:2] == ["UsageError", 2] and "/no/such/program" in given[f"absent_{name}"][2]
+    assert given["denied"][0] == "UsageError" and given["system"][0] == "UsageError" and "/etc" in given["system"][2]
+    assert given["twin"][0] == "UsageError" and given["empty"][0] == "UsageError" and given["directory"][1] in (1, 2)
+    # The command has none of what the program was given.
+    assert "TIDECAST_RUN" not in given["inside"] and "memfd" not in given["inside"]
+    assert given["lonely"] == 0 and any("no peer answers" in text for text in given["said"]), given["said"]
+    assert given["stderr"] == ""
+
+
+def test_a_program_that_does_not_report_is_no_result(script, tree, tmp_path):
+    """Another program in the place of tidecast, or one that the system ends: its code is not the command's."""
+    given = script(r"""
+        tidecast.publish("data", "data.torrent")
+        from tidecast import _mount
+        for name, text in dict(code="exit 3", signal="kill -9 $$", zero="exit 0", noise="echo '{' >&2; exit 1").items():
+            program = pathlib.Path(name)
+            program.write_text(f"#!/bin/sh\n{text}\n")
+            program.chmod(0o755)
+            _mount.find_tidecast_bin = lambda: str(program.absolute())
+            try:
+                tidecast.run("data.torrent", ["true"], capture_output=True)
+            except tidecast.Error as error:
+                give(**{name: [type(error).__name__, str(error)]})
+    """)
+    assert given["code"][0] == "CutError" and "code 3" in given["code"][1] and given["signal"][0] == "CutError"
+    assert given["zero"][0] == given["noise"][0] == "FaultError"
+
+
+def test_a_cancelled_task_ends_its_command(script, tree, mounts, tmp_path):
+    given = script("""
+        import asyncio, time
+        async def main(shared):
+            how = dict(at=os.getcwd() + "/seen", cache="cache", swarm=alone, state_dir="other", capture_output=True)
+            async def cancelled(text, ready):
+                task = asyncio.create_task(tidecast.aio.run(shared.ticket, ["sh", "-c", text], **how))
+                while not os.path.exists(ready):
+                    await asyncio.sleep(0.01)
+                task.cancel()
+                try:
+                    await task
+                except asyncio.CancelledError:
+                    return True
+            # The second one has the pipes of one that goes on, and no ear for SIGTERM.
+            give(plain=await cancelled("echo $$ > pid; exec sleep 1000", "pid"),
+                 deaf=await cancelled("trap '' TERM; setsid sleep 1000 & echo $! > left; echo $$ > deaf; while :; do sleep 1; done", "deaf"))
+            until = time.monotonic() + 100
+            while [thread for thread in threading.enumerate() if thread.name.startswith("tidecast")] and time.monotonic() < until:
+                await asyncio.sleep(0.01)
+            give(threads=[thread.name for thread in threading.enumerate()])
+        with tidecast.share("data", swarm=alone) as shared:
+            asyncio.run(main(shared))
+        os.kill(int(open("left").read()), 9)
+    """)
+    assert given["plain"] and given["deaf"] and given["threads"] == ["MainThread"]
+    for name in ("pid", "deaf"):
+        wait_for(f"the end of {name}", lambda name=name: not os.path.exists(f"/proc/{(tmp_path / name).read_text().strip()}"))
 
 
 def test_the_ticket_is_on_no_command_line(script, tree, mounts, tmp_path):

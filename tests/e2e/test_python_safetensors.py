@@ -217,14 +217,21 @@ except ImportError:
     give(torch=False)
     sys.exit()
 from safetensors.torch import load_file, save_file
-truth = {**load_file("data/w.safetensors"), "c": torch.randn(50, 60).to(torch.bfloat16), "d": torch.empty(0, 3)}
+truth = {**load_file("data/w.safetensors"), "c": torch.randn(50, 60).to(torch.bfloat16), "d": torch.empty(0, 3), "e": torch.tensor(3.0),
+         "f": torch.randn(30).to(torch.float8_e4m3fn), "g": torch.randn(3, 4, dtype=torch.complex64), "h": torch.tensor([True, False])}
 save_file(truth, "data/w.safetensors")
+# Numbers of 8 bits cannot be compared by torch itself.
+def equal(one, other):
+    one, other = (tensor.view(torch.uint8) if tensor.dtype == torch.float8_e4m3fn else tensor for tensor in (one, other))
+    return one.dtype == other.dtype and torch.equal(one, other)
 with tidecast.share("data", tree=small, swarm=alone) as shared, tidecast.open(shared.ticket, **how) as reader:
     remote, part = weights.load_file(reader, framework="torch"), weights.load_file(reader, framework="torch", slices={"a": (slice(2, 5), slice(9))})
     local = weights.load_file(reader, framework="torch")
-    same = [all(torch.equal(truth[name], loaded[name]) and truth[name].dtype == loaded[name].dtype for name in truth) for loaded in (remote, local)]
-    give(torch=True, same=same, part=torch.equal(part["a"], truth["a"][2:5, :9]))
+    same = [all(equal(truth[name], loaded[name]) and truth[name].dtype == loaded[name].dtype for name in truth) for loaded in (remote, local)]
+    local["a"] += 1  # It is this program's own: the next one loads what was published.
+    again = weights.load_file(reader, framework="torch")
+    give(torch=True, same=same, part=torch.equal(part["a"], truth["a"][2:5, :9]), own=torch.equal(again["a"], truth["a"]))
 """)
     if not given["torch"]:
         pytest.skip("torch is not installed: framework='torch' was not tried (pip install torch)")
-    assert given["same"] == [True, True] and given["part"]
+    assert given["same"] == [True, True] and given["part"] and given["own"]

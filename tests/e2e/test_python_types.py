@@ -116,3 +116,43 @@ def test_asyncio_asks_a_daemon(beside):
             daemon.wait(60)
     """)
     assert given["text"] == "a" and given["listed"] == ["here/nt@1"] and given["cancelled"]
+
+
+def test_every_docstring_says_what_its_parameters_are_and_what_is_raised(beside):
+    given = beside(r"""
+        import inspect, re
+        import tidecast.field, tidecast.safetensors, tidecast.sim
+        import tidecast.copy
+        missing, silent = [], []
+        # Values that others make: their attributes are told, not how they are made.
+        made = {"Block", "Blocks", "Entry", "Field", "File", "Files", "Manifest", "Mount", "Reader", "Share", "Slab", "Swarm", "Tensor",
+                "Table", "Tree", "Volume", "Closed", "FieldError", "Lost", "Error", "FaultError", "UsageError", "CutError"}
+        def check(name, of, told):
+            told = told + (of.__doc__ or "")
+            for one in inspect.signature(of).parameters:
+                if one not in ("self", "progress", "_") and not re.search(rf":(param|ivar) {one}:|``{one}``|:attr:`{one}`", told):
+                    missing.append(f"{name}: {one}")
+            if ":raises" not in told and "raise" not in told:
+                silent.append(name)
+        modules = [tidecast, tidecast.field, tidecast.sim, tidecast.safetensors, tidecast.copy]
+        for module in modules:
+            for name in module.__all__:
+                of = getattr(module, name)
+                if inspect.ismodule(of) or not callable(of) or not inspect.isroutine(of) and not inspect.isclass(of):
+                    continue
+                if not inspect.isclass(of):
+                    check(name, of, "")
+                    continue
+                told = (of.__doc__ or "") + (of.__init__.__doc__ or "")
+                if name not in made:
+                    check(name, of, told)
+                for method, its in vars(of).items():
+                    if inspect.isfunction(its) and not method.startswith("_"):
+                        assert its.__doc__, (name, method)
+                        check(f"{name}.{method}", its, told if name != "Field" else told + "raise")
+        give(missing=missing, silent=silent)
+    """)
+    assert given["missing"] == []
+    # None of these can fail.
+    assert set(given["silent"]) <= {"get_include", "get_library", "names", "Block.keep", "Block.release", "Files.release", "Blocks.release",
+                                    "Files.close", "Blocks.close", "Receiver.wait", "Group.close"}, given["silent"]

@@ -1,8 +1,10 @@
 //! Fields: receivers and senders.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use tidecast::Cpus;
 use tidecast::field::{
     Key, Missing, Policy, ReceiveOptions, SendOptions, Volumes, addresses, kept_key, open, share,
 };
@@ -87,6 +89,8 @@ pub(crate) struct Sending {
     packing: String,
     order: String,
     fec: String,
+    sync: Option<String>,
+    cpus: Option<String>,
 }
 
 /// Sends the steps of a feed, `MEMORY,IN,OUT`: a file in memory and two pipes, whose protocol is in
@@ -105,6 +109,8 @@ pub(crate) fn send_field(
     if !(1..=4096).contains(&how.streams) {
         return Err(usage(format!("streams: {}: from 1 to 4096", how.streams)));
     }
+    let sync = how.sync.map(|at| at.parse::<SocketAddr>()).transpose();
+    let cpus = how.cpus.map(|cpus| cpus.parse::<Cpus>().and_then(|cpus| cpus.numbers())).transpose();
     let options = SendOptions {
         to: py.detach(|| addresses(&to)).map_err(usage)?,
         streams: how.streams,
@@ -113,6 +119,8 @@ pub(crate) fn send_field(
         order: how.order.parse().map_err(|e| usage(format!("order: {e}")))?,
         parity: share(&how.fec).map_err(|e| usage(format!("fec: {e}")))?,
         key: key.map(|key| key.secret),
+        sync: sync.map_err(|_| usage("sync: give an address and a port to listen on: 0.0.0.0:7600"))?,
+        cpus: cpus.map_err(|e| usage(format!("cpus: {e}")))?.unwrap_or_default(),
         ..SendOptions::default()
     };
     let source = py.detach(|| open(&[format!("feed:{feed}")], None, None)).map_err(usage)?;

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use tidecast::memory::{Buffer, Error, Group, Options};
 
 use crate::buffer::Place;
-use crate::operation::Process;
+use crate::operation::{Flag, Process};
 use crate::usage;
 
 /// The exceptions of the package.
@@ -39,6 +39,7 @@ pub(crate) struct Member {
 impl Member {
     /// Joins; times are in seconds.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "one call of Python")]
     fn new(
         py: Python<'_>,
         address: &str,
@@ -47,21 +48,31 @@ impl Member {
         secret: &str,
         timeout: f64,
         plain: bool,
+        flag: &Flag,
     ) -> PyResult<Self> {
         let patience = time(timeout)?;
         let options = Options { rank, size, secret: secret.into(), patience, plain, shared: None };
-        let group =
-            waited(py, &AtomicBool::default(), |watch| Group::open_watched(address, &options, watch))?;
+        let group = waited(py, &AtomicBool::default(), Some(flag), |watch| {
+            Group::open_watched(address, &options, watch)
+        })?;
         let address = group.address().to_owned();
         let group = Mutex::new(Some(Arc::new(group)));
         Ok(Self { group, is_broken: AtomicBool::new(false), process: Process::this(), address })
     }
 
     /// Brings the root's bytes into those of `place`, which is let go of at the end. Gives the ranks that do not have them.
-    fn bcast(&self, py: Python<'_>, place: &Place, root: u32, timeout: f64) -> PyResult<Vec<u32>> {
+    /// `flag` breaks it off, as a signal does.
+    fn bcast(
+        &self,
+        py: Python<'_>,
+        place: &Place,
+        root: u32,
+        timeout: f64,
+        flag: &Flag,
+    ) -> PyResult<Vec<u32>> {
         let (group, patience) = (self.open()?, time(timeout)?);
         let mut region = place.take()?;
-        waited(py, &self.is_broken, move |watch| {
+        waited(py, &self.is_broken, Some(flag), move |watch| {
             let buffer = match root == group.rank() {
                 true => Buffer::Send(region.bytes()),
                 false => Buffer::Receive(
@@ -75,9 +86,11 @@ impl Member {
     }
 
     /// Tells the others that this rank cannot take part in a call.
-    fn abstain(&self, py: Python<'_>, root: u32, why: &str, timeout: f64) -> PyResult<()> {
+    fn abstain(&self, py: Python<'_>, root: u32, why: &str, timeout: f64, flag: &Flag) -> PyResult<()> {
         let (group, patience) = (self.open()?, time(timeout)?);
-        waited(py, &self.is_broken, move |watch| group.abstain_watched(root, why, patience, watch))
+        waited(py, &self.is_broken, Some(flag), move |watch| {
+            group.abstain_watched(root, why, patience, watch)
+        })
     }
 
     /// Leaves the group. If another thread is in a call, that leaves it at its end.
@@ -117,19 +130,25 @@ fn leave(py: Python<'_>, group: Group, is_broken: bool) -> PyResult<()> {
         return left
             .or_else(|error| if matches!(error, Error::Stopped) { Ok(()) } else { Err(failed(error)) });
     }
-    waited(py, &AtomicBool::default(), |watch| group.close(watch))
+    waited(py, &AtomicBool::default(), None, |watch| group.close(watch))
 }
 
-/// Runs a call without Python's lock. It is asked between for signals, whose exception breaks it off, which is noted.
+/// Runs a call without Python's lock. It is asked between for signals, whose exception breaks it off, as `flag` does; that is
+/// noted.
 fn waited<T: Send>(
     py: Python<'_>,
     is_broken: &AtomicBool,
+    flag: Option<&Flag>,
     call: impl FnOnce(tidecast::memory::Watch<'_>) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let mut signal = None;
     let done = py.detach(|| {
         let _quiet = SigpipeBlocked::new();
         call(&mut || match Python::try_attach(|py| py.check_signals()) {
+            Some(Ok(())) if flag.is_some_and(Flag::is_set) => {
+                is_broken.store(true, Ordering::Relaxed);
+                ControlFlow::Break(())
+            }
             Some(Ok(())) => ControlFlow::Continue(()),
             Some(Err(error)) => {
                 signal = Some(error);

@@ -16,6 +16,7 @@ mod start;
 mod swarm;
 
 use pyo3::prelude::*;
+use tidecast::Kind;
 
 /// The initialisation of `tidecast._native`.
 #[pymodule]
@@ -29,9 +30,9 @@ mod _native {
     #[pymodule_export]
     use crate::group::Member;
     #[pymodule_export]
-    use crate::mount::{mount, unmount};
+    use crate::mount::{RunCommand, mount, unmount};
     #[pymodule_export]
-    use crate::operation::Operation;
+    use crate::operation::{Flag, Operation};
     #[pymodule_export]
     use crate::reader::{Reader, open};
     #[pymodule_export]
@@ -40,6 +41,22 @@ mod _native {
     use crate::start::{broadcast, copy, create_cache, get, get_cache, publish, revoke, seed, share, verify};
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+}
+
+/// The exceptions of the package.
+mod raised {
+    pyo3::import_exception!(tidecast._errors, CutError);
+    pyo3::import_exception!(tidecast._errors, FaultError);
+}
+
+/// Why an operation cannot even start, by the kind of the error.
+fn refused(error: &tidecast::Error) -> PyErr {
+    let (text, kind) = (error.in_full(), error.kind());
+    match kind {
+        Kind::Usage => usage(text),
+        Kind::Fault => raised::FaultError::new_err((text, kind as u8)),
+        Kind::Cut => raised::CutError::new_err((text, kind as u8)),
+    }
 }
 
 /// Why an operation cannot even start: a `ValueError`.

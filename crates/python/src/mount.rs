@@ -1,14 +1,16 @@
 //! Mounts.
 
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use tidecast::{Mode, MountOptions, Prefetch, Program, ServeOptions, UnmountOptions};
+use tidecast::{Mode, MountOptions, Prefetch, Program, RunOptions, ServeOptions, UnmountOptions};
 
-use crate::operation::{Answer, Operation, answer};
+use crate::operation::{Answer, Operation, answer, failed};
 use crate::start::{place, times};
 use crate::swarm::Swarm;
-use crate::{settings, usage};
+use crate::{refused, settings, usage};
 
 /// The attributes of `tidecast._mount.Mounting`; `timeout` in seconds.
 #[derive(FromPyObject)]
@@ -65,8 +67,59 @@ pub(crate) fn mount(
         state_dir: place(&settings()?, state_dir)?,
         ..MountOptions::default()
     };
-    let source = tidecast::given_source(Some(source)).map_err(|error| usage(error.in_full()))?;
+    let source = tidecast::given_source(Some(source)).map_err(|error| refused(&error))?;
     Ok(Operation::new(tidecast::mount(source, at, options)))
+}
+
+/// A command that sees a tree, as a command line of the program.
+#[pyclass(frozen, module = "tidecast._native")]
+pub(crate) struct RunCommand(tidecast::RunCommand);
+
+#[pymethods]
+impl RunCommand {
+    /// `program`: that which shows the tree.
+    #[new]
+    fn new(
+        source: &str,
+        command: Vec<OsString>,
+        at: Option<PathBuf>,
+        how: Mounting,
+        swarm: Swarm,
+        program: PathBuf,
+        state_dir: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let state_dir = place(&settings()?, state_dir)?;
+        let options = RunOptions { serve: how.options(swarm)?, at, program, state_dir };
+        let run = tidecast::RunCommand::new(source, &command, &options);
+        run.map(Self).map_err(|error| refused(&error))
+    }
+
+    /// The program and its arguments.
+    #[getter]
+    fn words(&self) -> Vec<OsString> {
+        self.0.words().to_vec()
+    }
+
+    /// Variables for the program.
+    #[getter]
+    fn environment(&self) -> Vec<(String, String)> {
+        self.0.environment().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Numbers of the descriptors that the program inherits; they are closed with this object.
+    #[getter]
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.0.descriptors().map(|fd| fd.as_raw_fd()).collect()
+    }
+
+    /// After the program's end, whose exit code is `code` (None: by a signal): warnings, and what failed, as JSON, if the code is
+    /// not the command's.
+    fn end(&self, code: Option<i32>) -> (Vec<String>, Option<String>) {
+        match self.0.end(code) {
+            Ok(ran) => (ran.warnings, ran.failed.map(failed)),
+            Err(error) => (Vec::new(), Some(failed(error))),
+        }
+    }
 }
 
 #[pyfunction]

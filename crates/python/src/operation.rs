@@ -1,5 +1,6 @@
 //! An operation that runs, as Python holds it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -63,6 +64,11 @@ pub(crate) fn answer(result: Result<impl Serialize, Error>) -> Answer {
     }
 }
 
+/// An error, as JSON.
+pub(crate) fn failed(error: Error) -> String {
+    answer(Err::<(), _>(error)).1
+}
+
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
@@ -84,6 +90,27 @@ impl Process {
     }
 }
 
+/// Another thread sets it to end a call that waits. The call reads it as often as it looks for signals.
+#[pyclass(frozen, module = "tidecast._native")]
+#[derive(Default)]
+pub(crate) struct Flag(AtomicBool);
+
+#[pymethods]
+impl Flag {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A running operation. It ends when the object is deleted.
 #[pyclass(frozen, module = "tidecast._native")]
 pub(crate) struct Operation {
@@ -101,6 +128,15 @@ impl Operation {
     {
         let stopper = operation.stopper();
         Self { running: Mutex::new(Some(Box::new(operation))), stopper, process: Process::this() }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // What a child that was forked has is its parent's: it ends nothing, and takes no lock that another thread had.
+        if self.process.check().is_err() {
+            std::mem::forget(self.running.get_mut().take());
+        }
     }
 }
 
@@ -130,7 +166,9 @@ impl Operation {
     }
 
     /// Asks it to end cleanly. Does not wait.
-    fn stop(&self) {
+    fn stop(&self) -> PyResult<()> {
+        self.process.check()?;
         self.stopper.stop();
+        Ok(())
     }
 }

@@ -13,10 +13,10 @@ use pyo3::types::PyBytes;
 use serde_json::json;
 use tidecast::{EntryKind, Error, Event, Fetching, Open, OpenOptions, ReadFrom};
 
-use crate::operation::{Answer, LOOK, Process, answer};
+use crate::operation::{Answer, Flag, LOOK, Process, answer, failed};
 use crate::start::{place, times};
 use crate::swarm::Swarm;
-use crate::{settings, usage};
+use crate::{refused, settings, usage};
 
 /// Warnings that are kept until they are asked for.
 const WARNINGS: usize = 100;
@@ -53,7 +53,7 @@ pub(crate) fn open(
             let name = name.parse().map_err(|error| usage(format!("{name:?}: {error}")))?;
             ReadFrom::Cache(socket, name)
         }
-        None => tidecast::given_source(source).map_err(|error| usage(error.in_full()))?.into(),
+        None => tidecast::given_source(source).map_err(|error| refused(&error))?.into(),
     };
     Ok(Reader {
         opening: Mutex::new(Some(tidecast::open(from, options))),
@@ -69,9 +69,13 @@ type Row<'py> = (Bound<'py, PyBytes>, &'static str, u64, u32, Option<f64>, Optio
 #[pymethods]
 impl Reader {
     /// Waits until it can be read: its name, and the path of a cache, as JSON; or why not. Signals are handled meanwhile.
-    fn begin(&self, py: Python<'_>) -> PyResult<Answer> {
+    /// `flag` ends the waiting, and the reader.
+    fn begin(&self, py: Python<'_>, flag: &Flag) -> PyResult<Answer> {
         self.process.check()?;
         loop {
+            if flag.is_set() {
+                self.opening.lock().as_ref().into_iter().for_each(Open::stop);
+            }
             let next = py.detach(|| match self.opening.lock().as_mut() {
                 Some(opening) => opening.next_timeout(LOOK),
                 None => Poll::Ready(None),
@@ -264,9 +268,4 @@ impl Drop for Reader {
 
 fn of(ranges: Vec<(usize, u64, u64)>) -> Vec<(usize, Range<u64>)> {
     ranges.into_iter().map(|(file, start, end)| (file, start..end)).collect()
-}
-
-/// An error, as JSON.
-fn failed(error: Error) -> String {
-    answer(Err::<(), _>(error)).1
 }

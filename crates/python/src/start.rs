@@ -13,7 +13,7 @@ use tidecast::{
 
 use crate::operation::{Answer, Operation, answer};
 use crate::swarm::Swarm;
-use crate::{settings, usage};
+use crate::{refused, settings, usage};
 
 /// Seconds of Python.
 fn time(seconds: f64, what: &str) -> PyResult<Duration> {
@@ -136,7 +136,7 @@ pub(crate) fn get(
         state_dir: place(&settings, state_dir)?,
         ..GetOptions::default()
     };
-    let source = tidecast::given_source(Some(source)).map_err(|error| usage(error.in_full()))?;
+    let source = tidecast::given_source(Some(source)).map_err(|error| refused(&error))?;
     Ok(Operation::new(tidecast::get(source, to, options)))
 }
 
