@@ -1,6 +1,7 @@
 //! The real program as used by people and scripts: exit codes, output, JSON, help.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -229,8 +230,32 @@ fn manual_pages_and_completions_are_written() {
     assert!(page.contains("Exit codes"), "{page}");
     let get = std::fs::read_to_string(dir.path().join("man1/tidecast-get.1")).unwrap();
     assert!(get.contains("seed\\-for"));
+    assert_pages_match(&dir.path().join("man1"), &done(tidecast(dir.path(), &["--help"])));
     for shell in ["bash", "zsh", "fish"] {
         assert!(done(tidecast(dir.path(), &["completions", shell])).contains("publish"));
+    }
+}
+
+/// Each page that a page names exists, each page is named by another, and commands of the help have one, internal ones none.
+fn assert_pages_match(dir: &Path, help: &str) {
+    let files =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.collect();
+    let mut named = BTreeSet::from(["tidecast.1".to_owned()]);
+    for file in &files {
+        let text = std::fs::read_to_string(dir.join(file)).unwrap().replace('\\', "");
+        assert!(text.contains(&format!("\n.TH {} 1", file.trim_end_matches(".1"))), "{file}");
+        named.extend(
+            text.split_whitespace().filter_map(|word| Some(format!("{}.1", word.strip_suffix("(1)")?))),
+        );
+    }
+    assert_eq!(files, named);
+    for page in ["tidecast-cache-get.1", "tidecast-daemon-init.1", "tidecast-field-view.1"] {
+        assert!(files.contains(page), "{page}");
+    }
+    for file in files.iter().filter(|file| file.matches('-').count() == 1) {
+        let command = file.trim_start_matches("tidecast-").trim_end_matches(".1");
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is internal or unknown");
     }
 }
 

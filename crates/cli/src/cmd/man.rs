@@ -1,4 +1,4 @@
-//! `tidecast man DIR`: the manual pages, one for the program and one for each command.
+//! `tidecast man DIR`: the manual pages, one for the program and one for each of its commands and their subcommands.
 
 use std::path::{Path, PathBuf};
 
@@ -23,23 +23,31 @@ struct Pages {
     pages: Vec<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Reporter) -> Outcome {
+pub(crate) fn run(args: &Args, program: clap::Command, reporter: &mut Reporter) -> Outcome {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
+    // Pages name the pages of their subcommands, and `help` has none.
+    let mut program = program.disable_help_subcommand(true);
     program.build();
-    let mut pages = vec![page(&args.dir, program.clone())?];
-    for command in program.get_subcommands().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
-        let name = format!("tidecast-{}", command.get_name());
-        // clap needs a static name. The leak is small and ends with the program.
-        pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);
-    }
+    let mut pages = Vec::new();
+    write_pages(&args.dir, &program, &mut pages)?;
     reporter.result(&format!("{} written to {}", count(pages.len() as u64, "page"), args.dir.display()));
     Ok(fields_of(&Pages { pages }))
 }
 
-fn page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
-    let path = dir.join(format!("{}.1", command.get_name()));
+/// Writes the page of a command, then those of its subcommands but the internal ones, whose help is hidden.
+fn write_pages(dir: &Path, command: &clap::Command, pages: &mut Vec<PathBuf>) -> Result<()> {
+    pages.push(write_page(dir, command.clone())?);
+    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_pages(dir, subcommand, pages)?;
+    }
+    Ok(())
+}
+
+fn write_page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
+    let man = clap_mangen::Man::new(command);
+    let path = dir.join(man.get_filename());
     let mut text = Vec::new();
-    clap_mangen::Man::new(command).render(&mut text)?;
+    man.render(&mut text)?;
     tidecast_paths::output(&path, &text, 0o666, &|| true)
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
