@@ -46,6 +46,9 @@ pub enum Error {
     /// The other end has failed.
     #[error("at the other end: {0}")]
     Remote(String),
+    /// The program that connects the two ends, such as ssh, did not start here.
+    #[error("{0}")]
+    Start(String),
     /// Received data violates the protocol, or is damaged.
     #[error("invalid data from the other end: {0}")]
     Damaged(String),

@@ -12,7 +12,7 @@ mod shell;
 mod table;
 pub mod units;
 
-pub use causes::with_causes;
+pub use causes::{start_error, with_causes};
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
 pub use percent::{percent_decode, percent_encode};

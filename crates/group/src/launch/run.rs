@@ -61,7 +61,7 @@ pub(crate) async fn run(job: &Job, ticket: &str, words: &OutputTail) -> String {
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return format!("cannot start {program}: {error}"),
+        Err(error) => return tidecast_text::start_error(program, &error),
     };
     let group = Group(child.id());
     if let Some(mut stdin) = child.stdin.take() {

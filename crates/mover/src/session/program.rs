@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tidecast_text::{Host, quote_program};
+use tidecast_text::{Host, quote_program, start_error};
 
 use super::connect_options::ConnectOptions;
 use crate::error::Error;
@@ -38,7 +38,7 @@ impl Program {
             .arg(quote_program(&reach.remote_program))
             .arg("copy-end");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| Error::Remote(format!("cannot start {ssh}: {e}")))?;
+        let mut child = command.spawn().map_err(|e| Error::Start(start_error(ssh, &e)))?;
         let none = || Error::Remote("missing pipe to ssh".into());
         let outgoing: OwnedFd = child.stdin.take().ok_or_else(none)?.into();
         let incoming: OwnedFd = child.stdout.take().ok_or_else(none)?.into();
