@@ -22,13 +22,13 @@ uninstall: ## remove what `make install` put there; changed settings stay
 wheel: setup ## the Python package for this machine with the program and the C library in it, in target/wheel
 	@scripts/wheel
 
-dist: ## release files, in target/dist: wheels, sources, tarballs, Debian packages, checksums (downloads zig)
+dist: ## release files, in target/dist: wheels, sources, tarballs, Debian and RPM packages, container, checksums (downloads zig)
 	@scripts/dist
 
 dist-wheel: ## the wheels only, for glibc 2.28 and newer
 	@scripts/dist wheel
 
-dist-test: ## install, upgrade, remove and purge the packages of `make dist` in chroots of Debian 12 and 11 (as root)
+dist-test: ## install, upgrade, remove and run the packages of `make dist`, in chroots of Debian 12 and 11 (as root)
 	@scripts/dist-test
 
 debugging: ## the release programs with symbols, for debuggers and profilers, in target/debugging

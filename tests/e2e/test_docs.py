@@ -36,7 +36,7 @@ README = {
   printf '[daemon]\\ntrust = "/etc/tidecast/trust.toml"\\ncertificate = "/etc/tidecast/host.pem"\\npeer = ["head"]\\n' | ssh $h "cat >/etc/tidecast/config.toml"
   ssh $h systemctl start tidecast; done -->
 """,
-    "$ make build && sudo make install            # program, library, manual pages, units": "<!-- not run: builds for minutes; tests/test_install.py and tests/test_python_packages.py do it -->",
+    "$ sudo apt install ./tidecast_*_amd64.deb     # Debian, Ubuntu": "<!-- not run: `make dist-test` installs each package where it belongs -->",
     "$ make demo    # 8 emulated nodes receive a real Python environment": "<!-- not run: it is what runs this test -->",
 }
 
