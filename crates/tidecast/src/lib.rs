@@ -19,6 +19,7 @@
 //! | [`broadcast`], [`worker`] | put the same bytes at the same path on many hosts |
 //! | [`create_cache`], [`get_cache`], [`Caches`] | keep named data on this host, by its daemon |
 //! | [`daemon::DaemonOptions`], [`daemon::OnDemand`] | the daemon itself; a daemon for a user without one |
+//! | [`ca`] | a small site's certificate authority |
 //! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
@@ -70,6 +71,7 @@
 //! the lines that the program prints with `--json`.
 
 mod bcast;
+pub mod ca;
 mod caches;
 mod copy;
 pub mod daemon;
@@ -101,8 +103,8 @@ pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
 pub use given::given_source;
 pub use mount::{
-    Mount, MountOptions, Program, Ran, RunCommand, RunOptions, ServeMount, UnmountOptions, mount, serve_mount,
-    unmount,
+    Mount, MountOptions, Program, Ran, RunCommand, RunOptions, ServeMount, UnmountOptions, mount,
+    serve_mount, unmount,
 };
 pub use open::{Closed, Entry, EntryKind, Fetching, Open, OpenOptions, Opened, ReadFrom, Reader, open};
 pub use operation::Operation;
@@ -111,7 +113,7 @@ pub use revoke::{RevokeOptions, revoke};
 pub use seed::many::{SeedMany, data_below, seed_many};
 pub use seed::{Seed, SeedOptions, TicketOptions, seed};
 pub use share::{ShareOptions, share};
-pub use show::{show, show_ticket};
+pub use show::{manifest_lines, show, show_ticket, ticket_lines};
 pub use state::default_state_dir;
 pub use tracker::{TrackerServer, serve_tracker};
 pub use verify::{Verify, VerifyOptions, verify};
@@ -144,10 +146,10 @@ pub use tidecast_identity::Ticket;
 pub use tidecast_memory as memory;
 pub use tidecast_metainfo::{Magnet, Manifest};
 pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
-/// A pattern of names that a copy leaves out, or takes.
-pub use tidecast_mover::filter::Rule as CopyRule;
 /// Cores by number, of a NUMA node, or next to a network card.
 pub use tidecast_mover::Cpus;
+/// A pattern of names that a copy leaves out, or takes.
+pub use tidecast_mover::filter::Rule as CopyRule;
 /// What to copy, from where to where, and how.
 pub use tidecast_mover::session::{Consumer, Copy};
 pub use tidecast_net::Network;

@@ -1,5 +1,7 @@
 //! `show`, `show_ticket`: the content of a manifest, the properties of a ticket.
 
+mod lines;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -9,6 +11,7 @@ use tidecast_event::show::{File, Shown, Ticket as ShownTicket};
 use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
 use tidecast_metainfo::{FileRef, Manifest};
 
+pub use self::lines::{manifest_lines, ticket_lines};
 use crate::state::named;
 
 /// The whole content of a manifest.

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use tidecast::event::daemon::{Checked, CommandResult, CommandResults, Status};
 use tidecast::{Caches, DaemonLimits, Order};
-use tidecast_text::{Size, count, escaped};
+use tidecast_text::Size;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
@@ -151,32 +151,11 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
 }
 
 fn checked(report: &Checked, reporter: &Reporter) -> Outcome {
-    let Checked { caches, objects, damaged, repaired, lost, .. } = report;
-    let what =
-        format!("{}, {}, {} read", count(*caches, "cache"), count(*objects, "object"), Size(report.bytes));
+    report.warnings().iter().for_each(|text| reporter.warning(text));
     let fields = fields_of(report);
-    // An older daemon reports `bad` instead of `lost`.
-    let lost = (*lost).max(report.bad);
-    for unread in &report.unread {
-        let (path, caches) = (escaped(&unread.path), unread.caches.join(", "));
-        reporter.warning(&format!("cannot read {path}: {}; it belongs to {caches}, not changed", unread.why));
+    match report.outcome() {
+        Ok(text) => reporter.result(&text),
+        Err(problem) => return Err(Failure::from(anyhow::anyhow!(problem)).with(fields)),
     }
-    if report.clean {
-        reporter.result(&format!("{what}: clean"));
-        return Ok(fields);
-    }
-    let what = format!("{what}: {damaged} damaged, {repaired} repaired, {lost} lost");
-    if lost == 0 && report.invalid.is_empty() && !report.unread.is_empty() {
-        let unread = count(report.unread.len() as u64, "file");
-        let error = anyhow::anyhow!(
-            "{what}; {unread} could not be read: check the disk of this host, then run tidecast admin fsck again"
-        );
-        return Err(Failure::from(error).with(fields));
-    }
-    if lost == 0 && report.invalid.is_empty() {
-        reporter.result(&what);
-        return Ok(fields);
-    }
-    let error = anyhow::anyhow!("{what}; INVALID: {}", report.invalid.join(", "));
-    Err(Failure::from(error).with(fields))
+    Ok(fields)
 }

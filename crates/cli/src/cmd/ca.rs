@@ -1,18 +1,17 @@
 //! `tidecast ca init|issue|revoke|show`: a small site's certificate authority.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Context as _;
 use serde_json::{Map, Value};
 use tidecast::daemon::InviteOptions;
-use tidecast::event::ca::{Certificate, Issued, Made, Node, Revoked, Shown};
+use tidecast::event::ca::Node;
 use tidecast::settings::{Listen, Text};
-use tidecast_identity::{CERT_LIFETIME, Identity, NodeId, NodeKey, SiteCa, describe};
-use tidecast_text::{Span, count};
+use tidecast_identity::{Identity, NodeId, NodeKey, describe};
+use tidecast_text::Span;
 
 use super::{Context, now};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::{FOR_OWNER, Output};
 use crate::report::{Reporter, fields_of};
 
@@ -101,25 +100,12 @@ enum What {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     match &args.what {
         What::Init { dir, name } => {
-            let ca = SiteCa::init(dir, name, now()).context("cannot create the authority")?;
-            reporter.result(&format!(
-                "created {} in {}; keep that directory secret",
-                ca.name(),
-                dir.display()
-            ));
-            let (certificate, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
-            let trust = dir.join("trust.toml");
-            reporter.result(&format!(
-                "copy {}, {} and {} to all nodes",
-                trust.display(),
-                certificate.display(),
-                crl.display()
-            ));
-            let (name, not_after) = (ca.name().to_owned(), ca.not_after());
-            Ok(fields_of(&Made { name, certificate, crl, not_after }))
+            let made = tidecast::ca::init(dir, name)?;
+            print(&made.lines(dir), reporter);
+            Ok(fields_of(&made))
         }
         What::Issue { dir, identity, node, lifetime, output } => {
-            let lifetime = lifetime.map_or(CERT_LIFETIME, |span| span.0.as_secs());
+            let lifetime = lifetime.map(|span| span.0.as_secs());
             issue(dir, identity, *node, lifetime, output.as_deref(), reporter)
         }
         What::Invite { identity, expires, lifetime, dir, listen } => {
@@ -137,8 +123,16 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             };
             invite(&options, reporter)
         }
-        What::Revoke { dir, which } => revoke(dir, which.as_deref(), reporter),
-        What::Show { path: Some(path) } if path.is_dir() => show(path, reporter),
+        What::Revoke { dir, which } => {
+            let revoked = tidecast::ca::revoke(dir, which.as_deref())?;
+            print(&revoked.lines(), reporter);
+            Ok(fields_of(&revoked))
+        }
+        What::Show { path: Some(path) } if path.is_dir() => {
+            let shown = tidecast::ca::show(path)?;
+            print(&shown.lines(now()), reporter);
+            Ok(fields_of(&shown))
+        }
         What::Show { path: Some(path) } => show_certificate(path, reporter),
         What::Show { path: None } => {
             let node = NodeKey::load_or_create(&context.own_state_dir()?)?.id().to_string();
@@ -148,35 +142,28 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
 }
 
+fn print(lines: &[String], reporter: &Reporter) {
+    lines.iter().for_each(|line| reporter.result(line));
+}
+
 fn issue(
     dir: &Path,
     identity: &Identity,
     node: Option<NodeId>,
-    lifetime: u64,
+    lifetime: Option<u64>,
     output: Option<&Path>,
     reporter: &Reporter,
 ) -> Outcome {
     let default = || PathBuf::from(format!("{}.pem", identity.to_string().replace(':', "-")));
     let output = Output::of(&output.map_or_else(default, Path::to_path_buf), reporter)?;
-    let stands = |path: &&PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    if let Some(path) = output.path().filter(stands) {
-        let why = anyhow::anyhow!("{} exists; remove it, or name another file with -o", path.display());
-        return Err(Failure::usage(why));
+    let (issued, pem) =
+        tidecast::ca::issue(dir, identity, node, lifetime, output.path().map(PathBuf::as_path))?;
+    if let Some(pem) = pem {
+        output.write(pem.as_bytes(), FOR_OWNER, None)?;
     }
-    let issued = SiteCa::open(dir)?.issue(identity, node, lifetime, now())?;
-    match output.path().filter(|path| path.symlink_metadata().is_err()) {
-        Some(path) => write_private(path, issued.pem.as_bytes())?,
-        None => output.write(issued.pem.as_bytes(), FOR_OWNER, None)?,
-    }
-    let key = if node.is_none() { " and its key" } else { "" };
+    let key = if issued.key { " and its key" } else { "" };
     reporter.result(&format!("{output}: a certificate for {identity}{key}, serial {}", issued.serial));
-    Ok(fields_of(&Issued {
-        identity: identity.to_string(),
-        serial: issued.serial,
-        not_after: issued.not_after,
-        key: node.is_none(),
-        file: output.path().cloned(),
-    }))
+    Ok(fields_of(&issued))
 }
 
 fn invite(options: &InviteOptions, reporter: &Reporter) -> Outcome {
@@ -187,57 +174,12 @@ fn invite(options: &InviteOptions, reporter: &Reporter) -> Outcome {
     Ok(fields_of(&invited))
 }
 
-/// A new file, readable by its owner alone, whole or not at all.
-fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
-    let context = || format!("cannot write {}", path.display());
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(context)?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(context)?;
-    file.persist_noclobber(path).map(drop).with_context(context)
-}
-
-fn revoke(dir: &Path, which: Option<&str>, reporter: &Reporter) -> Outcome {
-    let ca = SiteCa::open(dir)?;
-    let revoked = match which {
-        Some(which) => ca.revoke(which, now())?,
-        None => ca.renew_crl(now()).map(|()| Vec::new())?,
-    };
-    revoked.iter().for_each(|serial| reporter.result(&format!("revoked {serial}")));
-    let crl = dir.join(SiteCa::CRL);
-    reporter.result(&format!("copy the new {} to all nodes", crl.display()));
-    Ok(fields_of(&Revoked { revoked, crl }))
-}
-
-fn show(dir: &Path, reporter: &Reporter) -> Outcome {
-    let ca = SiteCa::open(dir)?;
-    let certificates = ca.certificates()?;
-    reporter.result(&format!("{}: {}", ca.name(), count(certificates.len() as u64, "certificate")));
-    for cert in &certificates {
-        let days = cert.not_after.saturating_sub(now()) / 86_400;
-        let state = match cert.revoked {
-            Some(_) => "revoked".to_owned(),
-            None if cert.not_after <= now() => "expired".to_owned(),
-            None => format!("{days} days left"),
-        };
-        reporter.result(&format!("{}  {:<24} {state}", cert.serial, cert.identity));
-    }
-    let (name, not_after) = (ca.name().to_owned(), ca.not_after());
-    let certificates = certificates.into_iter().map(|cert| Certificate {
-        serial: cert.serial,
-        identity: cert.identity.to_string(),
-        node: cert.node.map(|node| node.to_string()),
-        not_after: cert.not_after,
-        revoked: cert.revoked,
-    });
-    Ok(fields_of(&Shown { name, not_after, certificates: certificates.collect() }))
-}
-
 fn show_certificate(path: &Path, reporter: &Reporter) -> Outcome {
     let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let rows = describe(&pem).with_context(|| format!("{} is not a certificate", path.display()))?;
     let mut fields: Map<String, Value> = Map::new();
     for (name, value) in rows {
-        reporter.result(&format!("{name:<10} {}", super::show::plain(&value)));
+        reporter.result(&format!("{name:<10} {}", crate::names::line(&value)));
         let all = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(all) = all {
             all.push(value.into());

@@ -111,22 +111,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if !host.without().is_empty() {
         reporter.note(&format!("runs without {}", host.without().join(", ")));
     }
-    Ok(fields_of(&run_operation::daemon(|hangups| host.start(hangups), reporter, print_started)?))
-}
-
-fn print_started(started: &Started, reporter: &Reporter) {
-    let Started { name, caches, bytes, capacity, .. } = started;
-    let listen: Vec<String> = started.listen.iter().map(ToString::to_string).collect();
-    let others = match listen.is_empty() {
-        true => "no other daemon can connect (no trust file)".into(),
-        false => format!("other daemons connect to {}", listen.join(", ")),
+    let started = |started: &Started, reporter: &Reporter| {
+        started.lines().iter().for_each(|line| reporter.result(line));
     };
-    let (socket, bytes, capacity) = (started.socket.display(), Size(*bytes), Size(*capacity));
-    reporter
-        .result(&format!("{name}: {caches} caches, {bytes} of {capacity}; users ask at {socket}; {others}"));
-    if let Some(url) = &started.serves {
-        reporter.result(&format!("URL for tidecast copy: {url}"));
-    }
+    Ok(fields_of(&run_operation::daemon(|hangups| host.start(hangups), reporter, started)?))
 }
 
 impl Args {

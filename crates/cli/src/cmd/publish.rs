@@ -12,7 +12,7 @@ use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
 use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::{Describe, open_notice};
-use super::{Context, run_operation, show};
+use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, FOR_OWNER, Output};
 use crate::report::{Reporter, fields_of};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let mut done =
             run_operation::run_until(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
         let manifest = Manifest::parse(&done.torrent).context("the new manifest is damaged")?;
-        let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
+        let named = || Output::Path(format!("{}.torrent", crate::names::line(&manifest.name())).into());
         let output = output.unwrap_or_else(named);
         // The manifest of a private swarm has names and hashes for ticket holders, so only its owner may read it.
         let mode = if tidecast_node::access::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };

@@ -10,7 +10,7 @@ use tidecast_text::{Size, count};
 
 use super::describe::open_notice;
 use super::swarm::TicketArgs;
-use super::{Context, read_manifest, run_operation, show};
+use super::{Context, read_manifest, run_operation};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
@@ -93,7 +93,7 @@ fn many(manifests: &[PathBuf], dirs: &[PathBuf], options: SeedOptions, reporter:
     let done = run_operation::serve(begin, reporter, |started, reporter| {
         open_notice(started.open, reporter);
         if let Some(ticket) = &started.ticket {
-            reporter.result(&format!("{}: {ticket}", show::plain(&started.name)));
+            reporter.result(&format!("{}: {ticket}", crate::names::line(&started.name)));
         }
     });
     let told = |done: &ManyDone| {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tidecast_text::{Size, Span, count};
+use tidecast_text::{Size, Span, count, escaped};
 
 use crate::cache::{CacheUse, ReceivedBytes};
-use crate::daemon::{CommandResult, Limits, Status};
+use crate::daemon::{Checked, CommandResult, Limits, Started, Status, Unread};
 
 impl Status {
     /// Lines for people. `now`: seconds since 1970.
@@ -52,6 +52,62 @@ impl Status {
             self.uses.iter().map(|used| format!("{} is used by {}", used.cache, used.with_times(now))),
         );
         lines
+    }
+}
+
+impl Started {
+    /// Lines for people.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        let others = match listen.is_empty() {
+            true => "no other daemon can connect (no trust file)".into(),
+            false => format!("other daemons connect to {}", listen.join(", ")),
+        };
+        let (socket, bytes, capacity) = (self.socket.display(), Size(self.bytes), Size(self.capacity));
+        let Self { name, caches, .. } = self;
+        let mut lines =
+            vec![format!("{name}: {caches} caches, {bytes} of {capacity}; users ask at {socket}; {others}")];
+        lines.extend(self.serves.as_ref().map(|url| format!("URL for tidecast copy: {url}")));
+        lines
+    }
+}
+
+impl Checked {
+    /// A warning for each file that could not be read.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let line = |unread: &Unread| {
+            let (path, caches) = (escaped(&unread.path), unread.caches.join(", "));
+            format!("cannot read {path}: {}; it belongs to {caches}, not changed", unread.why)
+        };
+        self.unread.iter().map(line).collect()
+    }
+
+    /// A line for people.
+    ///
+    /// # Errors
+    /// The text of the failure: data was lost, or could not be read.
+    pub fn outcome(&self) -> Result<String, String> {
+        let Self { damaged, repaired, .. } = self;
+        let (caches, objects) = (count(self.caches, "cache"), count(self.objects, "object"));
+        let read = format!("{caches}, {objects}, {} read", Size(self.bytes));
+        if self.clean {
+            return Ok(format!("{read}: clean"));
+        }
+        // An older daemon reports `bad` instead of `lost`.
+        let lost = self.lost.max(self.bad);
+        let found = format!("{read}: {damaged} damaged, {repaired} repaired, {lost} lost");
+        if lost > 0 || !self.invalid.is_empty() {
+            return Err(format!("{found}; INVALID: {}", self.invalid.join(", ")));
+        }
+        if self.unread.is_empty() {
+            return Ok(found);
+        }
+        let unread = count(self.unread.len() as u64, "file");
+        Err(format!(
+            "{found}; {unread} could not be read: check the disk of this host, then run tidecast admin fsck again"
+        ))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Texts for people of results and news, one line each: the same in every program. Names and texts from peers are escaped.
 
 mod bcast;
+mod ca;
 mod copy;
 mod daemon;
 mod existing_files;
