@@ -97,7 +97,7 @@ impl Daemon {
             match answered {
                 Err(_) if flag.is_set() => {
                     asking.abort();
-                    return Ok((false, failed(tidecast::Error::cut("the call was cancelled"))));
+                    return Ok((false, failed(tidecast::Error::interrupted("the call was cancelled"))));
                 }
                 // A question that a signal has cut short ends with its task.
                 Err(_) => py.check_signals().inspect_err(|_| asking.abort())?,

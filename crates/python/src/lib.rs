@@ -55,7 +55,7 @@ fn refused(error: &tidecast::Error) -> PyErr {
     match kind {
         Kind::Usage => usage(text),
         Kind::Fault => raised::FaultError::new_err((text, kind as u8)),
-        Kind::Cut => raised::CutError::new_err((text, kind as u8)),
+        Kind::Interrupted => raised::CutError::new_err((text, kind as u8)),
     }
 }
 

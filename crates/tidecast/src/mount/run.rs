@@ -122,7 +122,7 @@ fn not_begun(code: Option<i32>) -> Error {
             let kind = Kind::of_exit(code.try_into().unwrap_or_default());
             Error::new(kind, format!("the program tidecast ended with code {code} {before}"))
         }
-        None => Error::new(Kind::Cut, format!("a signal ended the program tidecast {before}")),
+        None => Error::new(Kind::Interrupted, format!("a signal ended the program tidecast {before}")),
     }
 }
 
