@@ -160,6 +160,7 @@ pub(crate) enum Command {
     Ca(cmd::ca::Args),
     Sim(cmd::sim::Args),
     Classad(cmd::classad::Args),
+    Doctor(cmd::doctor::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -244,6 +245,7 @@ mod tests {
             "ca issue D host:n1 --node aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa -o F --lifetime 30d",
             "ca revoke D host:n1 --json",
             "ca show",
+            "doctor --for copy --for field --link 100gbit --rtt 80ms --dir D --json",
             "completions bash",
             "man D",
         ] {

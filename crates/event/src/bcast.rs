@@ -296,6 +296,10 @@ pub struct Done {
     /// Bytes of the manifest that this host sent; not included in `origin_sent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_sent: Option<u64>,
+    /// Settings of this host that cost more than 5% of its link, by the names of the checks of `tidecast doctor`; looked at
+    /// only where the efficiency is below 80%.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_limits: Vec<String>,
     /// The comparison with the rate of the links, if that is known.
     #[serde(flatten)]
     pub link: Option<Link>,

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Totals, bcast, cache, copy, field, get, seed, sim, verify};
+use crate::{Totals, bcast, cache, copy, doctor, field, get, seed, sim, verify};
 use serde::Serialize;
 
 /// The kind of an error. As a number, it is the exit code of the program.
@@ -59,6 +59,8 @@ pub enum PartialResult {
     Verify(Box<verify::Done>),
     /// Of a copy in which names failed.
     Copy(Box<copy::Done>),
+    /// Of a check of a host with settings that cost more than 5%.
+    Doctor(Box<doctor::Done>),
     /// Of a broadcast in which hosts failed.
     Bcast(Box<bcast::Done>),
     /// Of simulations of random clusters.

@@ -15,6 +15,7 @@ pub mod cache;
 pub mod classad;
 pub mod copy;
 pub mod daemon;
+pub mod doctor;
 mod error;
 mod event;
 pub mod field;

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use tidecast_event::{
-    Failed, Progress, Resumed, Warning, bcast, ca, cache, classad, copy, daemon, field, get, mount, publish,
-    revoke, seed, show, sim, status, tracker, verify,
+    Failed, Progress, Resumed, Warning, bcast, ca, cache, classad, copy, daemon, doctor, field, get, mount,
+    publish, revoke, seed, show, sim, status, tracker, verify,
 };
 
 const HEAD: &str = "\
@@ -106,6 +106,7 @@ fn document() -> String {
     command::<seed::Started, seed::ManyDone>("`seed` of several manifests", &mut out);
     command::<publish::Started, publish::Done>("`publish`", &mut out);
     command::<verify::Started, verify::Done>("`verify`", &mut out);
+    command::<doctor::Started, doctor::Done>("`doctor`", &mut out);
     command::<copy::Started, copy::Done>("`copy`", &mut out);
     out.push_str(
         "With `--to-memory`, one line for each entry that arrives, between `started` and `done`:\n\n",

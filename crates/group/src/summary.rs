@@ -52,6 +52,7 @@ impl Report {
                 .collect(),
             manifest_bytes: self.manifest.map(|(bytes, _)| bytes),
             manifest_sent: self.manifest.map(|(_, sent)| sent),
+            host_limits: Vec::new(),
             link,
         }
     }

@@ -8,8 +8,12 @@ use tidecast_group::{Algorithm, Event, GroupTicket, Options, State};
 use tidecast_node::RECORDS;
 use tidecast_text::count;
 
+use crate::doctor::{DoctorPurpose, host_limits};
 use crate::operation::{Operation, Work, start};
 use crate::state;
+
+/// Below this efficiency a setting of this host may be the reason.
+const SLOW: f64 = 0.8;
 
 /// The operation of [`broadcast`].
 pub type Broadcast = Operation<Started, Done, News>;
@@ -73,7 +77,10 @@ async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done,
     work.started(Started { command: "bcast", source, dest, hosts: options.hosts.len() });
     let mut tell = |event| tell(event, work);
     let report = tidecast_group::run(options, work.stop.wait(), &mut tell).await.map_err(failed)?;
-    let done = report.summary(work.seconds());
+    let mut done = report.summary(work.seconds());
+    if let Some(link) = done.link.filter(|link| link.efficiency < SLOW) {
+        done.host_limits = host_limits(DoctorPurpose::Bcast, Some(link.link_rate));
+    }
     match done.hosts_failed {
         0 => Ok(done),
         failed => {

@@ -13,6 +13,7 @@
 //! | [`open()`] | reads parts of it, which are fetched when they are read |
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files are fetched when they are opened |
 //! | [`RunCommand`] | runs a command that sees a tree where it was built |
+//! | [`doctor()`] | checks whether this host is fit for its network, and what each setting costs |
 //! | [`verify()`] | compares files with their manifest |
 //! | [`show()`], [`show_ticket`] | describe a manifest, a ticket |
 //! | [`revoke()`] | makes a ticket worthless |
@@ -76,6 +77,7 @@ mod caches;
 mod copy;
 pub mod daemon;
 mod describe;
+mod doctor;
 mod feed;
 pub mod field;
 mod get;
@@ -100,6 +102,7 @@ pub use bcast::{Broadcast, Worker, WorkerOptions, broadcast, worker};
 pub use caches::{CreateCache, GetCache, GetCacheOptions, create_cache, get_cache, refusal};
 pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
+pub use doctor::{Doctor, DoctorOptions, DoctorPurpose, DoctorWork, doctor};
 pub use get::{Get, GetOptions, get};
 pub use given::given_source;
 pub use mount::{

@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod copy_server;
 pub(crate) mod daemon;
 pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod existing_files_help;
 pub(crate) mod field;
 pub(crate) mod get;

@@ -3,7 +3,7 @@
 /// Most CPUs of a list, and bits of a mask.
 const CPUS: usize = 1 << 14;
 /// Most rows of a table.
-const ROWS: usize = 1 << 14;
+const ROWS: usize = 1 << 16;
 
 /// The CPUs of a list such as `0-3,8`; none of an empty one.
 #[must_use]
@@ -192,11 +192,24 @@ pub fn interrupts(text: &str) -> (Vec<u32>, Vec<Interrupt>) {
     (cpus, rows)
 }
 
+/// The local ports of the sockets of /proc/net/tcp in this state.
+#[must_use]
+pub fn bound(table: &str, state: &str) -> Vec<u16> {
+    let of = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, _, found) = (words.next()?, words.next()?, words.next()?);
+        let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
+        (found == state).then_some(port)
+    };
+    table.lines().skip(1).take(ROWS).filter_map(of).collect()
+}
+
 /// Gives one text to every parser, as a fuzzer does.
 pub fn everything(text: &str, name: &str) {
     let _ =
         (list(text), mask(text), triple(text), counter(text, name, name), meminfo(text, name), chosen(text));
     let _ = (gigatransfers(text), version(text), limit(text, name), mounts(text), interrupts(text));
+    let _ = bound(text, name);
 }
 
 #[cfg(test)]

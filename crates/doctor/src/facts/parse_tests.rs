@@ -42,6 +42,14 @@ fn texts_of_real_hosts() {
     assert_eq!(rows, [Interrupt { number: 24, counts: vec![1, 5], name: "ACPI:Ged".into() }]);
 }
 
+#[test]
+fn listening_sockets_are_found() {
+    let table = "  sl  local_address rem_address   st tx_queue\n\
+                 0: 00000000:1B44 00000000:0000 0A 00000000:00000000\n\
+                 1: 0100007F:1F90 0100007F:9C40 01 00000000:00000000\n nonsense\n";
+    assert_eq!(bound(table, "0A"), [6980]);
+}
+
 proptest! {
     #[test]
     fn a_list_of_cpus_is_read_as_it_is_written(cpus in proptest::collection::btree_set(0u32..4096, 0..64)) {

@@ -1,9 +1,8 @@
 //! Ports that a socket of this network namespace listens on.
 
+use super::parse::bound;
 use crate::System;
 
-/// Most lines of a table.
-const LINES: usize = 1 << 16;
 /// State of a TCP socket that listens, and of a UDP socket that is bound.
 const LISTENS: (&str, &str) = ("0A", "07");
 
@@ -34,29 +33,5 @@ impl Ports {
             udp: of(["udp", "udp6"], LISTENS.1),
             ephemeral: range.next().and_then(Result::ok).zip(range.next().and_then(Result::ok)),
         }
-    }
-}
-
-/// The local ports of the sockets in this state.
-fn bound(table: &str, state: &str) -> Vec<u16> {
-    let of = |line: &str| {
-        let mut words = line.split_whitespace().skip(1);
-        let (local, _, found) = (words.next()?, words.next()?, words.next()?);
-        let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
-        (found == state).then_some(port)
-    };
-    table.lines().skip(1).take(LINES).filter_map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listening_sockets_are_found() {
-        let table = "  sl  local_address rem_address   st tx_queue\n\
-                     0: 00000000:1B44 00000000:0000 0A 00000000:00000000\n\
-                     1: 0100007F:1F90 0100007F:9C40 01 00000000:00000000\n nonsense\n";
-        assert_eq!(bound(table, "0A"), [6980]);
     }
 }

@@ -216,6 +216,10 @@ pub struct Received {
     /// Steps that were not recorded because the disk was too slow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
+    /// Settings of this host that cost more than 5% of its link, by the names of the checks of `tidecast doctor`; looked at
+    /// only where more than 0.1% of the packets were lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_limits: Vec<String>,
     /// The directory of the recording. Not in JSON lines.
     #[serde(skip)]
     pub record: Option<PathBuf>,
@@ -249,6 +253,7 @@ impl Received {
             };
             lines.push(format!("{} recorded in {}{slow}", count(recorded, "step"), dir.display()));
         }
+        lines.extend(crate::texts::host_limits(&self.host_limits, "field"));
         lines
     }
 }

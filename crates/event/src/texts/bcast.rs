@@ -88,6 +88,7 @@ fn lines(done: &Done, whole: f64) -> Vec<String> {
     lines.extend(actions(done));
     lines.extend(former(done));
     lines.extend(failures(done));
+    lines.extend(super::host_limits(&done.host_limits, "bcast"));
     lines
 }
 

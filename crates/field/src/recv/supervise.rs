@@ -77,7 +77,8 @@ fn received(receiver: &Receiver, steps: u64, options: &Options) -> Received {
     let sum = |of: fn(&Total) -> u64| streams.iter().map(of).sum::<u64>();
     let (packets, lost, recovered) = (sum(|t| t.packets), sum(|t| t.lost), sum(|t| t.recovered));
     let (recorded, skipped) = options.record.as_ref().map(|_| receiver.recorded()).unzip();
-    Received { steps, packets, lost, recovered, streams, recorded, skipped, record: options.record.clone() }
+    let (record, host_limits) = (options.record.clone(), Vec::new());
+    Received { steps, packets, lost, recovered, streams, recorded, skipped, host_limits, record }
 }
 
 /// State of the reports so far.

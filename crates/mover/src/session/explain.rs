@@ -131,20 +131,27 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Location; 2]) -> String {
     let explained = step.rate() >= allowed(wire.under_way) * EXPLAINS;
     if window >= buffer && window > WAITS_EXPLAINED && explained {
         let product = product(wire.under_way);
-        return format!("window limited: {product}; raise net.ipv4.tcp_rmem on {}", host(to));
+        return format!(
+            "window limited: {product}; raise net.ipv4.tcp_rmem on {} (tidecast doctor --for copy: tcp-receive-buffer)",
+            host(to)
+        );
     }
     if window >= buffer && window > WAITS {
         return format!("the receiver: {} cannot keep up (processors or writing)", host(to));
     }
     if buffer > WAITS {
         let bytes = wire.under_way.max(wire.send_buffer / 2);
-        return format!("send buffer limited: {}; raise net.ipv4.tcp_wmem on {}", product(bytes), host(from));
+        return format!(
+            "send buffer limited: {}; raise net.ipv4.tcp_wmem on {} (tidecast doctor --for copy: tcp-send-buffer)",
+            product(bytes),
+            host(from)
+        );
     }
     let lost = wire.again as f64 / wire.segments.max(1) as f64;
     if lost > LOSS {
         let percent = lost * 100.0;
         return format!(
-            "loss: {percent:.1}% of the segments were retransmitted; check for a bad or congested link, or try --congestion bbr"
+            "loss: {percent:.1}% of the segments were retransmitted; check for a bad or congested link (tidecast doctor: nic-drops, nic-errors), or try --congestion bbr"
         );
     }
     NETWORK.to_owned()
@@ -210,7 +217,7 @@ mod tests {
         let said = verdict(&limited, &step(20e6), places);
         assert_eq!(
             said,
-            "window limited: 64 KiB x 16 streams per 50.0 ms = 168 Mbit/s; raise net.ipv4.tcp_rmem on this host"
+            "window limited: 64 KiB x 16 streams per 50.0 ms = 168 Mbit/s; raise net.ipv4.tcp_rmem on this host (tidecast doctor --for copy: tcp-receive-buffer)"
         );
         assert!(
             verdict(&limited, &step(2e6), places).starts_with("the receiver: "),

@@ -4,7 +4,11 @@ use tidecast_event::field::receive::{Done, News, Started};
 use tidecast_event::{Error, PartialResult};
 use tidecast_field::recv::{Error as Failed, Options, supervise};
 
+use crate::doctor::{DoctorPurpose, host_limits};
 use crate::operation::{Operation, start};
+
+/// From this share of lost packets on a setting of this host may be the reason.
+const LOSSY: f64 = 0.001;
 
 /// The operation of [`receive`].
 pub type Receiving = Operation<Started, Done, News>;
@@ -40,7 +44,11 @@ pub type Receiving = Operation<Started, Done, News>;
 pub fn receive(options: Options) -> Receiving {
     start(1, async move |work| {
         let stay = || !work.stop.is_asked();
-        let received = supervise(&options, &stay, &mut |update| work.update(update)).map_err(error)?;
+        let mut received = supervise(&options, &stay, &mut |update| work.update(update)).map_err(error)?;
+        let share = received.lost as f64 / received.packets.saturating_add(received.lost).max(1) as f64;
+        if share > LOSSY {
+            received.host_limits = host_limits(DoctorPurpose::Field, None);
+        }
         Ok(Done { seconds: work.seconds(), received })
     })
 }

@@ -1,0 +1,80 @@
+//! `tidecast doctor`: whether this host is fit for its network.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use tidecast::{DoctorOptions, DoctorPurpose, PartialResult};
+use tidecast_text::{Rate, Span};
+
+use super::run_operation;
+use crate::failure::Outcome;
+use crate::report::{Reporter, fields_of};
+
+/// Check whether this host is fit for its network
+///
+/// Reads the settings of the host and changes none. Each finding has the value read, the value wanted for this link, the
+/// reason, the predicted loss of throughput, and the commands that mend it; the costliest comes first. The exit code is 1
+/// if a setting costs more than 5% of the link's rate.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  tidecast doctor\n  tidecast doctor --for copy --link 100gbit --rtt 80ms"
+)]
+pub(crate) struct Args {
+    /// Check for this command only (may be repeated) [default: all]
+    #[arg(long = "for", value_name = "COMMAND")]
+    purposes: Vec<Purpose>,
+    /// Judge settings for a link of this rate [default: of the fastest interface that is up]
+    #[arg(long, value_name = "RATE")]
+    link: Option<Rate>,
+    /// Judge settings for a path of this round-trip time [default: 50ms for copy and field, else 1ms]
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<Span>,
+    /// Check this directory of a store or cache, its disk and file system too (may be repeated)
+    #[arg(long = "dir", value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+}
+
+/// A command that the host is checked for.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Purpose {
+    Copy,
+    Bcast,
+    Field,
+    Mount,
+    Daemon,
+}
+
+impl From<Purpose> for DoctorPurpose {
+    fn from(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Copy => Self::Copy,
+            Purpose::Bcast => Self::Bcast,
+            Purpose::Field => Self::Field,
+            Purpose::Mount => Self::Mount,
+            Purpose::Daemon => Self::Daemon,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcome {
+    let options = DoctorOptions {
+        purposes: args.purposes.iter().map(|purpose| (*purpose).into()).collect(),
+        link: args.link.map(|rate| rate.0),
+        rtt: args.rtt.map(|time| time.0),
+        dirs: args.dirs.clone(),
+        ..DoctorOptions::default()
+    };
+    let begin = || tidecast::doctor(options);
+    let done = run_operation::run(begin, reporter, |started, reporter| {
+        started.assumed.iter().for_each(|text| reporter.note(&format!("assuming {text}")));
+    });
+    let reached = match &done {
+        Ok(done) => Some(done),
+        Err(failure) => failure.partial_result().and_then(|result| match result {
+            PartialResult::Doctor(done) => Some(&**done),
+            _ => None,
+        }),
+    };
+    reached.iter().flat_map(|done| done.lines(verbose)).for_each(|line| reporter.result(&line));
+    Ok(fields_of(&done?))
+}

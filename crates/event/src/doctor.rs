@@ -1,0 +1,71 @@
+//! Events of `doctor`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// An event of `doctor`.
+pub type Event = crate::Event<Started, Done>;
+
+/// The host is about to be checked.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Started {
+    /// The command: `doctor`.
+    pub command: &'static str,
+    /// The commands that settings are judged for: `copy`, `bcast`, `field`, `mount`, `daemon`.
+    pub purposes: Vec<&'static str>,
+    /// Rate of the link that settings are judged for, bits per second.
+    pub link: u64,
+    /// Seconds of a round trip for each of `purposes`, in their order.
+    pub round_trips: Vec<f64>,
+    /// What was assumed because no option says it.
+    pub assumed: Vec<String>,
+}
+
+/// The host was checked. If a setting costs more than 5%, the operation fails, and these fields are in its `error` event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Done {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// Rate of the link that settings are judged for, bits per second.
+    pub link: u64,
+    /// Findings that cost more than 5% of the link's rate, or without which a command does not work.
+    pub serious: usize,
+    /// All findings, the costliest first.
+    pub findings: Vec<Finding>,
+}
+
+/// The result of one check on one object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Stable name of the check: `tcp-receive-buffer`.
+    pub check: &'static str,
+    /// What was checked: an interface, a CPU, a directory; empty for the host.
+    pub object: String,
+    /// `costs`, `note` (worth knowing), `unknown` (cannot be seen from here) or `fit`.
+    pub verdict: &'static str,
+    /// The value read.
+    pub read: String,
+    /// The value wanted for this link and these purposes.
+    pub wanted: String,
+    /// Why it matters.
+    pub why: String,
+    /// Where the advice comes from: paper section, manual or page.
+    pub source: &'static str,
+    /// Share of the link's rate that is lost, 0 to 1, as `model` predicts. Null: no model gives a share.
+    pub cost: Option<f64>,
+    /// The model behind `cost`, with its numbers.
+    pub model: String,
+    /// What a run measured that changed only this, with `--measure`.
+    pub measured: Option<Measured>,
+    /// Commands that correct it, for root, in order.
+    pub commands: Vec<String>,
+}
+
+/// The rate before and after a change, measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Measured {
+    /// Bits per second with the setting as it is.
+    pub before: f64,
+    /// Bits per second with the setting as it is wanted.
+    pub after: f64,
+}
