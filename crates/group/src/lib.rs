@@ -14,6 +14,7 @@
 //! final name appears only with complete data; workers never outlive the broadcast by more than seconds. If the coordinator
 //! is killed, they complete among themselves if they can.
 
+pub mod agents;
 mod broadcast;
 pub mod channel;
 pub mod choose;

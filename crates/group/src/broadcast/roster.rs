@@ -17,10 +17,10 @@ use crate::resolve::resolve;
 use crate::source_identity::boot;
 
 /// The hosts of a broadcast, each once.
-pub(super) struct Roster {
+pub(crate) struct Roster {
     entries: Vec<(Host, Identity)>,
     /// Other names of each host in the list.
-    pub(super) aliases: Vec<Vec<String>>,
+    pub(crate) aliases: Vec<Vec<String>>,
     machine: Option<String>,
 }
 
@@ -28,20 +28,25 @@ impl Roster {
     /// Finds out which entries of the list are the same host. With a user's launch command, or with workers that are
     /// started by the caller, addresses do not identify hosts; if each name has its own path, each name is served.
     pub(super) async fn of(options: &Options) -> Result<Self, Error> {
-        let by_address = !matches!(options.launch, Launch::Template(_) | Launch::ByCaller);
+        Self::find(&options.hosts, &options.launch, names_its_host(&options.dest)).await
+    }
+
+    /// As [`Roster::of`]; `each_name`: entries with the same address stay apart.
+    pub(crate) async fn find(listed: &[Host], launch: &Launch, each_name: bool) -> Result<Self, Error> {
+        let by_address = !matches!(launch, Launch::Template(_) | Launch::ByCaller);
         let own: Addresses = own_addresses()
             .map_err(system("list this host's networks"))?
             .into_iter()
             .map(Into::into)
             .collect();
-        let names = options.hosts.iter().map(|host| host.login().1.to_owned());
+        let names = listed.iter().map(|host| host.login().1.to_owned());
         let found = match by_address {
             true => resolve(names.collect()).await,
             false => names.map(|name| name.parse::<IpAddr>().into_iter().map(Into::into).collect()).collect(),
         };
         let identify = |(host, found): (&Host, &Addresses)| (host.clone(), Identity::of(host, found, &own));
-        let entries: Vec<_> = options.hosts.iter().zip(&found).map(identify).collect();
-        let groups = match by_address && !names_its_host(&options.dest) {
+        let entries: Vec<_> = listed.iter().zip(&found).map(identify).collect();
+        let groups = match by_address && !each_name {
             true => hosts(&entries),
             false => (0..entries.len()).map(|place| vec![place]).collect(),
         };
@@ -52,12 +57,12 @@ impl Roster {
     }
 
     /// Each host once.
-    pub(super) fn hosts(&self) -> Vec<Host> {
+    pub(crate) fn hosts(&self) -> Vec<Host> {
         self.entries.iter().map(|(host, _)| host.clone()).collect()
     }
 
     /// The hosts that are this machine, for this user. A host with a port may be a container.
-    pub(super) fn here(&self) -> BTreeSet<usize> {
+    pub(crate) fn here(&self) -> BTreeSet<usize> {
         let here = |(host, identity): &(Host, Identity)| {
             *identity == Identity::Here && host.login().0.is_none() && host.port.is_none()
         };
@@ -66,14 +71,38 @@ impl Roster {
 
     /// The host on which a worker runs.
     pub(super) fn place(&self, hello: &Hello, free: impl Fn(usize) -> bool) -> Option<usize> {
-        if let Some(name) = &hello.host {
-            return self.entries.iter().position(|(host, _)| host.name == *name);
+        let addresses = hello.addresses.iter().map(|a| a.ip).collect();
+        match &hello.host {
+            Some(name) => self.named(name),
+            None => self.told(
+                hello.scheduled.as_deref(),
+                &hello.hostname,
+                addresses,
+                hello.machine.as_deref(),
+                free,
+            ),
         }
+    }
+
+    /// The host of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|(host, _)| host.name == name)
+    }
+
+    /// The host on which a process runs that was not given its name, by what the process reports of it.
+    pub(crate) fn told(
+        &self,
+        scheduled: Option<&str>,
+        hostname: &str,
+        addresses: Vec<IpAddr>,
+        machine: Option<&str>,
+        free: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let told = Told {
-            scheduled: hello.scheduled.as_deref(),
-            hostname: &hello.hostname,
-            addresses: hello.addresses.iter().map(|a| Address::from(a.ip)).collect(),
-            here: self.machine.is_some() && self.machine == hello.machine,
+            scheduled,
+            hostname,
+            addresses: addresses.into_iter().map(Address::from).collect(),
+            here: machine.is_some() && self.machine.as_deref() == machine,
         };
         find(&self.entries, &told, free)
     }
@@ -101,10 +130,15 @@ pub(crate) fn machine() -> Option<String> {
 /// The error for a worker whose host is not in the list.
 pub(super) fn stranger(hello: &Hello) -> String {
     let name = hello.scheduled.as_ref().unwrap_or(&hello.hostname);
-    let addresses: Vec<String> =
-        hello.addresses.iter().filter(|a| !a.loopback).map(|a| a.ip.to_string()).collect();
+    let addresses: Vec<IpAddr> = hello.addresses.iter().filter(|a| !a.loopback).map(|a| a.ip).collect();
+    unlisted(name, &addresses)
+}
+
+/// The error for a host that is not in the list.
+pub(crate) fn unlisted(name: &str, addresses: &[IpAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     format!(
-        "no host of this broadcast has an address of {name} ({}); give it as NAME=ADDRESS with --hosts",
+        "no host of the list has an address of {name} ({}); give it as NAME=ADDRESS with --hosts",
         addresses.join(" ")
     )
 }

@@ -11,7 +11,8 @@ use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
 use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
 
-const PREFIX: &str = "tidegroup1";
+/// The first characters of a ticket.
+pub(crate) const PREFIX: &str = "tidegroup1";
 /// Longest ticket, in characters.
 const MAX_CHARS: usize = 4096;
 /// Longest path in a ticket.

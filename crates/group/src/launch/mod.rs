@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 pub use template::{Template, TemplateError};
-pub use ticket_input::{NoTicketReceived, worker_ticket};
+pub use ticket_input::{Handed, NoTicketReceived, worker_ticket};
 use tidecast_text::hostlist;
 
 use self::slurm::Allocation;

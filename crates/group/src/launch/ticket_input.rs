@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::TICKET_VARIABLE;
+use crate::agents::AgentTicket;
 use crate::{GroupTicket, NoTicket};
 
 /// The maximum wait for the ticket, which a launcher passes immediately.
@@ -27,11 +28,20 @@ pub enum NoTicketReceived {
     Malformed(NoTicket),
 }
 
+/// The ticket of a process that a launcher started.
+#[derive(Clone, Debug)]
+pub enum Handed {
+    /// It is a worker of a broadcast.
+    Worker(GroupTicket),
+    /// It is an agent.
+    Agent(AgentTicket),
+}
+
 /// The ticket of this process. Standard input after its first line is not read.
 ///
 /// # Errors
 /// No ticket was received within a minute, or it is invalid.
-pub fn worker_ticket() -> Result<GroupTicket, NoTicketReceived> {
+pub fn worker_ticket() -> Result<Handed, NoTicketReceived> {
     let text = match std::env::var(TICKET_VARIABLE) {
         Ok(text) => text,
         Err(_) => {
@@ -41,7 +51,10 @@ pub fn worker_ticket() -> Result<GroupTicket, NoTicketReceived> {
             read.map_err(NoTicketReceived::Unreadable)?
         }
     };
-    text.parse().map_err(NoTicketReceived::Malformed)
+    match text.parse() {
+        Ok(ticket) => Ok(Handed::Agent(ticket)),
+        Err(_) => text.parse().map(Handed::Worker).map_err(NoTicketReceived::Malformed),
+    }
 }
 
 /// Reads byte by byte, because the data after the line belongs to other code.
