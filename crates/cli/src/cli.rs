@@ -246,6 +246,7 @@ mod tests {
             "ca revoke D host:n1 --json",
             "ca show",
             "doctor --for copy --for field --link 100gbit --rtt 80ms --dir D --json",
+            "doctor --peers n[1-4] --launch ssh --program P --topology T --yes --json",
             "completions bash",
             "man D",
         ] {

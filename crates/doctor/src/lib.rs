@@ -22,6 +22,7 @@ pub mod facts;
 mod finding;
 pub mod model;
 mod netlink;
+pub mod peers;
 mod system;
 
 pub use change::Change;

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Totals, bcast, cache, copy, doctor, field, get, seed, sim, verify};
+use crate::{Totals, bcast, cache, copy, doctor, field, get, peers, seed, sim, verify};
 use serde::Serialize;
 
 /// The kind of an error. As a number, it is the exit code of the program.
@@ -63,6 +63,8 @@ pub enum PartialResult {
     Doctor(Box<doctor::Done>),
     /// Of a broadcast in which hosts failed.
     Bcast(Box<bcast::Done>),
+    /// Of a check of hosts and the paths between them.
+    Peers(Box<peers::Done>),
     /// Of simulations of random clusters.
     Soak(Box<sim::Soaked>),
     /// Of a cache: why the daemon refused.

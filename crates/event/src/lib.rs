@@ -21,6 +21,7 @@ mod event;
 pub mod field;
 pub mod get;
 pub mod mount;
+pub mod peers;
 mod progress;
 pub mod publish;
 pub mod revoke;

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use tidecast_event::{
     Failed, Progress, Resumed, Warning, bcast, ca, cache, classad, copy, daemon, doctor, field, get, mount,
-    publish, revoke, seed, show, sim, status, tracker, verify,
+    peers, publish, revoke, seed, show, sim, status, tracker, verify,
 };
 
 const HEAD: &str = "\
@@ -123,6 +123,10 @@ fn document() -> String {
     event::<bcast::Waiting>("###", "waiting", &mut out);
     event::<bcast::Open>("###", "open", &mut out);
     event::<bcast::Done>("###", "done", &mut out);
+    out.push_str("## `doctor --peers`\n\n");
+    event::<peers::Started>("###", "started", &mut out);
+    event::<peers::Path>("###", "path", &mut out);
+    event::<peers::Done>("###", "done", &mut out);
     out.push_str("## `cache create`\n\n");
     event::<cache::Created>("###", "done", &mut out);
     out.push_str("## `cache get`\n\n");

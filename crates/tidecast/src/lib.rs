@@ -86,6 +86,7 @@ pub mod log;
 mod mount;
 mod open;
 mod operation;
+mod peers;
 mod publish;
 mod revoke;
 mod seed;
@@ -111,6 +112,7 @@ pub use mount::{
 };
 pub use open::{Closed, Entry, EntryKind, Fetching, Open, OpenOptions, Opened, ReadFrom, Reader, open};
 pub use operation::Operation;
+pub use peers::{Agent, DoctorPeers, PeersOptions, agent, doctor_peers, estimate_peers, peers_topology};
 pub use publish::{Publish, PublishOptions, publish};
 pub use revoke::{RevokeOptions, revoke};
 pub use seed::many::{SeedMany, data_below, seed_many};
@@ -136,11 +138,12 @@ pub use tidecast_daemon::name::CacheName;
 /// The events and results of operations, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, PartialResult};
+pub use tidecast_group::agents::AgentTicket;
 /// The hosts of a list or of the job, with exclusions; the destination of a source on each.
 pub use tidecast_group::choose::{choose as choose_hosts, destination as broadcast_destination};
-/// The ticket that `tidecast bcast` hands to a worker that it starts.
+/// The ticket that `tidecast bcast` passes to a worker, or `tidecast doctor --peers` to an agent.
 pub use tidecast_group::launch::worker_ticket;
-pub use tidecast_group::launch::{Launch, NoTicketReceived};
+pub use tidecast_group::launch::{Handed, Launch, NoTicketReceived};
 /// The data of a broadcast, its hosts, and its options.
 pub use tidecast_group::{Algorithm as BroadcastAlgorithm, Options as BroadcastOptions};
 pub use tidecast_group::{GroupTicket, hosts};

@@ -1,5 +1,7 @@
 //! `tidecast doctor`: whether this host is fit for its network.
 
+mod peers;
+
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -14,11 +16,12 @@ use crate::report::{Reporter, fields_of};
 ///
 /// Reads the settings of the host and changes none. Each finding has the value read, the value wanted for this link, the
 /// reason, the predicted loss of throughput, and the commands that mend it; the costliest comes first. The exit code is 1
-/// if a setting costs more than 5% of the link's rate.
+/// if a setting costs more than 5% of the link's rate. With --peers it checks other hosts and the paths between them.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  tidecast doctor\n  tidecast doctor --for copy --link 100gbit --rtt 80ms"
-)]
+#[command(after_help = "Examples:
+  tidecast doctor
+  tidecast doctor --for copy --link 100gbit --rtt 80ms
+  tidecast doctor --peers 'node[001-064]'")]
 pub(crate) struct Args {
     /// Check for this command only (may be repeated) [default: all]
     #[arg(long = "for", value_name = "COMMAND")]
@@ -32,6 +35,11 @@ pub(crate) struct Args {
     /// Check this directory of a store or cache, its disk and file system too (may be repeated)
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    peers: peers::Args,
+    /// Do not ask: with --peers, measure rates
+    #[arg(long)]
+    yes: bool,
 }
 
 /// A command that the host is checked for.
@@ -57,6 +65,9 @@ impl From<Purpose> for DoctorPurpose {
 }
 
 pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcome {
+    if let Some(list) = &args.peers.peers {
+        return peers::run(&args.peers, list, args.yes, reporter);
+    }
     let options = DoctorOptions {
         purposes: args.purposes.iter().map(|purpose| (*purpose).into()).collect(),
         link: args.link.map(|rate| rate.0),

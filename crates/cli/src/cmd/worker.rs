@@ -1,7 +1,7 @@
 //! `tidecast worker`: the process of one host in a broadcast; `tidecast bcast` starts it.
 
 use serde_json::Map;
-use tidecast::{NoTicketReceived, WorkerOptions, worker, worker_ticket};
+use tidecast::{Handed, NoTicketReceived, WorkerOptions, agent, worker, worker_ticket};
 
 use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
@@ -24,6 +24,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         NoTicketReceived::Malformed(_) => Failure::usage(error),
         other => other.into(),
     })?;
+    let ticket = match ticket {
+        Handed::Worker(ticket) => ticket,
+        Handed::Agent(ticket) => {
+            run_operation::run(|| agent(ticket, args.host.clone()), reporter, |(), _| ())?;
+            return Ok(Map::new());
+        }
+    };
     let options = WorkerOptions {
         host: args.host.clone(),
         state_dir: context.state_dir().ok(),

@@ -8,6 +8,7 @@ mod doctor;
 mod existing_files;
 mod get;
 mod mount;
+mod peers;
 mod status;
 
 /// Settings of this host that limited a command, by the names of the doctor's checks.
