@@ -9,6 +9,7 @@ from lab.experiments import matrix, plot, table
 from lab.experiments.more import MORE  # before those that it names
 from lab.experiments.cached import figures, stagein
 from lab.experiments.more.trees import different
+from lab.experiments.more import tuning
 from lab.experiments.mounts import libraries, starts
 from lab.experiments.results import Cell, Results, cells, read
 from lab.experiments.settings import SETTINGS
@@ -195,3 +196,24 @@ def test_stage_in_times_make_the_papers_figures():
         assert sum(stagein.share(jobs, nodes, at) for at in range(nodes)) == jobs
     assert {case: stagein.cluster(case) for case in ("links", "nat-swarm-5", "jobs-direct-10", "jobs-condor-10")} == {
         "links": ("open", 1), "nat-swarm-5": ("nat", 5), "jobs-direct-10": ("open", 50), "jobs-condor-10": ("condor", 50)}
+
+
+def test_the_tuning_study_changes_one_setting_at_a_time():
+    for ms in tuning.DELAYS:
+        for knob in tuning.KNOBS:
+            change = tuning.case(knob, ms, 400)
+            before, after = vars(change.before), vars(change.after)
+            assert sum(before[k] != after[k] for k in before) == 1, f"{knob} at {ms} ms"
+    assert len(MORE["tuning"].cases) == len(tuning.KNOBS) * len(tuning.DELAYS)
+
+
+def test_a_prediction_stands_beside_its_measurement():
+    one = tuning.beside({"mbit": 100.0, "cpu": 1.5, "retransmits": 0}, 120.0)
+    assert one["predicted"] == 120.0 and one["error"] == 0.2
+    assert tuning.beside({"mbit": 100.0, "cpu": 1.5, "retransmits": 0}, None)["predicted"] is None
+    row = {"experiment": "tuning", "case": "mtu-50", "about": "MTU 1500, then 9000", "rtt_ms": 50, "before": one,
+           "after": {"mbit": 110.0, "cpu": 1.0, "predicted": None}}
+    text = MORE["tuning"].table([row, {"case": "pacing-10", "failed": "no"}])
+    assert "| mtu: MTU 1500, then 9000 | 50 ms | 100.0 | 110.0 | 1.5 | 1.0 | 120.0 (+20%) | - |" in text
+    assert list(tuning.errors([row])) == [("mtu-50", "before", 0.2)]
+    assert tuning.triple(100) == "4096 100 4096" and tuning.triple(1 << 20) == "4096 131072 1048576"

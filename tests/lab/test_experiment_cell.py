@@ -26,3 +26,17 @@ def test_a_cell_is_measured_verified_and_remembered(lab, built, tmp_path):
     assert "| Tidecast, told the topology |" in (tmp_path / "results.md").read_text()
     assert "0 of 1 cells to measure" in experiment("--resume")
     assert not [n for n in os.listdir("/run/netns") if n.startswith(f"{lab.name}.")], "the lab is down again"
+
+
+@pytest.mark.root
+def test_a_setting_is_changed_alone_and_predicted(lab, built, tmp_path):
+    needs("iperf3", "ip")
+    words = ["experiment", "tuning", "--only", "receive-buffer-10", "--sizes", "50", "--out", tmp_path]
+    p = subprocess.run([sys.executable, ROOT / "lab/lab", *words], env=lab.env, capture_output=True, text=True, timeout=240)
+    assert p.returncode == 0, p.stdout + p.stderr
+    row, = map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())
+    # Half of rate x delay as buffer is no more than half of the rate, whatever else this machine does.
+    assert 0 < row["before"]["mbit"] < 30 and row["before"]["cpu"] > 0
+    assert row["before"]["predicted"] < 20 < row["after"]["predicted"]
+    assert "| receive-buffer: tcp_rmem" in (tmp_path / "results.md").read_text()
+    assert not [n for n in os.listdir("/run/netns") if n.startswith(f"{lab.name}.")], "the lab is down again"

@@ -1,46 +1,31 @@
-//! One change of a host's settings, as data.
+//! One change of a host's settings, as data; and how changes are shown, applied, recorded and taken back.
+//!
+//! - [`Plan`] reads the values that are there and says what would change, as shell commands and as a script.
+//! - [`apply()`] records every value in the [`Record`], makes that durable, and only then changes anything.
+//! - [`undo()`] restores what the record holds, after a crash at any point too, and leaves what somebody else has changed
+//!   since.
 
-/// One change of a setting, the remedy of a [`crate::Finding`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Writes a kernel parameter.
-    Sysctl {
-        /// Its name with dots: `net.ipv4.tcp_rmem`.
-        name: String,
-        /// Its new value.
-        value: String,
-    },
-    /// Writes a file below /sys.
-    Sysfs {
-        /// Its path relative to /sys: `devices/system/cpu/cpu0/cpufreq/scaling_governor`.
-        path: String,
-        /// Its new value.
-        value: String,
-    },
-    /// Sets the MTU of an interface.
-    Mtu {
-        /// The interface.
-        interface: String,
-        /// Bytes of the largest IP packet.
-        bytes: u32,
-    },
-    /// Replaces the root queueing discipline of an interface.
-    Qdisc {
-        /// The interface.
-        interface: String,
-        /// Its kind: `fq`.
-        kind: String,
-    },
-    /// A command that a person has to run: it is shown, and never run by this program.
-    Manual {
-        /// The command line.
-        command: String,
-    },
-}
+mod apply;
+mod error;
+mod host;
+mod persist;
+mod plan;
+mod quote;
+mod record;
+mod remedy;
+mod script;
+mod step;
+mod target;
+#[cfg(test)]
+mod tests;
+mod undo;
 
-impl Change {
-    /// The change of a kernel parameter.
-    pub(crate) fn sysctl(name: &str, value: impl Into<String>) -> Self {
-        Self::Sysctl { name: name.to_owned(), value: value.into() }
-    }
-}
+pub use apply::{Applied, apply};
+pub use error::Error;
+pub use host::{Live, Places};
+pub use plan::Plan;
+pub use record::{Entry, Progress, Record};
+pub use remedy::Change;
+pub use step::Step;
+pub use target::{Host, Target, Value};
+pub use undo::{Restored, Undone, undo};

@@ -16,10 +16,14 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod change;
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod change;
 pub mod check;
 pub mod facts;
 mod finding;
+mod links;
+pub mod measure;
 pub mod model;
 mod netlink;
 pub mod peers;

@@ -1,5 +1,5 @@
 //! Questions to the kernel that no file answers: settings of network cards (ethtool's netlink family) and queueing
-//! disciplines. Only questions: nothing is changed here.
+//! disciplines. `links.rs` changes interfaces by the same socket.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,8 +20,8 @@ const HEADER: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const REQUEST: u16 = 1;
-const ACK: u16 = 4;
-const DUMP: u16 = 0x300;
+pub(crate) const ACK: u16 = 4;
+pub(crate) const DUMP: u16 = 0x300;
 const GET_QDISC: u16 = 38;
 const NEW_QDISC: u16 = 36;
 /// `struct tcmsg`, and the parent of what is at the root.
@@ -32,13 +32,13 @@ const CONTROL: u16 = 0x10;
 const NESTED: u16 = 0x8000;
 
 /// Attributes of a message: the value of each kind.
-type Attributes = BTreeMap<u16, Vec<u8>>;
+pub(crate) type Attributes = BTreeMap<u16, Vec<u8>>;
 
 /// A socket to one part of the kernel.
-struct Netlink(OwnedFd);
+pub(crate) struct Netlink(OwnedFd);
 
 impl Netlink {
-    fn open(protocol: Option<Protocol>) -> io::Result<Self> {
+    pub(crate) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -53,7 +53,7 @@ impl Netlink {
     }
 
     /// The answers: kind and body of each message.
-    fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<(u16, Vec<u8>)>> {
+    pub(crate) fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<(u16, Vec<u8>)>> {
         let length = u32::try_from(HEADER + body.len()).map_err(io::Error::other)?;
         let mut message = length.to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
@@ -94,14 +94,14 @@ fn ended(body: &[u8]) -> io::Result<()> {
     }
 }
 
-fn attribute(kind: u16, value: Vec<u8>) -> Vec<u8> {
+pub(crate) fn attribute(kind: u16, value: Vec<u8>) -> Vec<u8> {
     let attribute = DefaultNla::new(kind, value);
     let mut bytes = vec![0; attribute.buffer_len()];
     attribute.emit(&mut bytes);
     bytes
 }
 
-fn attributes(bytes: &[u8]) -> Attributes {
+pub(crate) fn attributes(bytes: &[u8]) -> Attributes {
     NlasIterator::new(bytes).flatten().map(|of| (of.kind(), of.value().to_vec())).collect()
 }
 

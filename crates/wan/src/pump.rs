@@ -25,6 +25,8 @@ struct Flight {
     counters: Counters,
     /// The new configuration of the line.
     change: Option<Config>,
+    /// The direction carries no more.
+    stopped: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl PartialOrd for InFlight {
     }
 }
 
-/// One direction of the link, running until the process ends.
+/// One direction of the link, running until it is stopped or the process ends.
 #[derive(Debug, Clone)]
 pub struct Pump(Arc<(Mutex<Flight>, Condvar)>);
 
@@ -78,6 +80,12 @@ impl Pump {
         self.lock().change = Some(config);
     }
 
+    /// Ends this direction: its threads end, and close their devices, once the device that is read is deleted or brings a packet.
+    pub fn stop(&self) {
+        self.lock().stopped = true;
+        self.0.1.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Flight> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +93,11 @@ impl Pump {
     fn read(&self, mut from: File, mut line: Line, clock: Instant, ethernet: bool) {
         let mut buffer = vec![0; UNIT];
         loop {
-            let Ok(n) = from.read(&mut buffer) else {
+            let read = from.read(&mut buffer);
+            if self.lock().stopped {
+                return;
+            }
+            let Ok(n) = read else {
                 std::thread::sleep(Duration::from_millis(1)); // the device is being set up or taken down
                 continue;
             };
@@ -109,23 +121,26 @@ impl Pump {
         // Sleeps end within a microsecond, not the default fifty; without it delays only come out a little long.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
         loop {
-            let bytes = self.next(clock);
+            let Some(bytes) = self.next(clock) else { return };
             // A device that is down or full drops, as a line does.
             let _ = to.write(&bytes);
         }
     }
 
-    /// Wait for the next unit to be due and take it out.
-    fn next(&self, clock: Instant) -> Vec<u8> {
+    /// Wait for the next unit to be due and take it out; `None` once the direction is stopped.
+    fn next(&self, clock: Instant) -> Option<Vec<u8>> {
         let mut flight = self.lock();
         loop {
+            if flight.stopped {
+                return None;
+            }
             let now = clock.elapsed();
             let wait = flight.units.peek().map(|first| first.due.saturating_sub(now));
             match wait {
                 Some(Duration::ZERO) => {
                     if let Some(first) = flight.units.pop() {
                         flight.bytes -= first.bytes.len();
-                        return first.bytes;
+                        return Some(first.bytes);
                     }
                 }
                 Some(wait) => {

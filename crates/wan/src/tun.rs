@@ -71,6 +71,17 @@ fn open_there(namespace: &str, name: &str, ethernet: bool) -> Result<File, Error
         Ok(())
     };
     enter(&path).map_err(|source| Error::Namespace { path, source })?;
+    open_here(name, ethernet)
+}
+
+/// As [`open`], in the network namespace of this thread.
+///
+/// # Errors
+/// The name is not valid, or the kernel refuses.
+pub fn open_here(name: &str, ethernet: bool) -> Result<File, Error> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::Name(name.to_owned()));
+    }
     let make = || {
         let device = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
         let kind = if ethernet { IFF_TAP } else { IFF_TUN };

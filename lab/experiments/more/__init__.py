@@ -9,8 +9,9 @@ from .faults import Faults
 from .loopback import Loopback
 from .survive import OriginKilled, Rerun
 from .trees import Manifest, Tree
+from .tuning import Tuning
 
 MORE |= {"faults": Faults(), "tree": Tree(), "origin-killed": OriginKilled(), "rerun": Rerun(), "loopback": Loopback(),
          "manifest": Manifest(), "mount": StartUp(), "mount-fairness": Fairness(),
-         "libraries": Libraries(), "cached": Cached()}
+         "libraries": Libraries(), "cached": Cached(), "tuning": Tuning()}
 __all__ = ["MORE", "Experiment"]
