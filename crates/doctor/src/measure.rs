@@ -10,31 +10,23 @@ mod line;
 mod namespace;
 mod settings;
 
-use std::time::Duration;
-
-use crate::Finding;
+use crate::{Finding, Goal, check};
 
 pub use flow::Rate;
 pub use line::Line;
 pub use settings::{Error, Settings};
 
 /// Measures each finding whose remedy a network namespace has, and writes the rates into [`Finding::measured`];
-/// what cannot be measured has its reason behind its model. `link` is in bits per second; `streams` flows are
-/// measured together, as many as the model has; `mtu` is that of the host's interface. Takes at most about 3
-/// seconds a finding.
+/// what cannot be measured has its reason behind its model. As many flows are measured together as the model has;
+/// `mtu` is that of the host's interface. Takes at most about 3 seconds a finding.
 ///
 /// # Errors
 /// No namespaces or no line between them can be made.
-pub fn measure(
-    findings: &mut [Finding],
-    link: u64,
-    rtt: Duration,
-    streams: u32,
-    mtu: u32,
-) -> Result<(), Error> {
+pub fn measure(findings: &mut [Finding], goal: &Goal, mtu: u32) -> Result<(), Error> {
     if findings.iter().all(|finding| finding.changes.is_empty()) {
         return Ok(());
     }
+    let (rtt, streams) = check::path(goal);
     let now = Settings { streams, ..Settings::of_this_host(mtu) };
     let wanted: Vec<Option<Settings>> = findings.iter().map(|finding| wanted(finding, &now)).collect();
     for (finding, wanted) in findings.iter_mut().zip(&wanted) {
@@ -47,7 +39,7 @@ pub fn measure(
     if wanted.iter().all(Option::is_none) {
         return Ok(());
     }
-    let line = Line::new(link, rtt)?;
+    let line = Line::new(goal.link, rtt)?;
     let before = line.rate(&now)?.bits_per_second;
     let mut known: Vec<(Settings, f64)> = Vec::new();
     for (finding, wanted) in findings.iter_mut().zip(wanted) {
@@ -78,6 +70,7 @@ fn wanted(finding: &Finding, now: &Settings) -> Option<Settings> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use super::settings::times;
     use super::*;

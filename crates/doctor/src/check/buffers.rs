@@ -19,8 +19,9 @@ const LEAST: u64 = 4096;
 
 pub(super) fn check(facts: &Facts, goal: &Goal) -> Vec<Finding> {
     let mut found = Vec::new();
-    found.extend(tcp(goal, "tcp-receive-buffer", "net.ipv4.tcp_rmem", facts.sockets.tcp_rmem));
-    found.extend(tcp(goal, "tcp-send-buffer", "net.ipv4.tcp_wmem", facts.sockets.tcp_wmem));
+    let (receive, send) = (model::WINDOW_OF_BUFFER, model::FLIGHT_OF_BUFFER);
+    found.extend(tcp(goal, "tcp-receive-buffer", "net.ipv4.tcp_rmem", receive, facts.sockets.tcp_rmem));
+    found.extend(tcp(goal, "tcp-send-buffer", "net.ipv4.tcp_wmem", send, facts.sockets.tcp_wmem));
     found.extend(udp(goal, facts.sockets.rmem_max));
     found
 }
@@ -35,23 +36,36 @@ fn streams(purpose: Purpose, rtt: Duration) -> u32 {
     }
 }
 
-/// The most that a TCP buffer grows to, for the purpose that suffers most.
-fn tcp(goal: &Goal, check: &'static str, name: &str, read: Option<[u64; 3]>) -> Option<Finding> {
-    let purposes = || goal.purposes().filter(|purpose| *purpose != Purpose::Field);
-    let needed = |purpose: Purpose| {
-        let rtt = goal.rtt_for(purpose);
-        let share = model::bandwidth_delay(goal.link, rtt) as f64 / f64::from(streams(purpose, rtt));
-        (share / model::WINDOW_OF_BUFFER) as u64
-    };
-    let worst = purposes().max_by_key(|purpose| needed(*purpose))?;
+/// Bytes on the way of one stream when the link is full.
+fn share(goal: &Goal, purpose: Purpose) -> f64 {
+    let rtt = goal.rtt_for(purpose);
+    model::bandwidth_delay(goal.link, rtt) as f64 / f64::from(streams(purpose, rtt))
+}
+
+/// The purpose whose TCP streams need the largest buffers; fields have none.
+fn worst(goal: &Goal) -> Option<Purpose> {
+    let all = goal.purposes().filter(|purpose| *purpose != Purpose::Field);
+    all.max_by(|one, other| share(goal, *one).total_cmp(&share(goal, *other)))
+}
+
+/// The round-trip time and the number of TCP streams that buffers are judged for.
+pub(super) fn path(goal: &Goal) -> (Duration, u32) {
+    let rtt = goal.rtt_for(worst(goal).unwrap_or(Purpose::Field));
+    (rtt, worst(goal).map_or(1, |worst| streams(worst, rtt)))
+}
+
+/// The most that a TCP buffer grows to, for the purpose that suffers most. `part` of a buffer is window.
+fn tcp(goal: &Goal, check: &'static str, name: &str, part: f64, read: Option<[u64; 3]>) -> Option<Finding> {
+    let worst = worst(goal)?;
+    let needed = (share(goal, worst) / part) as u64;
     // Twice the window a stream needs, rounded up to a size that people write.
-    let (rtt, needs) = (goal.rtt_for(worst), needed(worst).max(LEAST).next_power_of_two());
+    let (rtt, needs) = (goal.rtt_for(worst), needed.max(LEAST).next_power_of_two());
     let Some([least, usual, most]) = read else {
         let why = format!("{name} cannot be read here");
         return Some(Finding::new(check, "", "", Size(needs).to_string(), PAPER).unknown().because(why));
     };
     let count_of = streams(worst, rtt);
-    let window = most as f64 * model::WINDOW_OF_BUFFER;
+    let window = most as f64 * part;
     let reached = model::window_rate(window, count_of, rtt);
     let model = format!(
         "{} x {} of window / {} = {} of {}",
@@ -70,7 +84,8 @@ fn tcp(goal: &Goal, check: &'static str, name: &str, read: Option<[u64; 3]>) -> 
         PAPER,
     )
     .because(format!(
-        "a stream of `{worst}` sends at most one window a round trip, and half of the buffer is window"
+        "a stream of `{worst}` sends at most one window a round trip, and {:.0}% of the buffer is window",
+        part * 100.0
     ))
     .costs(model::share_lost(reached, goal.link as f64), model)
     .mend([Change::sysctl(name, value)]);

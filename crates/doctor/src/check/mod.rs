@@ -16,6 +16,12 @@ use std::cmp::Ordering;
 
 use crate::{Facts, Finding, Goal, Verdict};
 
+/// The round-trip time and the number of TCP streams that buffers are judged for.
+#[must_use]
+pub fn path(goal: &Goal) -> (std::time::Duration, u32) {
+    buffers::path(goal)
+}
+
 /// All checks, the costliest finding first; of equal cost, in the order of the checks.
 #[must_use]
 pub fn all(facts: &Facts, goal: &Goal) -> Vec<Finding> {
