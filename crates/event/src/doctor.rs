@@ -7,7 +7,7 @@ use serde::Serialize;
 pub type Event = crate::Event<Started, Done>;
 
 /// The host is about to be checked.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Started {
     /// The command: `doctor`.
     pub command: &'static str,
@@ -32,6 +32,17 @@ pub struct Done {
     pub serious: usize,
     /// All findings, the costliest first.
     pub findings: Vec<Finding>,
+    /// With `--fix`: the changes that mend the findings.
+    pub fix: Option<Fix>,
+    /// With `--undo`: what became of each setting that `--fix` had changed.
+    pub undone: Option<Vec<Setting>>,
+}
+
+impl Done {
+    /// What became of the settings that were to be changed or restored.
+    pub fn settings(&self) -> impl Iterator<Item = &Setting> {
+        self.fix.iter().flat_map(|fix| &fix.changed).chain(self.undone.iter().flatten())
+    }
 }
 
 /// The result of one check on one object.
@@ -68,4 +79,35 @@ pub struct Measured {
     pub before: f64,
     /// Bits per second with the setting as it is wanted.
     pub after: f64,
+}
+
+/// The changes that mend the findings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Fix {
+    /// Commands for root that do the same, in order; files that make the changes last are among them.
+    pub commands: Vec<String>,
+    /// Commands that a person has to run: `--fix` does not.
+    pub by_hand: Vec<String>,
+    /// What is not changed, with the reason.
+    pub left_out: Vec<String>,
+    /// A script for sh that does the same, without the record that `--undo` needs.
+    pub script: String,
+    /// What became of each change; empty with `--dry-run`.
+    pub changed: Vec<Setting>,
+}
+
+/// What became of one setting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Setting {
+    /// Its name: a kernel parameter, a path, the MTU or the queueing discipline of an interface.
+    pub setting: String,
+    /// Of a change, the value before; of a setting that others have changed since, the value that `--fix` had set.
+    pub before: String,
+    /// Its value now.
+    pub now: String,
+    /// `changed`, `restored`, `already restored`, `changed by others` (it stays as it is), `gone` (the host no longer has
+    /// it) or `refused`.
+    pub outcome: &'static str,
+    /// Why the system refused the change.
+    pub error: Option<String>,
 }

@@ -1,8 +1,11 @@
 //! `doctor`: whether this host is fit for its network.
 
+mod fix;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidecast_doctor::measure::measure;
 use tidecast_doctor::{Change, Facts, Finding, Goal, System, Verdict, check};
 use tidecast_event::doctor::{self as said, Done, Measured, Started};
 use tidecast_event::{Context as _, Error, PartialResult};
@@ -17,6 +20,8 @@ pub type Doctor = Operation<Started, Done>;
 
 /// The link that is assumed where no interface says its speed, bits per second.
 const USUAL_LINK: u64 = 10_000_000_000;
+/// The MTU that is measured with where no interface is up, bytes.
+const USUAL_MTU: u32 = 1500;
 
 /// What the host is checked for.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +36,8 @@ pub struct DoctorOptions {
     pub dirs: Vec<PathBuf>,
     /// Read `proc`, `sys` and `dev` below this directory, as of another host. Default: `/`.
     pub root: Option<PathBuf>,
+    /// Measure each finding whose setting a network namespace has, alone; at most about 3 s a finding.
+    pub measure: bool,
     /// What to do. Default: only read.
     pub work: DoctorWork,
 }
@@ -41,6 +48,15 @@ pub enum DoctorWork {
     /// Reads them and predicts what they cost.
     #[default]
     Check,
+    /// Plans the changes that mend the findings, and makes none: [`Done::fix`] has them.
+    Plan,
+    /// Makes the changes, which needs root. They can be undone, after a crash at any point too.
+    Fix {
+        /// The commands as [`DoctorWork::Plan`] gave them: if others are due now, nothing is changed.
+        shown: Vec<String>,
+    },
+    /// Takes back all changes that were ever made, which needs root.
+    Undo,
 }
 
 /// Checks whether this host is fit for its network: reads its settings, changes none, and predicts what each costs.
@@ -62,7 +78,10 @@ pub enum DoctorWork {
 /// ```
 pub fn doctor(options: DoctorOptions) -> Doctor {
     start(1, async move |work| match options.work {
-        DoctorWork::Check => check_host(&options, work),
+        DoctorWork::Check => fit(check_host(&options, work)?),
+        DoctorWork::Plan => check_host(&options, work),
+        DoctorWork::Fix { .. } => fix::ended(check_host(&options, work)?),
+        DoctorWork::Undo => fix::take_back(work),
     })
 }
 
@@ -74,14 +93,27 @@ fn check_host(options: &DoctorOptions, work: &Work<Started, Done>) -> Result<Don
     let facts = Facts::read(&system, &options.dirs);
     let (goal, started) = goal(options, &facts);
     work.started(started);
-    let findings: Vec<_> = check::all(&facts, &goal);
+    let mut findings = check::all(&facts, &goal);
+    if options.measure {
+        let mtu = facts.carriers().find_map(|interface| interface.mtu).unwrap_or(USUAL_MTU);
+        measure(&mut findings, &goal, mtu).context("cannot measure")?;
+    }
+    let fix = match &options.work {
+        DoctorWork::Plan => Some(fix::fix(&findings, None)?),
+        DoctorWork::Fix { shown } => Some(fix::fix(&findings, Some(shown))?),
+        DoctorWork::Check | DoctorWork::Undo => None,
+    };
     let serious = findings.iter().filter(|finding| finding.is_serious()).count();
     let findings = findings.into_iter().map(of_finding).collect();
-    let done = Done { seconds: work.seconds(), link: goal.link, serious, findings };
-    if serious == 0 {
+    Ok(Done { seconds: work.seconds(), link: goal.link, serious, findings, fix, undone: None })
+}
+
+/// Fails if a setting costs more than 5%.
+fn fit(done: Done) -> Result<Done, Error> {
+    if done.serious == 0 {
         return Ok(done);
     }
-    let link = Rate(goal.link);
+    let (link, serious) = (Rate(done.link), done.serious);
     let error = format!("this host is not fit for {link}: {} of more than 5%", count(serious as u64, "loss"));
     Err(Error::fault(error).with(PartialResult::Doctor(Box::new(done))))
 }

@@ -1,5 +1,6 @@
 //! `tidecast doctor`: whether this host is fit for its network.
 
+mod fix;
 mod peers;
 
 use std::path::PathBuf;
@@ -35,10 +36,22 @@ pub(crate) struct Args {
     /// Check this directory of a store or cache, its disk and file system too (may be repeated)
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
+    /// Measure each setting that a network namespace has, alone, between two namespaces (about 3 s a finding)
+    #[arg(long, conflicts_with = "undo")]
+    measure: bool,
+    /// Show the commands that mend the findings, ask, and run them; --undo restores all values
+    #[arg(long, conflicts_with = "undo", group = "asks")]
+    fix: bool,
+    /// With --fix: print a shell script that makes the changes, and change nothing
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+    /// Restore all values that --fix has changed, and remove its files
+    #[arg(long)]
+    undo: bool,
     #[command(flatten)]
     peers: peers::Args,
-    /// Do not ask: with --peers, measure rates
-    #[arg(long)]
+    /// Do not ask: with --fix, make the changes; with --peers, measure rates
+    #[arg(long, requires = "asks", conflicts_with = "dry_run")]
     yes: bool,
 }
 
@@ -73,8 +86,15 @@ pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcom
         link: args.link.map(|rate| rate.0),
         rtt: args.rtt.map(|time| time.0),
         dirs: args.dirs.clone(),
+        measure: args.measure,
         ..DoctorOptions::default()
     };
+    if args.undo {
+        return fix::undo(options, reporter);
+    }
+    if args.fix {
+        return fix::fix(fix::How { dry_run: args.dry_run, yes: args.yes }, options, reporter);
+    }
     let begin = || tidecast::doctor(options);
     let done = run_operation::run(begin, reporter, |started, reporter| {
         started.assumed.iter().for_each(|text| reporter.note(&format!("assuming {text}")));

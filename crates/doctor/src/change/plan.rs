@@ -43,7 +43,7 @@ impl Plan {
         }
         // Queueing disciplines first, then MTUs: the default discipline, a kernel parameter, is undone before
         // them.
-        plan.steps.sort_by(|a, b| rank(&a.target).cmp(&rank(&b.target)));
+        plan.steps.sort_by_key(|step| rank(&step.target));
         if !plan.steps.is_empty() {
             plan.last(host, earlier);
         }
@@ -68,7 +68,9 @@ impl Plan {
         }
         let before = match host.get(&target) {
             Ok(Some(before)) => before,
-            Ok(None) => return self.notes.push(format!("{target} is not changed: this host has none")),
+            Ok(None) => {
+                return self.notes.push(format!("{target} is not changed: it does not exist on this host"));
+            }
             Err(e) => return self.notes.push(format!("{target} is not changed: it cannot be read: {e}")),
         };
         if target.same(&before, &after) {
@@ -95,7 +97,7 @@ impl Plan {
             settings.retain(|(there, _)| there != target);
             settings.push((target.clone(), value.clone()));
         }
-        settings.sort_by(|a, b| rank(&a.0).cmp(&rank(&b.0)));
+        settings.sort_by_key(|(target, _)| rank(target));
         let (files, notes) = persist::files(host, &settings);
         self.notes.extend(notes);
         for (target, after) in files {

@@ -231,8 +231,10 @@ fn read(dir: &Root) -> Result<Vec<Entry>, Error> {
             Line::Made { entry, read } => (entry, Progress::Made(read)),
             Line::Refused { entry } => (entry, Progress::Refused),
         };
-        entries.get_mut(entry).ok_or_else(|| damaged(format!("there is no change {entry}")))?.progress =
-            progress;
+        entries
+            .get_mut(entry)
+            .ok_or_else(|| damaged(format!("change {entry} was not announced")))?
+            .progress = progress;
     }
     Ok(entries)
 }

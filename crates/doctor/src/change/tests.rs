@@ -137,7 +137,7 @@ fn what_is_fixed_is_undone() {
 
 #[test]
 fn a_crash_at_any_step_of_fix_can_be_undone() {
-    let mut step = 0;
+    let mut step = 0_usize;
     loop {
         let (host, place) = (host(), Place::new());
         let before = host.values.borrow().clone();
@@ -164,7 +164,7 @@ fn a_crash_at_any_step_of_fix_can_be_undone() {
 
 #[test]
 fn a_crash_at_any_step_of_undo_can_be_undone() {
-    let mut step = 0;
+    let mut step = 0_usize;
     loop {
         let (host, place) = (host(), Place::new());
         let before = host.values.borrow().clone();

@@ -3,7 +3,7 @@
 use tidecast_text::{Rate, count};
 
 use super::plain;
-use crate::doctor::{Done, Finding};
+use crate::doctor::{Done, Finding, Fix, Setting};
 
 /// Columns of a line.
 const WIDTH: usize = 79;
@@ -30,6 +30,36 @@ impl Done {
         parts.push(format!("{} fit", count(fit as u64, "setting")));
         lines.push(parts.join(", "));
         lines
+    }
+}
+
+impl Fix {
+    /// Lines for people before a change is made: each command, and what is left.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.commands.iter().flat_map(|command| command.lines().map(plain)).collect();
+        lines.extend(self.by_hand.iter().map(|command| format!("by hand: {}", plain(command))));
+        lines.extend(self.left_out.iter().map(|why| format!("left out: {}", plain(why))));
+        lines
+    }
+}
+
+impl Setting {
+    /// A line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let (setting, before, now) = (plain(&self.setting), plain(&self.before), plain(&self.now));
+        match (self.outcome, &self.error) {
+            ("changed", _) => format!("changed {setting} from {before} to {now}"),
+            ("restored", _) => format!("restored {setting} to {now}"),
+            ("changed by others", _) => {
+                format!("left {setting} at {now}: it was changed since tidecast set {before}")
+            }
+            ("gone", _) => format!("{setting} no longer exists"),
+            (_, Some(error)) => format!("cannot change {setting}: {}", plain(error)),
+            (outcome, None) => format!("{setting}: {outcome}"),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::stop::{Stop, block_on};
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Check these hosts and the paths between them, not this host: node[001-064], USER@HOST:PORT, NAME=ADDR, or @FILE
-    #[arg(long, value_name = "LIST|@FILE", conflicts_with_all = ["purposes", "link", "rtt", "dirs"])]
+    #[arg(long, value_name = "LIST|@FILE", group = "asks", conflicts_with_all = ["purposes", "link", "rtt", "dirs", "measure", "undo"])]
     pub(crate) peers: Option<String>,
     /// Start agents on the hosts by auto, ssh, srun, mpirun, or a command with {host} and {command} [default: auto]
     #[arg(long, value_name = "HOW", requires = "peers")]

@@ -1,0 +1,86 @@
+//! `doctor --fix` and `--undo`: shows what changes, asks, and says what became of it.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::anyhow;
+use tidecast::event::doctor::{Done, Fix};
+use tidecast::{DoctorOptions, DoctorWork, Reached};
+
+use crate::cmd::drive;
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, fields_of};
+
+/// How `--fix` is meant.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// Print a script, and change nothing.
+    pub(super) dry_run: bool,
+    /// Do not ask.
+    pub(super) yes: bool,
+}
+
+/// Shows the changes and makes them.
+pub(super) fn fix(how: How, options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
+    let planned = tidecast::doctor(DoctorOptions { work: DoctorWork::Plan, ..options.clone() });
+    let planned = planned.wait_blocking()?;
+    let plan = planned.fix.clone().unwrap_or_default();
+    let is_root = rustix::process::geteuid().is_root();
+    if how.dry_run || !is_root {
+        plan.script.lines().for_each(|line| reporter.result(line));
+        if !how.dry_run && !plan.commands.is_empty() {
+            let error =
+                anyhow!("changing settings needs root: run the script above as root, or this command");
+            return Err(Failure::new(tidecast::Kind::Fault, error).with(fields_of(&planned)));
+        }
+        return Ok(fields_of(&planned));
+    }
+    plan.lines().iter().for_each(|line| reporter.result(line));
+    if plan.commands.is_empty() {
+        reporter.result("nothing to change");
+        return Ok(fields_of(&planned));
+    }
+    if !how.yes && !asked(&plan)? {
+        reporter.result("nothing was changed");
+        return Ok(fields_of(&planned));
+    }
+    run(DoctorOptions { work: DoctorWork::Fix { shown: plan.commands }, ..options }, reporter)
+}
+
+/// Takes all changes back.
+pub(super) fn undo(options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::usage(anyhow!("--undo restores settings of the host and needs root")));
+    }
+    run(DoctorOptions { work: DoctorWork::Undo, ..options }, reporter)
+}
+
+fn run(options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
+    let done = run_operation::run(|| tidecast::doctor(options), reporter, |_, _| {});
+    let reached: Option<&Done> = match &done {
+        Ok(done) => Some(done),
+        Err(failure) => failure.reached().and_then(|reached| match reached {
+            Reached::Doctor(done) => Some(&**done),
+            _ => None,
+        }),
+    };
+    let settings = reached.into_iter().flat_map(Done::settings);
+    settings.for_each(|setting| reporter.result(&setting.line()));
+    if reached.is_some_and(|done| done.undone.as_ref().is_some_and(Vec::is_empty)) {
+        reporter.result("nothing to undo");
+    }
+    Ok(fields_of(&done?))
+}
+
+/// Asks on the terminal.
+fn asked(plan: &Fix) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(anyhow!(
+            "cannot ask before settings are changed: standard input is not a terminal; use --yes"
+        )));
+    }
+    eprint!("make these {} changes? [y/N] ", plan.commands.len());
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|e| Failure::usage(anyhow!(e)))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
