@@ -5,7 +5,7 @@ use tidecast_doctor::change::{
 };
 use tidecast_doctor::{Change, Finding, Verdict};
 use tidecast_event::doctor::{Done, Fix, Setting, Started};
-use tidecast_event::{Error, Reached};
+use tidecast_event::{Error, PartialResult};
 use tidecast_text::count;
 
 use crate::operation::Work;
@@ -55,7 +55,7 @@ pub(super) fn ended(done: Done) -> Result<Done, Error> {
         return Ok(done);
     }
     let error = format!("{} could not be changed", count(refused as u64, "setting"));
-    Err(Error::fault(error).with(Reached::Doctor(Box::new(done))))
+    Err(Error::fault(error).with(PartialResult::Doctor(Box::new(done))))
 }
 
 fn failed(error: ChangeError) -> Error {

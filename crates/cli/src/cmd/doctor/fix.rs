@@ -4,9 +4,9 @@ use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::anyhow;
 use tidecast::event::doctor::{Done, Fix};
-use tidecast::{DoctorOptions, DoctorWork, Reached};
+use tidecast::{DoctorOptions, DoctorWork, PartialResult};
 
-use crate::cmd::drive;
+use crate::cmd::run_operation;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
@@ -58,8 +58,8 @@ fn run(options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
     let done = run_operation::run(|| tidecast::doctor(options), reporter, |_, _| {});
     let reached: Option<&Done> = match &done {
         Ok(done) => Some(done),
-        Err(failure) => failure.reached().and_then(|reached| match reached {
-            Reached::Doctor(done) => Some(&**done),
+        Err(failure) => failure.partial_result().and_then(|result| match result {
+            PartialResult::Doctor(done) => Some(&**done),
             _ => None,
         }),
     };
