@@ -45,8 +45,9 @@ for top, _, names in os.walk("/proc/sys/net"):
             found[path] = str(e.errno)
 print(json.dumps(found))
 """
-# What the kernel changes by itself.
-RESTLESS = ("nf_conntrack_count", "stable_secret", "fib_multipath_hash_seed", "dev_weight")
+# What the kernel changes by itself, and what all namespaces share, so that other tests change it.
+RESTLESS = ("nf_conntrack_count", "stable_secret", "fib_multipath_hash_seed", "dev_weight", "tcp_allowed_congestion_control",
+            "tcp_available_congestion_control")
 
 
 class Host:

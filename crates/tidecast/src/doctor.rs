@@ -9,7 +9,7 @@ use tidecast_doctor::measure::measure;
 use tidecast_doctor::{Change, Facts, Finding, Goal, System, Verdict, check};
 use tidecast_event::doctor::{self as said, Done, Measured, Started};
 use tidecast_event::{Context as _, Error, PartialResult};
-use tidecast_text::{Rate, Span, count, quote};
+use tidecast_text::{Rate, count, quote};
 
 pub use tidecast_doctor::Purpose as DoctorPurpose;
 
@@ -155,7 +155,11 @@ fn goal(options: &DoctorOptions, facts: &Facts) -> (Goal, Started) {
         times.dedup();
         let of = |time: &Duration| {
             let names = purposes.iter().filter(|of| of.usual_rtt() == *time).map(|of| of.name());
-            format!("a round trip of {} for {}", Span(*time), names.collect::<Vec<_>>().join(", "))
+            format!(
+                "a round trip of {} ms for {}",
+                time.as_secs_f64() * 1e3,
+                names.collect::<Vec<_>>().join(", ")
+            )
         };
         assumed.extend(times.iter().map(of));
     }

@@ -39,7 +39,9 @@ fn number(value: u64) -> String {
 }
 
 fn raise(what: &str, value: u64) -> Change {
-    Change::Manual { command: format!("echo '* - {what} {value}' > /etc/security/limits.d/90-tidecast.conf") }
+    Change::Manual {
+        command: format!("echo '* - {what} {value}' > /etc/security/limits.d/90-tidecast-{what}.conf"),
+    }
 }
 
 fn files(facts: &Facts, goal: &Goal) -> Option<Finding> {

@@ -16,7 +16,7 @@ pub(super) fn fix(findings: &[Finding], shown: Option<&[String]>) -> Result<Fix,
     let live = Live::new(places.clone());
     // A note is no loss: its remedy is shown beside it and left to a person.
     let costly = findings.iter().filter(|finding| finding.verdict == Verdict::Costs);
-    let changes: Vec<Change> = costly.flat_map(|finding| finding.changes.clone()).collect();
+    let changes: Vec<Change> = costly.flat_map(|finding| finding.changes.clone()).map(by_hand).collect();
     let Some(shown) = shown else {
         let earlier = Record::look(&places.record).map_err(failed)?;
         return Ok(planned(&Plan::new(&changes, &live, &earlier)));
@@ -30,6 +30,17 @@ pub(super) fn fix(findings: &[Finding], shown: Option<&[String]>) -> Result<Fix,
     }
     let applied = apply(&plan, &live, &mut record, &mut |_| Ok(())).map_err(failed)?;
     Ok(Fix { changed: applied.into_iter().map(changed).collect(), ..planned(&plan) })
+}
+
+/// A larger MTU cuts a host off if a switch of its path drops large frames, which no host can see: a person decides it.
+fn by_hand(change: Change) -> Change {
+    match change {
+        Change::Mtu { .. } => {
+            let note = "# only if all switches of the path carry frames of this size";
+            Change::Manual { command: format!("{}  {note}", super::command(&change)) }
+        }
+        other => other,
+    }
 }
 
 /// Takes all recorded changes back.
