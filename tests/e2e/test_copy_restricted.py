@@ -341,11 +341,11 @@ def test_python_sources_are_never_options(built, place):
 import os, tidecast.copy
 for bad in (("--ssh=touch pwned", "h:/x"), ("-oProxyCommand=touch pwned:/x",), ("",), ("a\\0b",)):
     try: list(tidecast.copy.files(*bad))
-    except tidecast.copy.Error as e: assert e.code, e
+    except tidecast.Error as e: assert e.code, e
     else: raise SystemExit(f"{bad} is taken")
 for bad in ("--", ):
     try: list(tidecast.copy.files("x", options=[bad]))
-    except tidecast.copy.Error as e: assert e.code == 2
+    except tidecast.Error as e: assert e.code == 2
     else: raise SystemExit(f"{bad} is taken")
 os.chdir("in")
 assert sorted(f.path for f in tidecast.copy.files("-v.nc", "--to-memory=1")) == ["--to-memory=1", "-v.nc"]

@@ -1,5 +1,6 @@
 //! What a check says.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::Change;
@@ -192,6 +193,18 @@ impl Finding {
             self.changes.extend(changes);
         }
         self
+    }
+
+    /// What costs most is first, and what breaks without a share before all; then notes, what is unknown, and what fits.
+    pub(crate) fn costliest_first(a: &Self, b: &Self) -> Ordering {
+        let rank = |of: &Self| match of.verdict {
+            Verdict::Costs => 0,
+            Verdict::Note => 1,
+            Verdict::Unknown => 2,
+            Verdict::Fit => 3,
+        };
+        let cost = |of: &Self| of.cost.unwrap_or(if of.verdict == Verdict::Costs { 1.0 } else { 0.0 });
+        rank(a).cmp(&rank(b)).then(cost(b).total_cmp(&cost(a)))
     }
 
     /// Whether it costs so much that the host is not fit.

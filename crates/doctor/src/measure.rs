@@ -3,13 +3,15 @@
 //! Two network namespaces of our own are joined by a line of the goal's rate and round-trip time
 //! ([`tidecast_wan`]). The settings of this host that a network namespace has are copied to both; then one flow
 //! is measured, once as they are and once for each finding with its setting changed. Nothing outside of the two
-//! namespaces changes.
+//! namespaces changes. Directories are measured where they are, with a file that has no name.
 
+mod disk;
 mod flow;
 mod line;
 mod namespace;
 mod settings;
 
+use crate::facts::Directory;
 use crate::{Finding, Goal, check};
 
 pub use flow::Rate;
@@ -18,11 +20,18 @@ pub use settings::{Error, Settings};
 
 /// Measures each finding whose remedy a network namespace has, and writes the rates into [`Finding::measured`];
 /// what cannot be measured has its reason behind its model. As many flows are measured together as the model has;
-/// `mtu` is that of the host's interface. Takes at most about 3 seconds a finding.
+/// `mtu` is that of the host's interface. The file systems of `directories` are written and read, which the finding
+/// `disk-speed` then says. Takes at most about 3 seconds a finding and 2 a directory.
 ///
 /// # Errors
 /// No namespaces or no line between them can be made.
-pub fn measure(findings: &mut [Finding], goal: &Goal, mtu: u32) -> Result<(), Error> {
+pub fn measure(
+    findings: &mut Vec<Finding>,
+    goal: &Goal,
+    mtu: u32,
+    directories: &[Directory],
+) -> Result<(), Error> {
+    disk::measure(findings, directories, goal);
     if findings.iter().all(|finding| finding.changes.is_empty()) {
         return Ok(());
     }

@@ -1,18 +1,20 @@
 //! `doctor`: whether this host is fit for its network.
 
+mod command;
 mod fix;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tidecast_doctor::measure::measure;
-use tidecast_doctor::{Change, Facts, Finding, Goal, System, Verdict, check};
+use tidecast_doctor::{Facts, Finding, Goal, System, Verdict, check};
 use tidecast_event::doctor::{self as said, Done, Measured, Started};
 use tidecast_event::{Context as _, Error, PartialResult};
-use tidecast_text::{Rate, count, quote};
+use tidecast_text::{Rate, count};
 
 pub use tidecast_doctor::Purpose as DoctorPurpose;
 
+use self::command::command;
 use crate::operation::{Operation, Work, start};
 
 /// What [`doctor()`] runs as.
@@ -36,7 +38,8 @@ pub struct DoctorOptions {
     pub dirs: Vec<PathBuf>,
     /// Read `proc`, `sys` and `dev` below this directory, as of another host. Default: `/`.
     pub root: Option<PathBuf>,
-    /// Measure each finding whose setting a network namespace has, alone; at most about 3 s a finding.
+    /// Measure each finding whose setting a network namespace has, alone, and the file systems of [`DoctorOptions::dirs`];
+    /// at most about 3 s a finding and 2 s a directory.
     pub measure: bool,
     /// What to do. Default: only read.
     pub work: DoctorWork,
@@ -96,7 +99,7 @@ fn check_host(options: &DoctorOptions, work: &Work<Started, Done>) -> Result<Don
     let mut findings = check::all(&facts, &goal);
     if options.measure {
         let mtu = facts.carriers().find_map(|interface| interface.mtu).unwrap_or(USUAL_MTU);
-        measure(&mut findings, &goal, mtu).context("cannot measure")?;
+        measure(&mut findings, &goal, mtu, &facts.storage.directories).context("cannot measure")?;
     }
     let fix = match &options.work {
         DoctorWork::Plan => Some(fix::fix(&findings, None)?),
@@ -191,20 +194,5 @@ fn of_finding(finding: Finding) -> said::Finding {
         model: finding.model,
         measured: finding.measured.map(|(before, after)| Measured { before, after }),
         commands: finding.changes.iter().map(command).collect(),
-    }
-}
-
-/// What root types for a change.
-fn command(change: &Change) -> String {
-    match change {
-        Change::Sysctl { name, value } => format!("sysctl -w {name}={}", quote(value)),
-        Change::Sysfs { path, value } => format!("echo {} > /sys/{path}", quote(value)),
-        Change::Mtu { interface, bytes } => {
-            format!("ip link set dev {} mtu {bytes}", quote(interface))
-        }
-        Change::Qdisc { interface, kind } => {
-            format!("tc qdisc replace dev {} root {}", quote(interface), quote(kind))
-        }
-        Change::Manual { command } => command.clone(),
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Check this directory of a store or cache, its disk and file system too (may be repeated)
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Measure each setting that a network namespace has, alone, between two namespaces (about 3 s a finding)
+    /// Measure each setting that a network namespace has, alone, between two namespaces, and write and read in each --dir
+    /// (about 3 s a finding)
     #[arg(long, conflicts_with = "undo")]
     measure: bool,
     /// Show the commands that mend the findings, ask, and run them; --undo restores all values

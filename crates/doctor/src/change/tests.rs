@@ -104,8 +104,16 @@ impl Place {
         self.0.path().join("record")
     }
 
+    /// The record. A process that another test starts has the descriptors of this one, with its lock, until it runs its
+    /// program.
     fn record(&self) -> Record {
-        Record::open(&self.path()).unwrap()
+        for _ in 0..10_000 {
+            match Record::open(&self.path()) {
+                Err(Error::Locked) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                other => return other.unwrap(),
+            }
+        }
+        panic!("the record stays locked");
     }
 }
 

@@ -12,9 +12,7 @@ mod storage;
 mod tcp;
 mod words;
 
-use std::cmp::Ordering;
-
-use crate::{Facts, Finding, Goal, Verdict};
+use crate::{Facts, Finding, Goal};
 
 /// The round-trip time and the number of TCP streams that buffers are judged for.
 #[must_use]
@@ -37,20 +35,8 @@ pub fn all(facts: &Facts, goal: &Goal) -> Vec<Finding> {
         host::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(facts, goal)).collect();
-    findings.sort_by(by_cost);
+    findings.sort_by(Finding::costliest_first);
     findings
-}
-
-/// What costs most is first, and what breaks without a share before all; then notes, what is unknown, and what fits.
-fn by_cost(a: &Finding, b: &Finding) -> Ordering {
-    let rank = |of: &Finding| match of.verdict {
-        Verdict::Costs => 0,
-        Verdict::Note => 1,
-        Verdict::Unknown => 2,
-        Verdict::Fit => 3,
-    };
-    let cost = |of: &Finding| of.cost.unwrap_or(if of.verdict == Verdict::Costs { 1.0 } else { 0.0 });
-    rank(a).cmp(&rank(b)).then(cost(b).total_cmp(&cost(a)))
 }
 
 #[cfg(test)]

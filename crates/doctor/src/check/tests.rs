@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::facts::Card;
-use crate::{Change, Purpose, System};
+use crate::{Change, Purpose, System, Verdict};
 
 const LINK: u64 = 100_000_000_000;
 

@@ -8,6 +8,7 @@ use tidecast_event::doctor::{Done, Fix, Setting, Started};
 use tidecast_event::{Error, PartialResult};
 use tidecast_text::count;
 
+use super::command::command;
 use crate::operation::Work;
 
 /// Plans the changes that mend the findings; with `shown`, makes them if they are those.
@@ -37,7 +38,7 @@ fn by_hand(change: Change) -> Change {
     match change {
         Change::Mtu { .. } => {
             let note = "# only if all switches of the path carry frames of this size";
-            Change::Manual { command: format!("{}  {note}", super::command(&change)) }
+            Change::Manual { command: format!("{}  {note}", command(&change)) }
         }
         other => other,
     }
