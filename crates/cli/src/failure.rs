@@ -1,6 +1,7 @@
 //! How a command fails: its exit code and its message.
 
 use serde_json::{Map, Value};
+use tidecast::event::Reached;
 use tidecast::{Kind, PartialResult};
 
 use crate::fields::fields_of;
@@ -41,6 +42,14 @@ impl Failure {
     pub(crate) fn with(mut self, fields: Map<String, Value>) -> Self {
         self.fields = fields;
         self
+    }
+}
+
+/// The result of an operation, also where it failed after it had reached one.
+pub(crate) fn reached<D: Reached>(ended: &Result<D, Failure>) -> Option<&D> {
+    match ended {
+        Ok(done) => Some(done),
+        Err(failure) => failure.partial_result().and_then(D::of),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `tidecast` program: reads the command line, runs one command, and ends with its exit code.
 
 mod args;
+mod ask;
 mod cli;
 mod cmd;
 mod context;

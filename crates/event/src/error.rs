@@ -71,6 +71,36 @@ pub enum PartialResult {
     Cache(cache::Refused),
 }
 
+/// A result that a failed operation reached in the same form as one that succeeded.
+pub trait Reached: Sized {
+    /// The result, if `partial` is of this operation.
+    fn of(partial: &PartialResult) -> Option<&Self>;
+}
+
+/// Implements [`Reached`] for the result of each variant.
+macro_rules! reached {
+    ($($variant:ident: $done:ty),* $(,)?) => {$(
+        impl Reached for $done {
+            fn of(partial: &PartialResult) -> Option<&Self> {
+                match partial {
+                    PartialResult::$variant(done) => Some(&**done),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+reached! {
+    SeedMany: seed::ManyDone,
+    Verify: verify::Done,
+    Copy: copy::Done,
+    Doctor: doctor::Done,
+    Bcast: bcast::Done,
+    Peers: peers::Done,
+    Soak: sim::Soaked,
+}
+
 /// An error of an operation: what failed, on which object, why, and what to do.
 ///
 /// Its causes are in [`source`](StdError::source); [`in_full`](Error::in_full) has all of them in one line.
@@ -137,6 +167,12 @@ impl Error {
     #[must_use]
     pub fn partial_result(&self) -> Option<&PartialResult> {
         self.0.partial.as_ref()
+    }
+
+    /// The result of this type, if the operation reached it.
+    #[must_use]
+    pub fn reached<D: Reached>(&self) -> Option<&D> {
+        self.partial_result().and_then(D::of)
     }
 
     /// The cause of this type, if there is one.

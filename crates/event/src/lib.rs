@@ -35,7 +35,7 @@ pub mod tracker;
 pub mod verify;
 mod warning;
 
-pub use error::{Context, Error, Fault, Kind, PartialResult};
+pub use error::{Context, Error, Fault, Kind, PartialResult, Reached};
 pub use event::{Event, Failed, NoNews};
 pub use path::Text;
 pub use progress::{Connected, OneSwarm, Phase, Progress, Stage, Traffic};

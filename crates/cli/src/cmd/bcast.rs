@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use tidecast::event::bcast::{Done, News};
 use tidecast::hosts::Host;
-use tidecast::{BroadcastOptions, Launch, Network, PartialResult, broadcast};
+use tidecast::{BroadcastOptions, Launch, Network, broadcast};
 use tidecast_group::choose::{self, ChoiceError, destination};
 use tidecast_group::{Algorithm, MANIFEST_LIMIT, topology_rules};
 use tidecast_swarm::plan::topology::Map;
 use tidecast_text::{Rate, with_causes};
 
-use super::{Context, RECORDS, existing_files_help, run_operation};
-use crate::failure::{Failure, Outcome};
+use super::{Context, RECORDS, run_operation};
+use crate::failure::{Failure, Outcome, reached};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, fields_of, outlive_reader};
 use crate::stop::{Stop, block_on};
@@ -29,117 +29,10 @@ Examples:
   tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' --launch 'ip netns exec {host} {command}'";
 
 const AFTER: &str = concat!(
-    "\
-Examples:
-  # In a Slurm, PBS, LSF or Open MPI job the hosts are those of the job
-  tidecast bcast model.bin --to /tmp/model.bin
-
-  # By ssh (keys, no passwords); for a file with one host per line:
-  # --hosts @nodes.txt
-  tidecast bcast /sw/env --to /scratch/env --hosts 'node[001-064,100]'
-
-  # A different path on each host; workers started by any command
-  tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' \\
-      --launch 'ip netns exec {host} {command}'
-
-Hosts:
-  node[001-064,100]      ranges, several brackets, commas between hosts
-  n[0-62/2]!n[8-14]      every second host; ! removes, & keeps the hosts on
-                         both sides, ^ the hosts on one side only
-                         (--exclude removes as ! does)
-  me@login:2222, [::1]   user and port of ssh; an IPv6 address
-  a=10.0.0.1             a name, and the address to connect to
-  @FILE                  a list on each line, or a machine file (slots=4 of
-                         Open MPI, host:4 of MPICH and Intel MPI);
-                         # begins a comment; @- is standard input
-  A number up to 1023 after a bare host name is a process count and is
-  ignored (22 is the port of ssh).
-  Names with the same addresses are one host, which is served once (unless
-  {host} in DEST gives each name a path of its own). A name whose addresses
-  are all this machine's is this host. Short names are not compared.
-  Without --hosts: SLURM_JOB_NODELIST (SLURM_JOB_NODELIST_HET_GROUP_*),
-  PBS_NODEFILE, LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE,
-  OAR_NODEFILE, COBALT_NODEFILE, in a Flux job the output of
-  `flux hostlist local`, or the default host file of Open MPI, Intel MPI or
-  MPICH.
-
-Launching:
-  auto     srun in a Slurm job, else ssh; this host's worker needs neither
-  ssh      ssh -o BatchMode=yes
-  srun, mpirun (Open MPI)        one call for all hosts
-  COMMAND  a command line with {host}, {address}, {port} and {command}. A word
-           {command} becomes the worker's words; inside a longer word it is
-           quoted for a shell.
-  srun starts hosts of the job only; others are listed as failed. Long host
-  lists are passed to srun in brackets or in a file, to mpirun in a file.
-  With more than 32 hosts, workers that are connected start some of the
-  others by the same command; this host starts those that they cannot.
-  Tidecast must be installed at the same path on all hosts, or see --program.
-  The ticket, a secret, is passed on standard input (srun, mpirun: in the
-  environment).
-
-Networks:
-  The fastest network that reaches all hosts is used, by the rates that the
-  drivers report. Between networks of equal or unknown rate, short trials
-  (0.3 s each) decide.
-
-Topology:
-  One place per line: its path, and the hosts there: east/rack1 node[01-32]
-  10.1.1.0/24 w-*; before the hosts the rate of its uplink, if known:
-  rate=10gbit. Slurm's topology.conf and topology.yaml are accepted as they
-  are. A wrong topology only costs speed; a topology without any of the hosts
-  is rejected.
-  Without --topology, if the transfer takes longer than 1.5 s, short transfers
-  between pairs of hosts (2 s at most) find out which share a bottleneck.
-
-Sources:
-  With --sources 4, three other hosts that see SRC at the same path, with the
-  same size and time, each read and send a quarter of it; this host takes over
-  from a source that fails. This host still reads all of SRC once, to hash it.
-  The bytes that all sources send count as the origin's copies.
-
-A host that already has all data is done at once; a host with a part or an
-older version fetches the differences. If a host fails, it is listed, the
-others complete, and the exit code is 1.
-
-",
-    existing_files_help::existing_files_help!(),
-    " DEST equal to SRC is left unchanged; DEST
-  inside SRC is rejected, and so are --delete and --force with SRC inside
-  DEST.
-
-Other clients:
-  With --plain --torrent FILE any BitTorrent client can join: as soon as the
-  data is hashed, FILE is written and this host's peer address is printed. A
-  client that is still fetching when all hosts are complete is served until it
-  receives nothing for 10 s, for 10 minutes at most. Bytes sent to it count as
-  sent.
-
-Events with --json, one per line (all fields: docs/events.md):
-  started   command, source, dest, hosts
-  progress  seconds, stage (hash, launch, bcast), bytes, total (of all hosts),
-            rate, hosts, hosts_done, hosts_failed
-  warning   message
-  waiting   seconds, hosts [name, seconds], queued, launchers, and the last
-            output of a launcher: workers that are not connected yet, after
-            4 s, 12 s, 28 s and so on
-  open      torrent, peers: any client can join
-  done      seconds (whole command), bytes, files, piece_length, algorithm,
-            network, hash_seconds, gather_seconds (launching), transfer_seconds
-            (all ready to last verified), rate (bytes a second and host),
-            received, duplicate, corrupt, origin_sent, origin_copies, sources
-            [name, sent: of origin_sent], hosts
-            [name, ok, action (delivered, replaced, unchanged, failed),
-            aliases (other names of it in the list), seconds, received, sent,
-            kept, replaced, replaced_foreign and stale (foreign: of them, not
-            delivered by tidecast), deleted (files), or reason (and
-            coordinator_addresses, coordinator_error: the worker could not
-            connect to this host)], hosts_done,
-            hosts_failed; if the manifest was long and was broadcast before
-            the data, manifest_bytes and manifest_sent; if the rate of the
-            links is known, link_rate, link_rate_from (told, driver, trial),
-            bound_seconds and efficiency
-  error     seconds, code, kind, message; if hosts failed, all of done"
+    include_str!("../../help/bcast.txt"),
+    "\n",
+    include_str!("../../help/existing_files.txt"),
+    include_str!("../../help/bcast_events.txt")
 );
 
 /// Copy a file or tree to the same path on many hosts, in parallel
@@ -219,14 +112,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let save = args.save_topology.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
     outlive_reader();
     let ended = run_operation::run_with_news(|| broadcast(options), reporter, |_, _| (), show);
-    let done = match &ended {
-        Ok(done) => Some(done),
-        Err(failure) => match failure.partial_result() {
-            Some(PartialResult::Bcast(done)) => Some(&**done),
-            _ => None,
-        },
-    };
-    if let Some(done) = done {
+    if let Some(done) = reached(&ended) {
         done.lines(reporter.seconds()).iter().for_each(|line| reporter.result(line));
         // A failure to write the topology is a warning: the broadcast itself has succeeded.
         save.iter().for_each(|output| save_topology(output, done, reporter));

@@ -14,38 +14,7 @@ use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 
-const AFTER: &str = "\
-Examples:
-  # On one host: its users keep and share caches
-  tidecast daemon
-
-  # Two hosts that share caches, with a certificate authority of their own
-  tidecast daemon init                              # on the first host
-  tidecast ca invite host:node01 > ticket           # on the first host
-  tidecast daemon init --join @ticket               # on node01
-
-  # In a site: authenticated by the site's CA, connected to other daemons
-  tidecast daemon --trust /etc/tidecast/trust.toml \\
-      --certificate /etc/tidecast/host.pem --peer head --peer node01
-
-Keys of the table [daemon] in the configuration file, those of flags and more:
-  dir, listen, name, machine, peer (list), catalogue, trust,
-  certificate, capacity, quota,
-  quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
-  requirements, owners (list), transfers, per_source,
-  upload, download, disk_rate (bytes per second), cores = 2.0, memory = \"256MiB\",
-  busy = 0.06 (the share of these limits while a job uses a cache), nice = 10,
-  system = true (serve all users of the host, without being root),
-  confine = true (restrict the daemon to its own files by Landlock),
-  on_demand = true (`tidecast cache` starts a daemon for a user without one),
-  local_discovery (true), dht (bootstrap nodes of the site's own DHT),
-  admins (hosts whose administrators may command this daemon; default: any of the site),
-  serve, serve_listen = \":6870\", serve_read_only, serve_as = \"USER\", serve_as_root,
-  serve_trust_metadata (a directory for `tidecast copy`; root must set serve_as or serve_as_root)
-
-With --system, or run by root, the daemon keeps caches for all users of the host, in /var/lib/tidecast; else for
-the user who runs it, in ~/.local/state/tidecast/daemon. All its data is in that directory and survives a kill or a power
-failure at any time. Ctrl-C or SIGTERM stops it cleanly.";
+const AFTER: &str = include_str!("../../help/daemon.txt");
 
 /// Keep caches on this host, and replicate them between hosts
 ///

@@ -5,12 +5,12 @@ mod peers;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
-use tidecast::{DoctorOptions, DoctorPurpose, PartialResult};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tidecast::{DoctorOptions, DoctorPurpose};
 use tidecast_text::{Rate, Span};
 
 use super::run_operation;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, reached};
 use crate::report::{Reporter, fields_of};
 
 /// Check whether this host is fit for its network
@@ -25,8 +25,8 @@ use crate::report::{Reporter, fields_of};
   tidecast doctor --peers 'node[001-064]'")]
 pub(crate) struct Args {
     /// Check for this command only (may be repeated) [default: all]
-    #[arg(long = "for", value_name = "COMMAND")]
-    purposes: Vec<Purpose>,
+    #[arg(long = "for", value_name = "COMMAND", value_parser = purpose())]
+    purposes: Vec<DoctorPurpose>,
     /// Judge settings for a link of this rate [default: of the fastest interface that is up]
     #[arg(long, value_name = "RATE")]
     link: Option<Rate>,
@@ -56,26 +56,11 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// A command that the host is checked for.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Purpose {
-    Copy,
-    Bcast,
-    Field,
-    Mount,
-    Daemon,
-}
-
-impl From<Purpose> for DoctorPurpose {
-    fn from(purpose: Purpose) -> Self {
-        match purpose {
-            Purpose::Copy => Self::Copy,
-            Purpose::Bcast => Self::Bcast,
-            Purpose::Field => Self::Field,
-            Purpose::Mount => Self::Mount,
-            Purpose::Daemon => Self::Daemon,
-        }
-    }
+/// Reads the name of a command that the host is checked for.
+fn purpose() -> impl TypedValueParser<Value = DoctorPurpose> {
+    let named = |name: String| DoctorPurpose::ALL.into_iter().find(|of| of.name() == name);
+    PossibleValuesParser::new(DoctorPurpose::ALL.map(DoctorPurpose::name))
+        .try_map(move |name| named(name).ok_or("there is no such command"))
 }
 
 pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcome {
@@ -83,7 +68,7 @@ pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcom
         return peers::run(&args.peers, list, args.yes, reporter);
     }
     let options = DoctorOptions {
-        purposes: args.purposes.iter().map(|purpose| (*purpose).into()).collect(),
+        purposes: args.purposes.clone(),
         link: args.link.map(|rate| rate.0),
         rtt: args.rtt.map(|time| time.0),
         dirs: args.dirs.clone(),
@@ -100,13 +85,6 @@ pub(crate) fn run(args: &Args, verbose: bool, reporter: &mut Reporter) -> Outcom
     let done = run_operation::run(begin, reporter, |started, reporter| {
         started.assumed.iter().for_each(|text| reporter.note(&format!("assuming {text}")));
     });
-    let reached = match &done {
-        Ok(done) => Some(done),
-        Err(failure) => failure.partial_result().and_then(|result| match result {
-            PartialResult::Doctor(done) => Some(&**done),
-            _ => None,
-        }),
-    };
-    reached.iter().flat_map(|done| done.lines(verbose)).for_each(|line| reporter.result(&line));
+    reached(&done).iter().flat_map(|done| done.lines(verbose)).for_each(|line| reporter.result(&line));
     Ok(fields_of(&done?))
 }

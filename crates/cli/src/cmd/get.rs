@@ -9,7 +9,7 @@ use tidecast::{Durability, GetOptions};
 use tidecast_text::Span;
 
 use super::describe::open_notice;
-use super::{Context, existing_files_help, run_operation};
+use super::{Context, run_operation};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
@@ -20,33 +20,10 @@ Examples:
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h";
 
 const AFTER: &str = concat!(
-    "\
-Examples:
-  tidecast get @ticket --to /scratch
-  tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
-
-",
-    existing_files_help::existing_files_help!(),
-    "
-
-Events with --json, one per line (all fields: docs/events.md):
-  started   command, name, listen, total (bytes), magnet
-  check     existing data is hashed; fields as of progress
-  progress  seconds, stage, bytes, total, pieces (verified), pieces_total,
-            rate (bytes a second), peers, received, sent, rate_in, rate_out
-  warning   message; if a peer does not answer also peer and reason (this may
-            come before started); if no connected peer moves data also peers,
-            silent_seconds, sending
-  resumed   silent_seconds, sending: data moves again
-  done      seconds, path, files, bytes, action (delivered, replaced,
-            unchanged), files_kept, files_replaced, files_stale (files_foreign:
-            of them, not delivered by tidecast), files_deleted, pieces,
-            received, sent, duplicate, corrupt, peers [addr, node, client,
-            received, sent], web_seeds [url, received, error], cpu_seconds
-            [socket, tls, hash, disk, engine, process], get_seconds; if the
-            link's rate is known, link_rate_from (told, driver), bound_seconds
-            and efficiency
-  error     seconds, code (the exit code), kind, message; totals as of done"
+    include_str!("../../help/get.txt"),
+    "\n",
+    include_str!("../../help/existing_files.txt"),
+    include_str!("../../help/get_events.txt")
 );
 
 /// Fetch a published file or tree, and serve other peers meanwhile

@@ -11,7 +11,6 @@ pub(crate) mod copy_server;
 pub(crate) mod daemon;
 pub(crate) mod describe;
 pub(crate) mod doctor;
-pub(crate) mod existing_files_help;
 pub(crate) mod field;
 pub(crate) mod get;
 pub(crate) mod man;

@@ -24,30 +24,7 @@ Examples:
   tidecast mount @ticket /opt/env
   tidecast umount /opt/env";
 
-const AFTER: &str = "\
-MOUNTPOINT becomes the published directory. All names are visible at once;
-data is fetched from peers when a file is opened: programs, libraries and
-files of up to 16 MiB whole, of other files the parts that are read, with
-read-ahead. All data is verified. The tree stays mounted until
-`tidecast umount`.
-
-Modes:
-  hybrid  fetch the files of --prefetch at once, others when they are opened
-  file    fetch only files that are opened
-  bulk    fetch all files, those of --prefetch first
-
-Examples:
-  # Mount a software environment where it was built
-  tidecast mount @ticket /opt/env
-  /opt/env/bin/python3 -c 'import numpy'
-  tidecast umount /opt/env
-
-  # Record the files that a program reads; later jobs prefetch them
-  tidecast mount @ticket /opt/env --record /home/me/app.list
-  tidecast mount @ticket /opt/env --prefetch /home/me/app.list
-
-  # Fetch all files into RAM
-  tidecast mount genomes.torrent /data/genomes --mode bulk --cache /dev/shm/g";
+const AFTER: &str = include_str!("../../help/mount.txt");
 
 /// Mount a published tree at once; its files are fetched when they are opened
 #[derive(clap::Args, Debug)]

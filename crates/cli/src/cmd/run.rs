@@ -29,23 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidecast run @ticket -- /opt/env/bin/python3 train.py";
 
-const AFTER: &str = "\
-The command sees the tree at the path that it was built for, which the
-manifest records (publish --built-for), or at --at; other processes do not see
-it. The exit code is that of the command.
-
-The path must be empty or absent, unless --at names it; /, /etc, /usr, /home,
-other system directories and your home directory are rejected. An absent
-directory is created, and removed afterwards. If you may not create it, the
-command sees the parent directory with the tree added; it cannot write next to
-the tree then.
-
-Examples:
-  # At the path that the tree was built for, without root
-  tidecast run @ticket -- /opt/env/bin/python3 train.py
-
-  # At another path
-  tidecast run tools.torrent --at /tools -- /tools/bin/blastn -version";
+const AFTER: &str = include_str!("../../help/run.txt");
 
 /// Run a command that sees a published tree at the path it was built for, without privileges
 #[derive(clap::Args, Debug)]

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use tidecast::event::Totals;
 use tidecast::event::seed::ManyDone;
-use tidecast::{PartialResult, SeedOptions, data_below};
+use tidecast::{SeedOptions, data_below};
 use tidecast_text::{Size, count};
 
 use super::describe::open_notice;
 use super::swarm::TicketArgs;
 use super::{Context, read_manifest, run_operation};
 use crate::args::SwarmArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, reached};
 use crate::report::{Reporter, fields_of};
 
 /// Serve published data
@@ -101,14 +101,6 @@ fn many(manifests: &[PathBuf], dirs: &[PathBuf], options: SeedOptions, reporter:
             one.totals.iter().for_each(|totals| reporter.note(&format!("{}: {}", one.name, sent(totals))));
         }
     };
-    match &done {
-        Ok(done) => told(done),
-        Err(failure) => {
-            let error = failure.error.downcast_ref::<tidecast::Error>();
-            if let Some(PartialResult::SeedMany(done)) = error.and_then(tidecast::Error::partial_result) {
-                told(done);
-            }
-        }
-    }
+    reached(&done).into_iter().for_each(told);
     done.map(|done| fields_of(&done))
 }

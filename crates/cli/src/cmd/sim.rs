@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use tidecast::PartialResult;
 use tidecast::sim::{Algorithm, Fault, Seeds, Server, SimulateOptions, SoakOptions};
 use tidecast_text::{Rate, Size, Span};
 
 use super::{Context, run_operation};
-use crate::failure::Outcome;
+use crate::failure::{Outcome, reached};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{Stop, block_on};
@@ -181,14 +180,7 @@ fn soak(seeds: &Seeds, during: Option<Span>, context: &Context<'_>, reporter: &m
             reporter.note(&format!("running seeds from {first} on, {threads} in parallel; Ctrl-C stops"));
         },
     );
-    let text = match &done {
-        Ok(done) => &done.text,
-        Err(failure) => match failure.partial_result() {
-            Some(PartialResult::Soak(done)) => &done.text,
-            _ => "",
-        },
-    };
-    text.lines().for_each(|line| reporter.result(line));
+    reached(&done).map_or("", |done| &done.text).lines().for_each(|line| reporter.result(line));
     Ok(fields_of(&done?))
 }
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidecast::VerifyOptions;
 use tidecast::event::verify::Done;
-use tidecast::{PartialResult, VerifyOptions};
 use tidecast_text::{Size, Span, count};
 
 use super::{Context, run_operation};
-use crate::failure::Outcome;
+use crate::failure::{Outcome, reached};
 use crate::report::{Reporter, fields_of};
 
 /// Compare a file or directory with its manifest
@@ -27,16 +27,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let options = VerifyOptions { threads: context.threads_for_operation() };
     let begin = || tidecast::verify(&args.manifest, &args.path, options);
-    let done = match run_operation::run(begin, reporter, |_, _| ()) {
-        Ok(done) => done,
-        Err(failure) => {
-            if let Some(PartialResult::Verify(found)) = failure.partial_result() {
-                report(found, reporter);
-            }
-            return Err(failure);
-        }
-    };
-    report(&done, reporter);
+    let ended = run_operation::run(begin, reporter, |_, _| ());
+    reached(&ended).iter().for_each(|done| report(done, reporter));
+    let done = ended?;
     let seconds = Span(Duration::from_secs_f64(done.seconds));
     let files = count(done.file_count.into(), "file");
     let shown = args.path.display();

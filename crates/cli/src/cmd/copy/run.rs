@@ -1,11 +1,11 @@
 //! Runs a copy, and shows its progress and result.
 
 use tidecast::event::copy::{Done, News, Started};
-use tidecast::{Copy, Copying, PartialResult};
+use tidecast::{Copy, Copying};
 use tidecast_text::{count, escaped};
 
 use crate::cmd::run_operation;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, reached};
 use crate::output::Output;
 use crate::report::{Reporter, fields_of};
 
@@ -42,14 +42,7 @@ pub(super) fn follow(
         }
     };
     let ended = run_operation::run_with_news(|| copying, reporter, |started, _| begun(started), news);
-    let done = match &ended {
-        Ok(done) => Some(done),
-        Err(failure) => match failure.partial_result() {
-            Some(PartialResult::Copy(done)) => Some(&**done),
-            _ => None,
-        },
-    };
-    done.iter().for_each(|done| tell(done, shown, reporter));
+    reached(&ended).iter().for_each(|done| tell(done, shown, reporter));
     Ok(fields_of(&ended?))
 }
 

@@ -1,13 +1,15 @@
 //! `doctor --fix` and `--undo`: shows what changes, asks, and says what became of it.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use anyhow::anyhow;
 use tidecast::event::doctor::{Done, Fix};
-use tidecast::{DoctorOptions, DoctorWork, PartialResult};
+use tidecast::{DoctorOptions, DoctorWork};
+use tidecast_text::count;
 
+use crate::ask::is_agreed;
 use crate::cmd::run_operation;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, reached};
 use crate::report::{Reporter, fields_of};
 
 /// How `--fix` is meant.
@@ -56,13 +58,7 @@ pub(super) fn undo(options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
 
 fn run(options: DoctorOptions, reporter: &mut Reporter) -> Outcome {
     let done = run_operation::run(|| tidecast::doctor(options), reporter, |_, _| {});
-    let reached: Option<&Done> = match &done {
-        Ok(done) => Some(done),
-        Err(failure) => failure.partial_result().and_then(|result| match result {
-            PartialResult::Doctor(done) => Some(&**done),
-            _ => None,
-        }),
-    };
+    let reached = reached(&done);
     let settings = reached.into_iter().flat_map(Done::settings);
     settings.for_each(|setting| reporter.result(&setting.line()));
     if reached.is_some_and(|done| done.undone.as_ref().is_some_and(Vec::is_empty)) {
@@ -78,9 +74,5 @@ fn asked(plan: &Fix) -> Result<bool, Failure> {
             "cannot ask before settings are changed: standard input is not a terminal; use --yes"
         )));
     }
-    eprint!("make these {} changes? [y/N] ", plan.commands.len());
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(|e| Failure::usage(anyhow!(e)))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(is_agreed(&format!("make these {}?", count(plan.commands.len() as u64, "change"))))
 }

@@ -1,17 +1,17 @@
 //! `tidecast doctor --peers HOSTS`: hosts and the paths between them.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use tidecast::{
-    Launch, PartialResult, PeersOptions, choose_hosts, doctor_peers, estimate_peers, event::peers::News,
-    peers_topology,
+    Launch, PeersOptions, choose_hosts, doctor_peers, estimate_peers, event::peers::News, peers_topology,
 };
 use tidecast_text::{Size, Span, count};
 
+use crate::ask::is_agreed;
 use crate::cmd::run_operation;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, reached};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{Stop, block_on};
@@ -43,14 +43,7 @@ pub(crate) fn run(args: &Args, list: &str, yes: bool, reporter: &mut Reporter) -
     let options =
         PeersOptions { hosts, launch, program: args.program.clone().map_or_else(|| own, Ok)?, rates };
     let ended = run_operation::run_with_news(|| doctor_peers(options), reporter, |_, _| (), show);
-    let done = match &ended {
-        Ok(done) => Some(done),
-        Err(failure) => match failure.partial_result() {
-            Some(PartialResult::Peers(done)) => Some(&**done),
-            _ => None,
-        },
-    };
-    if let Some(done) = done {
+    if let Some(done) = reached(&ended) {
         done.lines().iter().for_each(|line| reporter.result(line));
         // A signal ends the wait for the reader of a pipe.
         let write = |output: Output| {
@@ -71,14 +64,11 @@ fn agreed(hosts: usize, reporter: &Reporter) -> bool {
         return false;
     }
     let ((time, bytes), hosts) = (estimate_peers(hosts), count(hosts as u64, "host"));
-    let line = format!(
-        "Measure rates? It fills the links of {hosts} for moments, {} at most, up to {} in all [y/N] ",
+    is_agreed(&format!(
+        "Measure rates? It fills the links of {hosts} for moments, {} at most, up to {} in all",
         Span(time),
         Size(bytes)
-    );
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    ))
 }
 
 fn show(news: News, reporter: &mut Reporter) {
