@@ -32,9 +32,9 @@ pub struct Done {
     pub serious: usize,
     /// All findings, the costliest first.
     pub findings: Vec<Finding>,
-    /// With `--fix`: the changes that mend the findings.
+    /// With `--fix`: the changes that correct the findings.
     pub fix: Option<Fix>,
-    /// With `--undo`: what became of each setting that `--fix` had changed.
+    /// With `--undo`: the outcome for each setting that `--fix` had changed.
     pub undone: Option<Vec<Setting>>,
 }
 
@@ -92,7 +92,7 @@ pub struct Fix {
     pub left_out: Vec<String>,
     /// A script for sh that does the same, without the record that `--undo` needs.
     pub script: String,
-    /// What became of each change; empty with `--dry-run`.
+    /// The outcome of each change; empty with `--dry-run`.
     pub changed: Vec<Setting>,
 }
 
