@@ -74,5 +74,5 @@ fn asked(plan: &Fix) -> Result<bool, Failure> {
             "cannot ask before settings are changed: standard input is not a terminal; use --yes"
         )));
     }
-    Ok(is_agreed(&format!("make these {}?", count(plan.commands.len() as u64, "change"))))
+    Ok(is_agreed(&format!("apply {}", count(plan.commands.len() as u64, "change"))))
 }
