@@ -6,11 +6,11 @@
 //!   since.
 
 mod apply;
+mod comment;
 mod error;
 mod host;
 mod persist;
 mod plan;
-mod quote;
 mod record;
 mod remedy;
 mod script;

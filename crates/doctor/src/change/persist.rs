@@ -1,7 +1,8 @@
 //! The files that make changes last: one for kernel parameters, one for interfaces, one for what is below /sys,
 //! each with our name, and the link that has systemd start the last.
 
-use super::quote::quoted;
+use tidecast_text::quote;
+
 use super::target::{Host, Target, Value};
 
 /// Read at boot by systemd-sysctl and by sysctl --system.
@@ -84,7 +85,7 @@ fn rule((target, value): &(Target, Value)) -> Option<String> {
 /// A command of systemd.service(5); a dollar and a percent sign have a meaning there, and are doubled.
 fn command((target, value): &(Target, Value)) -> Option<String> {
     let (Target::Sysfs(path), Value::Text(text)) = (target, value) else { return None };
-    let shell = format!("printf '%s\\n' {} >{}", quoted(text), quoted(&format!("/sys/{path}")));
+    let shell = format!("printf '%s\\n' {} >{}", quote(text), quote(&format!("/sys/{path}")));
     let escaped = shell.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     Some(format!("ExecStart=-/bin/sh -c \"{escaped}\"\n"))
 }

@@ -1,6 +1,8 @@
 //! Changes as commands of a shell.
 
-use super::quote::{comment, quoted};
+use tidecast_text::quote;
+
+use super::comment::comment;
 use super::step::Step;
 use super::target::{Target, Value};
 
@@ -8,25 +10,25 @@ use super::target::{Target, Value};
 pub(super) fn command(step: &Step) -> String {
     match (&step.target, &step.after) {
         (Target::Sysctl(name), Value::Text(text)) => {
-            format!("sysctl -q -w {}", quoted(&format!("{name}={}", text.trim())))
+            format!("sysctl -q -w {}", quote(&format!("{name}={}", text.trim())))
         }
         (Target::Sysfs(path), Value::Text(text)) => {
-            format!("printf '%s\\n' {} >{}", quoted(text.trim()), quoted(&format!("/sys/{path}")))
+            format!("printf '%s\\n' {} >{}", quote(text.trim()), quote(&format!("/sys/{path}")))
         }
         (Target::Mtu(interface), Value::Text(bytes)) => {
-            format!("ip link set dev {} mtu {bytes}", quoted(interface))
+            format!("ip link set dev {} mtu {bytes}", quote(interface))
         }
         (Target::Qdisc(interface), Value::Qdisc { kind, .. }) => {
-            format!("tc qdisc replace dev {} root {kind}", quoted(interface))
+            format!("tc qdisc replace dev {} root {kind}", quote(interface))
         }
         (Target::File(path), Value::Link(target)) => {
-            format!("ln -sfn {} {}", quoted(target), quoted(&format!("/etc/{path}")))
+            format!("ln -sfn {} {}", quote(target), quote(&format!("/etc/{path}")))
         }
         (Target::File(path), Value::File { content, .. }) => {
             let bytes = data_encoding::BASE64.decode(content.as_bytes()).unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes).into_owned();
             // The files are ours: each of their lines begins with a word that is not the end mark.
-            format!("cat >{} <<'END-OF-FILE'\n{text}END-OF-FILE", quoted(&format!("/etc/{path}")))
+            format!("cat >{} <<'END-OF-FILE'\n{text}END-OF-FILE", quote(&format!("/etc/{path}")))
         }
         // No step has another pair.
         (target, value) => format!("# {}", comment(&format!("{target}: {value}"))),
