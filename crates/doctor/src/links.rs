@@ -8,15 +8,16 @@ use std::net::Ipv4Addr;
 
 use rustix::io::Errno;
 
-use crate::netlink::{ACK, DUMP, Netlink, attribute, attributes};
+use crate::netlink::{
+    ACK, DUMP, GET_QDISC, NEW_QDISC, Netlink, TC_HEADER, TC_KIND, TC_ROOT, attribute, attributes, number,
+    text,
+};
 
 const NEW_LINK: u16 = 16;
 const DEL_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
-const NEW_QDISC: u16 = 36;
 const DEL_QDISC: u16 = 37;
-const GET_QDISC: u16 = 38;
 const REPLACE: u16 = 0x100;
 const CREATE: u16 = 0x400;
 /// Attributes of a link.
@@ -28,11 +29,8 @@ const IS_UP: u32 = 1;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const IPV4: u8 = 2;
-/// Attributes of a queueing discipline.
-const KIND: u16 = 1;
+/// The attribute of a queueing discipline with its options.
 const OPTIONS: u16 = 2;
-const QDISC_HEADER: usize = 20;
-const ROOT: u32 = u32::MAX;
 /// Packets that an interface of a measurement may hold.
 const QUEUE: u32 = 10_000;
 
@@ -56,8 +54,8 @@ pub(crate) fn index(interface: &str) -> io::Result<u32> {
 pub(crate) fn mtu(index: u32) -> io::Result<u32> {
     for (kind, body) in netlink()?.ask(GET_LINK, ACK, &link(index, 0, &[]))? {
         let all = attributes(body.get(LINK_HEADER..).unwrap_or_default());
-        if let (NEW_LINK, Some(bytes)) = (kind, all.get(&LINK_MTU).and_then(|value| value.first_chunk())) {
-            return Ok(u32::from_ne_bytes(*bytes));
+        if let (NEW_LINK, Some(bytes)) = (kind, number(&all, LINK_MTU)) {
+            return Ok(bytes);
         }
     }
     Err(io::Error::other("the kernel's answer has no MTU"))
@@ -88,10 +86,10 @@ pub(crate) fn delete(index: u32) -> io::Result<()> {
 pub(crate) fn qdisc(index: u32) -> io::Result<Option<Qdisc>> {
     let of = |(kind, body): (u16, Vec<u8>)| {
         let word = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
-        let is_it = kind == NEW_QDISC && word(4)? == index && word(12)? == ROOT;
-        let all = attributes(body.get(QDISC_HEADER..)?);
+        let is_it = kind == NEW_QDISC && word(4)? == index && word(12)? == TC_ROOT;
+        let all = attributes(body.get(TC_HEADER..)?);
         is_it.then_some(Qdisc {
-            kind: String::from_utf8_lossy(all.get(&KIND)?).trim_end_matches('\0').to_owned(),
+            kind: text(all.get(&TC_KIND)?),
             handle: word(8)?,
             options: all.get(&OPTIONS).cloned().unwrap_or_default(),
         })
@@ -111,7 +109,7 @@ pub(crate) fn delete_qdisc(index: u32) -> io::Result<()> {
 /// Gives an interface a root queueing discipline.
 pub(crate) fn set_qdisc(index: u32, qdisc: &Qdisc) -> io::Result<()> {
     let mut body = qdisc_header(index, qdisc.handle);
-    body.extend(attribute(KIND, [qdisc.kind.as_bytes(), &[0]].concat()));
+    body.extend(attribute(TC_KIND, [qdisc.kind.as_bytes(), &[0]].concat()));
     if !qdisc.options.is_empty() {
         body.extend(attribute(OPTIONS, qdisc.options.clone()));
     }
@@ -140,7 +138,7 @@ fn link(index: u32, flags: u32, attributes: &[u8]) -> Vec<u8> {
 /// `struct tcmsg` of the root of an interface.
 fn qdisc_header(index: u32, handle: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
-    for word in [index, handle, ROOT, 0] {
+    for word in [index, handle, TC_ROOT, 0] {
         body.extend(word.to_ne_bytes());
     }
     body

@@ -22,11 +22,12 @@ const DONE: u16 = 3;
 const REQUEST: u16 = 1;
 pub(crate) const ACK: u16 = 4;
 pub(crate) const DUMP: u16 = 0x300;
-const GET_QDISC: u16 = 38;
-const NEW_QDISC: u16 = 36;
-/// `struct tcmsg`, and the parent of what is at the root.
-const TC_HEADER: usize = 20;
-const TC_ROOT: u32 = u32::MAX;
+pub(crate) const GET_QDISC: u16 = 38;
+pub(crate) const NEW_QDISC: u16 = 36;
+/// `struct tcmsg`, the parent of what is at the root, and the attribute of the kind.
+pub(crate) const TC_HEADER: usize = 20;
+pub(crate) const TC_ROOT: u32 = u32::MAX;
+pub(crate) const TC_KIND: u16 = 1;
 /// The family that names the others.
 const CONTROL: u16 = 0x10;
 const NESTED: u16 = 0x8000;
@@ -105,11 +106,11 @@ pub(crate) fn attributes(bytes: &[u8]) -> Attributes {
     NlasIterator::new(bytes).flatten().map(|of| (of.kind(), of.value().to_vec())).collect()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }
 
-fn number(of: &Attributes, kind: u16) -> Option<u32> {
+pub(crate) fn number(of: &Attributes, kind: u16) -> Option<u32> {
     Some(u32::from_ne_bytes(*of.get(&kind)?.first_chunk()?))
 }
 
@@ -128,7 +129,7 @@ pub(crate) fn qdiscs() -> io::Result<BTreeMap<u32, Vec<String>>> {
     let of = |(kind, body): &(u16, Vec<u8>)| {
         let word = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
         let (index, parent) = ((*kind == NEW_QDISC).then(|| word(4))??, word(12)?);
-        Some((index, parent, text(attributes(body.get(TC_HEADER..)?).get(&1)?)))
+        Some((index, parent, text(attributes(body.get(TC_HEADER..)?).get(&TC_KIND)?)))
     };
     let all: Vec<(u32, u32, String)> = answers.iter().filter_map(of).collect();
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
