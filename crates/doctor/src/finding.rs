@@ -1,6 +1,7 @@
 //! What a check says.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::time::Duration;
 
 use crate::Change;
@@ -46,8 +47,8 @@ impl Purpose {
     }
 }
 
-impl std::fmt::Display for Purpose {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
@@ -193,6 +194,12 @@ impl Finding {
             self.changes.extend(changes);
         }
         self
+    }
+
+    /// Says behind the model why it was not measured.
+    pub(crate) fn not_measured(&mut self, why: impl fmt::Display) {
+        let behind = if self.model.is_empty() { "" } else { "; " };
+        self.model.push_str(&format!("{behind}not measured: {why}"));
     }
 
     /// What costs most is first, and what breaks without a share before all; then notes, what is unknown, and what fits.

@@ -40,9 +40,7 @@ pub fn measure(
     let wanted: Vec<Option<Settings>> = findings.iter().map(|finding| wanted(finding, &now)).collect();
     for (finding, wanted) in findings.iter_mut().zip(&wanted) {
         if wanted.is_none() && !finding.changes.is_empty() {
-            let behind = if finding.model.is_empty() { "" } else { "; " };
-            finding.model.push_str(behind);
-            finding.model.push_str("not measured: the setting is that of the whole host or of its hardware");
+            finding.not_measured("the setting is that of the whole host or of its hardware");
         }
     }
     if wanted.iter().all(Option::is_none) {

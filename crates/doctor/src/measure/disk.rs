@@ -47,8 +47,7 @@ pub(super) fn measure(findings: &mut Vec<Finding>, directories: &[Directory], go
             }
             Err(e) => {
                 if let Some(predicted) = findings.iter_mut().find(is_its) {
-                    let behind = if predicted.model.is_empty() { "" } else { "; " };
-                    predicted.model.push_str(&format!("{behind}not measured: {e}"));
+                    predicted.not_measured(e);
                 }
             }
         }
