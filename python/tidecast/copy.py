@@ -252,7 +252,7 @@ def files(*sources: AnyPath, memory: int | None = None, program: str | None = No
     :param memory: bytes of shared memory that may be used at a time; a file that is larger comes alone
     :param program: the program tidecast, if it is not in PATH
     :param options: further words for ``tidecast copy``
-    :raises UsageError: no source, or one that is none
+    :raises UsageError: no source is given, or a source is empty or contains a NUL
     :raises Error: by the iterator: something could not be copied, or nothing could
     """
     return Files(sources, memory, program, options)

@@ -23,7 +23,7 @@ pub struct Places {
     /// Files that make changes last: /etc.
     pub lasting: PathBuf,
     /// The record of changes: /var/lib/tidecast-doctor. It is not below /var/lib/tidecast, which belongs to the
-    /// daemon's user: root restores what the record says, so nobody else may write to it.
+    /// daemon's user: root restores what the record says, so no other user may write to it.
     pub record: PathBuf,
 }
 

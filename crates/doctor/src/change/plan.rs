@@ -23,7 +23,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads what is there and plans the changes; of two for one setting, the first counts. `earlier` are the
+    /// Reads the present values and plans the changes; of two changes of one setting, the first counts. `earlier` are the
     /// changes of the record, which the lasting files keep.
     #[must_use]
     pub fn new(changes: &[Change], host: &impl Host, earlier: &[Entry]) -> Self {

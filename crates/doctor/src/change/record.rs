@@ -192,7 +192,7 @@ impl Record {
     }
 }
 
-/// The directory, which nobody but this user may write to, and through no link.
+/// Opens the directory, through no link; no other user may write to it.
 fn own(directory: &Path) -> Result<Root, Error> {
     let failed = |source| Error::Record { path: directory.to_owned(), source };
     let (Some(above), Some(name)) = (directory.parent(), directory.file_name()) else {

@@ -61,7 +61,7 @@ impl RunCommand {
     /// are those of this process.
     ///
     /// # Errors
-    /// The source is none, or cannot be read; no command is given; the system gives no descriptor.
+    /// The source is not a ticket, manifest or magnet link, or cannot be read; no command is given; the system gives no descriptor.
     pub fn new(source: &str, command: &[OsString], options: &RunOptions) -> Result<Self, Error> {
         if command.is_empty() {
             return Err(Error::usage("no command given"));
