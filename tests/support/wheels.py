@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -28,7 +29,11 @@ def wheel() -> pathlib.Path:
     """The wheel of this build; `make test` has made it."""
     found = list((ROOT / "target/wheel").glob("*.whl"))
     if not found or not os.environ.get("TIDECAST_NO_BUILD"):
-        subprocess.run([ROOT / "scripts/wheel"], check=True, env={**os.environ, "PYTHON": sys.executable})
+        # Workers of one run build one after another: each build replaces the directory.
+        (ROOT / "target").mkdir(exist_ok=True)
+        with (ROOT / "target/wheel.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            subprocess.run([ROOT / "scripts/wheel"], check=True, env={**os.environ, "PYTHON": sys.executable})
         found = list((ROOT / "target/wheel").glob("*.whl"))
     return found[0]
 
