@@ -19,10 +19,12 @@ use super::groups::{self, Times};
 use super::message::{Member, Order, PROTOCOL, Probed, Report, Sent};
 use super::pairs;
 
-/// The time from its launch in which an agent must be ready.
+/// The time from its launch in which an agent must join, and from then on in which it must be ready.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Without news of any host for this time, those that are not ready fail.
 const QUIET: Duration = Duration::from_secs(60);
+/// Addresses that are kept of a host.
+const ADDRESSES: usize = 16;
 /// Round-trip times that are kept of a probe.
 const TIMES: usize = 64;
 /// Probes that one host takes part in at the same time: they send little.
@@ -84,7 +86,7 @@ pub(crate) struct Seen {
     /// Release of the kernel.
     pub(crate) kernel: String,
     ready: Option<(u16, u16)>,
-    joined: Option<Joined>,
+    joined: Option<(Joined, Instant)>,
 }
 
 /// What was measured from one host to another.
@@ -216,15 +218,38 @@ impl Run<'_> {
         }
         (self.tell)(Event::Stage("start", self.results.hosts.len()), &self.results);
         while self.results.hosts.iter().any(|host| host.failed.is_none() && host.ready.is_none()) {
-            match tokio::time::timeout(QUIET, self.agents.next()).await {
+            let silent = Instant::now() + QUIET;
+            let next = self.unready().map(|(_, until)| until).fold(silent, Instant::min);
+            match tokio::time::timeout_at(next, self.agents.next()).await {
                 Ok(heard) => self.hear(heard),
-                Err(_) => self.give_up_waiting(),
+                Err(_) if next == silent => self.give_up_waiting(),
+                Err(_) => {}
             }
+            self.fail_unready();
         }
         let (alive, key) = (self.alive(), rand::random());
         for me in &alive {
             let members = alive.iter().filter_map(|to| self.member(*me, *to)).collect();
             self.agents.order(*me, Order::Begin { me: number(*me), key, members });
+        }
+    }
+
+    /// The hosts that have joined and are not ready, each with the time until which it has to be.
+    fn unready(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let until = |host: &Seen| match (&host.joined, host.ready, &host.failed) {
+            (Some((_, joined)), None, None) => Some(*joined + PATIENCE),
+            _ => None,
+        };
+        self.results.hosts.iter().enumerate().filter_map(move |(place, host)| Some((place, until(host)?)))
+    }
+
+    /// Fails those whose time is over, whatever else they report.
+    fn fail_unready(&mut self) {
+        let now = Instant::now();
+        let late: Vec<usize> =
+            self.unready().filter(|(_, until)| *until <= now).map(|(place, _)| place).collect();
+        for place in late {
+            self.agents.fail(place, format!("its agent was not ready within {} s", PATIENCE.as_secs()));
         }
     }
 
@@ -241,15 +266,15 @@ impl Run<'_> {
     /// What one agent is told of another.
     fn member(&self, me: usize, to: usize) -> Option<Member> {
         let other = self.results.hosts.get(to)?;
-        let ((tcp, udp), joined) = (other.ready?, other.joined.as_ref()?);
+        let ((tcp, udp), (joined, _)) = (other.ready?, other.joined.as_ref()?);
         let here = self.share_machine(me, to);
-        let addresses = joined.addresses.iter().map(|a| (a.ip, tcp).into()).collect();
+        let addresses = joined.addresses.iter().take(ADDRESSES).map(|a| (a.ip, tcp).into()).collect();
         (me != to).then_some(Member { number: number(to), addresses, udp, here })
     }
 
     /// Whether two hosts are one machine with one network.
     fn share_machine(&self, a: usize, b: usize) -> bool {
-        let of = |place: usize| self.results.hosts.get(place)?.joined.as_ref()?.machine.as_ref();
+        let of = |place: usize| self.results.hosts.get(place)?.joined.as_ref()?.0.machine.as_ref();
         of(a).is_some() && of(a) == of(b)
     }
 
@@ -257,8 +282,8 @@ impl Run<'_> {
         match heard {
             Heard::Joined { place, joined } => {
                 if let Some(host) = self.results.hosts.get_mut(place) {
-                    host.hostname = joined.hostname.clone();
-                    host.joined = Some(joined);
+                    host.hostname = bounded(joined.hostname.clone());
+                    host.joined = Some((joined, Instant::now()));
                 }
             }
             Heard::Failed { place, why } => self.failed(place, why),
@@ -363,10 +388,10 @@ impl Run<'_> {
         while !queue.is_empty() || !self.open.is_empty() {
             self.start_some(&mut queue, at_once, all);
             let Some(next) = self.open.values().map(|(_, until)| *until).min() else { continue };
-            match tokio::time::timeout_at(next, self.agents.next()).await {
-                Ok(heard) => self.hear(heard),
-                Err(_) => self.give_up(),
+            if let Ok(heard) = tokio::time::timeout_at(next, self.agents.next()).await {
+                self.hear(heard);
             }
+            self.give_up();
         }
     }
 

@@ -36,8 +36,8 @@ const SIZES: [u32; 14] =
     [65520, 16384, 9000, 8950, 4092, 2044, 1500, 1492, 1480, 1450, 1420, 1400, 1280, 576];
 /// Copies of a packet of each size, so that a loss does not count as a limit.
 const COPIES: usize = 3;
-/// The largest packet that is tried.
-const LARGEST: u32 = 65_507;
+/// The largest IP packet, bytes; the loopback interface has a larger MTU.
+const LARGEST: u32 = 65_535;
 
 /// This agent as a caller.
 #[derive(Clone)]
@@ -125,10 +125,10 @@ impl Caller {
         probed.arrived = arrived(stream, DATAGRAMS).await?;
         let mtu = |socket: &UdpSocket| if peer.is_ipv4() { ip_mtu(socket) } else { ipv6_mtu(socket) };
         let first = mtu(&link.socket).unwrap_or(0);
-        probed.interface_mtu = self.interface_mtu(own).unwrap_or(first);
+        probed.interface_mtu = self.interface_mtu(own).unwrap_or(first).min(LARGEST);
         if probed.answered > 0 && probed.interface_mtu > 0 {
             let overhead = if peer.is_ipv4() { 28 } else { 48 };
-            probed.mtu = link.largest(probed.interface_mtu.min(LARGEST), overhead).await;
+            probed.mtu = link.largest(probed.interface_mtu, overhead).await;
             probed.learned = mtu(&link.socket).is_ok_and(|known| known < probed.interface_mtu);
         }
         Ok(())

@@ -127,7 +127,7 @@ impl Run<'_> {
         }
         let until = Instant::now() + Duration::from_millis(MOMENT.into()) * 4;
         let open = |met: &BTreeMap<u32, Vec<u64>>| met.values().any(|rates| rates.len() < 2);
-        while open(&self.met) {
+        while open(&self.met) && Instant::now() < until {
             match tokio::time::timeout_at(until, self.agents.next()).await {
                 Ok(heard) => self.hear(heard),
                 Err(_) => break,
