@@ -55,6 +55,14 @@ def test_hosts_of_one_machine_are_measured_and_written_as_a_topology(tide, tmp_p
     assert not agents(tmp_path), "no agent outlives the check"
 
 
+def test_results_outlive_a_topology_that_cannot_be_written(tide, launcher, tmp_path):
+    event = peers(tide, "a,b", "--json", "--topology", tmp_path / "missing/topology").exits(1).last("error")
+    assert "cannot write" in event["message"] and [host["name"] for host in event["hosts"]] == ["a", "b"]
+    file = tmp_path / "topology"
+    proc = peers(tide, "a,b", "--topology", file, launch=launcher("exit 1")).exits(1)
+    assert "no host was measured" in proc.err and not file.exists()
+
+
 def test_hosts_that_do_not_start_die_or_are_older_are_rows_with_reasons(tide, launcher):
     """The older program does not know the ticket."""
     older = "tidecast: error: not a ticket of a broadcast; workers are started by `tidecast bcast`"

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use tidecast::{
-    Launch, PeersOptions, choose_hosts, doctor_peers, estimate_peers, event::peers::News, peers_topology,
+    Launch, PeersOptions, choose_hosts, doctor_peers, estimate_peers,
+    event::peers::{Done, News},
+    peers_topology,
 };
 use tidecast_text::{Size, Span, count};
 
@@ -45,14 +47,21 @@ pub(crate) fn run(args: &Args, list: &str, yes: bool, reporter: &mut Reporter) -
     let ended = run_operation::run_with_news(|| doctor_peers(options), reporter, |_, _| (), show);
     if let Some(done) = reached(&ended) {
         done.lines().iter().for_each(|line| reporter.result(line));
-        // A signal ends the wait for the reader of a pipe.
-        let write = |output: Output| {
-            let text = peers_topology(done);
-            block_on(1, async { output.write(text.as_bytes(), FOR_ALL, Some(&Stop::listen()?)) })
-        };
-        output.map(write).transpose()?;
+        output
+            .map_or(Ok(()), |output| write(&output, done, reporter))
+            .map_err(|e| e.with(fields_of(done)))?;
     }
     Ok(fields_of(&ended?))
+}
+
+/// Writes the topology; a signal ends the wait for the reader of a pipe.
+fn write(output: &Output, done: &Done, reporter: &mut Reporter) -> Result<(), Failure> {
+    if done.groups.is_empty() {
+        reporter.warning(&format!("{output} is not written: no host was measured"));
+        return Ok(());
+    }
+    let text = peers_topology(done);
+    block_on(1, async { output.write(text.as_bytes(), FOR_ALL, Some(&Stop::listen()?)) })
 }
 
 /// Whether the user agrees to transfers that fill links; not asked if there is no terminal.
