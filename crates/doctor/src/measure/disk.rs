@@ -19,6 +19,9 @@ const ALIGNED: usize = 4096;
 /// Writing and reading each end after this many bytes, or once this time has passed.
 const MOST: u64 = 256 << 20;
 const LONGEST: Duration = Duration::from_secs(1);
+/// A measurement takes no more than one of so many parts of the free space.
+const SHARE: u64 = 4;
+const SOURCE: &str = "measured here";
 /// Each request has other bytes, so that a file system that compresses or shares blocks gains nothing: they start at
 /// another place of this many random bytes.
 const NOISE: usize = 2 * REQUEST;
@@ -36,8 +39,13 @@ struct Speed {
 pub(super) fn measure(findings: &mut Vec<Finding>, directories: &[Directory], goal: &Goal) {
     for directory in directories.iter().filter(|directory| directory.exists) {
         let name = directory.path.display().to_string();
-        let is_its = |of: &&mut Finding| of.check == "disk-speed" && of.object.starts_with(&name);
-        match speed(&directory.path) {
+        // With the name of its disk behind it.
+        let object = format!("{name} (");
+        let is_its = |of: &&mut Finding| {
+            of.check == "disk-speed" && (of.object == name || of.object.starts_with(&object))
+        };
+        let free = directory.bytes.map_or(u64::MAX, |(_, free)| free);
+        match speed(&directory.path, free / SHARE) {
             Ok(speed) => {
                 let measured = judged(&name, speed, goal);
                 match findings.iter_mut().find(is_its) {
@@ -45,11 +53,15 @@ pub(super) fn measure(findings: &mut Vec<Finding>, directories: &[Directory], go
                     None => findings.push(measured),
                 }
             }
-            Err(e) => {
-                if let Some(predicted) = findings.iter_mut().find(is_its) {
-                    predicted.not_measured(e);
+            Err(e) => match findings.iter_mut().find(is_its) {
+                Some(predicted) => predicted.not_measured(e),
+                None => {
+                    let mut unseen =
+                        Finding::new("disk-speed", &name, "", Rate(goal.link).to_string(), SOURCE);
+                    unseen.not_measured(e);
+                    findings.push(unseen.unknown());
                 }
-            }
+            },
         }
     }
     findings.sort_by(Finding::costliest_first);
@@ -62,12 +74,16 @@ fn judged(name: &str, speed: Speed, goal: &Goal) -> Finding {
     };
     let slowest = speed.read.unwrap_or(f64::INFINITY).min(speed.write);
     let model = format!("measured: {} of {}", Rate(slowest as u64), Rate(goal.link));
-    Finding::new("disk-speed", name, read, Rate(goal.link).to_string(), "measured here")
+    Finding::new("disk-speed", name, read, Rate(goal.link).to_string(), SOURCE)
         .because("files arrive and leave no faster than their disk writes and reads")
         .costs(model::share_lost(slowest, goal.link as f64), model)
 }
 
-fn speed(directory: &Path) -> io::Result<Speed> {
+/// Writes and reads at most `room` bytes.
+fn speed(directory: &Path, room: u64) -> io::Result<Speed> {
+    if room < REQUEST as u64 {
+        return Err(io::Error::other("the file system is nearly full"));
+    }
     let mut noise = vec![0; NOISE + ALIGNED];
     rand::rng().fill_bytes(&mut noise);
     let (file, direct) = match unnamed(directory, OFlags::DIRECT) {
@@ -77,7 +93,7 @@ fn speed(directory: &Path) -> io::Result<Speed> {
     };
     let aligned = noise.as_ptr().align_offset(ALIGNED);
     let (write, written) = rate(
-        MOST,
+        MOST.min(room),
         |at| {
             let from = aligned + (at as usize / REQUEST * ALIGNED) % (NOISE - REQUEST);
             Ok(pwrite(&file, &noise[from..from + REQUEST], at)?)
@@ -87,8 +103,8 @@ fn speed(directory: &Path) -> io::Result<Speed> {
     if !direct {
         return Ok(Speed { write, read: None });
     }
-    let room = &mut noise[aligned..aligned + REQUEST];
-    let (read, _) = rate(written, |at| Ok(pread(&file, &mut *room, at)?), || Ok(()))?;
+    let buffer = &mut noise[aligned..aligned + REQUEST];
+    let (read, _) = rate(written, |at| Ok(pread(&file, &mut *buffer, at)?), || Ok(()))?;
     Ok(Speed { write, read: Some(read) })
 }
 
@@ -152,5 +168,26 @@ mod tests {
         let directory = Directory { path: "/proc".into(), exists: true, ..Directory::default() };
         measure(&mut findings, &[directory], &Goal { purposes: Vec::new(), link: 1, rtt: None });
         assert!(findings[0].model.starts_with("not measured: "), "{findings:?}");
+    }
+
+    #[test]
+    fn each_directory_has_its_own_finding_and_a_full_one_is_not_filled() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str, free| {
+            let path = top.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            Directory { path, exists: true, bytes: Some((1 << 30, free)), ..Directory::default() }
+        };
+        let (long, full) = (at("ab", 1 << 30), at("a", 3 << 20));
+        let goal = Goal { purposes: Vec::new(), link: 1_000_000_000_000_000, rtt: None };
+        let mut findings = Vec::new();
+        measure(&mut findings, &[long, full], &goal);
+        let of = |name: &str| {
+            let object = top.path().join(name).display().to_string();
+            findings.iter().find(|of| of.object == object).unwrap()
+        };
+        assert!(of("ab").read.starts_with("writes "), "{findings:?}");
+        assert_eq!(of("a").verdict, crate::Verdict::Unknown);
+        assert!(of("a").model.contains("nearly full"), "{findings:?}");
     }
 }
