@@ -129,11 +129,12 @@ pub fn grouped(number: u64) -> String {
     digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
 }
 
-/// A count with its noun: `1 file`, `2 files`, `3 entries`.
+/// A count with its noun: `1 file`, `2 files`, `3 entries`, `4 losses`.
 #[must_use]
 pub fn count(n: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
+        None if noun.ends_with('s') => format!("{noun}es"),
         None => format!("{noun}s"),
     };
     format!("{n} {}", if n == 1 { noun } else { &plural })
@@ -154,6 +155,10 @@ mod tests {
         assert_eq!(Size(16_384).to_string(), "16 KiB");
         assert_eq!(Size(4 << 20).to_string(), "4 MiB");
         assert_eq!(Rate(1_000_000_000).to_string(), "1.00 Gbit/s");
+        assert_eq!(
+            [count(1, "loss"), count(2, "loss"), count(0, "entry")],
+            ["1 loss", "2 losses", "0 entries"]
+        );
         assert_eq!(Span(Duration::from_millis(1234)).to_string(), "1.23 s");
         assert_eq!(Span(Duration::from_secs(125)).to_string(), "2m 05s");
         assert_eq!(Span(Duration::from_secs(7260)).to_string(), "2h 01m");
