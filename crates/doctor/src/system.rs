@@ -2,15 +2,17 @@
 //!
 //! Each read is bounded and never waits; nothing is ever written.
 
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::str::FromStr;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
 
-/// Most bytes of one file.
-const BYTES: u64 = 1 << 20;
+/// Most bytes of one file. With 1,000 CPUs /proc/interrupts has some megabytes.
+const BYTES: u64 = 16 << 20;
+/// Most bytes of a line.
+const LINE: u64 = 4096;
 /// Most names of one directory.
 const NAMES: usize = 1 << 16;
 
@@ -45,13 +47,24 @@ impl System {
     }
 
     /// The text of a file without space around it. `None`: it does not exist, cannot be read, is no UTF-8 or has more
-    /// than 1 MiB.
+    /// than 16 MiB.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<String> {
         let file = std::fs::File::from(self.open(path, OFlags::RDONLY).ok()?);
         let mut text = String::new();
         let read = file.take(BYTES + 1).read_to_string(&mut text).ok()?;
         (read as u64 <= BYTES).then(|| text.trim().to_owned())
+    }
+
+    /// The lines of a file of any length, each of some hundred bytes at most; `None` if it cannot be read.
+    pub fn lines(&self, path: &str) -> Option<impl Iterator<Item = String> + use<>> {
+        let file = std::fs::File::from(self.open(path, OFlags::RDONLY).ok()?);
+        let mut file = io::BufReader::new(file);
+        Some(std::iter::from_fn(move || {
+            let mut line = String::new();
+            let read = file.by_ref().take(LINE).read_line(&mut line).ok()?;
+            (read > 0).then_some(line)
+        }))
     }
 
     /// A number in a file.

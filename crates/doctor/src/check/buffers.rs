@@ -54,12 +54,16 @@ pub(super) fn path(goal: &Goal) -> (Duration, u32) {
     (rtt, worst(goal).map_or(1, |worst| streams(worst, rtt)))
 }
 
+/// A size that people write.
+fn rounded(bytes: u64) -> u64 {
+    bytes.checked_next_power_of_two().unwrap_or(1 << 63)
+}
+
 /// The most that a TCP buffer grows to, for the purpose that suffers most. `part` of a buffer is window.
 fn tcp(goal: &Goal, check: &'static str, name: &str, part: f64, read: Option<[u64; 3]>) -> Option<Finding> {
     let worst = worst(goal)?;
     let needed = (share(goal, worst) / part) as u64;
-    // Twice the window a stream needs, rounded up to a size that people write.
-    let (rtt, needs) = (goal.rtt_for(worst), needed.max(LEAST).next_power_of_two());
+    let (rtt, needs) = (goal.rtt_for(worst), rounded(needed.max(LEAST)));
     let Some([least, usual, most]) = read else {
         let why = format!("{name} cannot be read here");
         return Some(Finding::new(check, "", "", Size(needs).to_string(), PAPER).unknown().because(why));
@@ -100,7 +104,7 @@ fn udp(goal: &Goal, read: Option<u64>) -> Option<Finding> {
     }
     let pause = model::THREAD_PAUSE;
     let needs = model::bandwidth_delay(goal.link, pause) / u64::from(FIELD_STREAMS);
-    let needs = needs.next_power_of_two().clamp(4 << 20, FIELD_BUFFER);
+    let needs = rounded(needs).clamp(4 << 20, FIELD_BUFFER);
     let Some(most) = read else {
         let why = "net.core.rmem_max cannot be read in this namespace; root's receivers need it not";
         return Some(Finding::new(CHECK, "", "", Size(needs).to_string(), PAPER).unknown().because(why));

@@ -1,6 +1,6 @@
 //! Network cards: speed, slot, packet size, queues, interrupts' pace, offloads, pause frames, drops and errors.
 
-use tidecast_text::{Rate, count, grouped};
+use tidecast_text::{Rate, count, grouped, quote};
 
 use super::load::Load;
 use super::words::{STREAMS_FAR, ms};
@@ -23,7 +23,10 @@ pub(super) fn check(facts: &Facts, goal: &Goal) -> Vec<Finding> {
     let mut found = Vec::new();
     // The link is that of the fastest interface: a slower one, such as for administration, is not expected to carry it.
     let fastest = facts.carriers().filter_map(|of| of.speed).max();
-    found.extend(fastest.and_then(|speed| slow(facts, goal, speed)));
+    found.extend(match fastest {
+        Some(speed) => slow(facts, goal, speed),
+        None => Some(unseen(facts, goal)),
+    });
     for of in facts.carriers().filter(|of| of.speed == fastest || of.speed.is_none()) {
         let load = Load::of(facts, of);
         found.extend(slot(of, goal));
@@ -47,6 +50,15 @@ fn slow(facts: &Facts, goal: &Goal, speed: u64) -> Option<Finding> {
             format!("{} of {}", Rate(speed), Rate(goal.link)),
         );
     Some(finding)
+}
+
+/// No interface reports a speed.
+fn unseen(facts: &Facts, goal: &Goal) -> Finding {
+    let why = match facts.carriers().next() {
+        Some(_) => "no driver of an interface that is up reports a speed, as is usual in virtual machines",
+        None => "no interface that is up can be seen here",
+    };
+    Finding::new("nic-speed", "", "", Rate(goal.link).to_string(), BIOS).unknown().because(why)
 }
 
 /// The PCIe slot.
@@ -133,7 +145,7 @@ fn counters(of: &Interface, goal: &Goal) -> Vec<Finding> {
     if let (Some(dropped), Some((now, most))) =
         (found.first_mut(), of.card.as_ref().and_then(|card| card.receive_ring))
     {
-        let command = format!("ethtool -G {} rx {most}", of.name);
+        let command = format!("ethtool -G {} rx {most}", quote(&of.name));
         *dropped = dropped.clone().mend((now < most).then_some(Change::Manual { command }));
     }
     found
@@ -166,7 +178,7 @@ fn rings(of: &Interface, check: &'static str, word: &str, (now, most): (u32, u32
     let mut finding =
         finding.note().because("a burst that comes while the core is busy has to fit into the ring");
     finding.model = format!("at {} packets/s the rings are full after {time:.0} us", grouped(packets as u64));
-    finding.mend([Change::Manual { command: format!("ethtool -G {} {word} {most}", of.name) }])
+    finding.mend([Change::Manual { command: format!("ethtool -G {} {word} {most}", quote(&of.name)) }])
 }
 
 fn load_queues(of: &Interface) -> f64 {
@@ -187,7 +199,7 @@ fn channels(of: &Interface, card: &Card, load: &Load, goal: &Goal) -> Option<Fin
     let finding = finding
         .because("each queue is served by one core, so fewer queues than cores leave cores idle")
         .costs(model::lost_between(here, there, goal.link), model)
-        .mend([Change::Manual { command: format!("ethtool -L {} combined {wanted}", of.name) }]);
+        .mend([Change::Manual { command: format!("ethtool -L {} combined {wanted}", quote(&of.name)) }]);
     Some(finding)
 }
 
@@ -217,11 +229,9 @@ fn coalescing(of: &Interface, card: &Card, load: &Load, goal: &Goal) -> Option<F
     let finding =
         finding.because("an interrupt for each packet takes more time than the packet").costs(lost, model);
     let finding = if lost > 0.0 { finding } else { finding.note() };
-    Some(
-        finding.mend([Change::Manual {
-            command: format!("ethtool -C {} adaptive-rx on adaptive-tx on", of.name),
-        }]),
-    )
+    Some(finding.mend([Change::Manual {
+        command: format!("ethtool -C {} adaptive-rx on adaptive-tx on", quote(&of.name)),
+    }]))
 }
 
 /// Offloads that should be on: the kernel's name, ethtool's, and what a packet costs without it.
@@ -252,12 +262,12 @@ fn offloads(of: &Interface, card: &Card, load: &Load, goal: &Goal) -> Vec<Findin
             let lost = model::lost_between(now, then, goal.link);
             let finding = Finding { read: "off".into(), ..finding }.because(why).costs(lost, model);
             let finding = if lost > 0.0 { finding } else { finding.note() };
-            let command = format!("ethtool -K {} {short} on", of.name);
+            let command = format!("ethtool -K {} {short} on", quote(&of.name));
             found.push(finding.mend([Change::Manual { command }]));
         }
     }
     if is_on("rx-lro") {
-        let command = format!("ethtool -K {} lro off", of.name);
+        let command = format!("ethtool -K {} lro off", quote(&of.name));
         found.push(
             Finding::new("nic-offload", format!("{} rx-lro", of.name), "on", "off", ETHTOOL)
                 .note()
@@ -280,5 +290,5 @@ fn pauses(of: &Interface, (obeys, sends): (bool, bool)) -> Finding {
     finding
         .note()
         .because("a switch port with small buffers drops packets that a pause frame would have delayed")
-        .mend([Change::Manual { command: format!("ethtool -A {} rx on tx on", of.name) }])
+        .mend([Change::Manual { command: format!("ethtool -A {} rx on tx on", quote(&of.name)) }])
 }

@@ -69,13 +69,17 @@ fn iommu(facts: &Facts, goal: &Goal) -> Option<Finding> {
         || has("iommu.passthrough=1")
         || facts.kernel.iommu_domain.as_deref() == Some("identity");
     let domain = facts.kernel.iommu_domain.as_deref().unwrap_or("unknown");
-    let read = match (facts.kernel.iommus, passes) {
+    let Some(iommus) = facts.kernel.iommus else {
+        let unseen = Finding::new("iommu", "", "", "iommu=pt", IOMMU).unknown();
+        return Some(unseen.because("/sys is not shown here"));
+    };
+    let read = match (iommus, passes) {
         (0, _) => "off".to_owned(),
         (_, true) => "passed through".to_owned(),
         (_, false) => format!("on (domains: {domain})"),
     };
     let finding = Finding::new("iommu", "", read, "iommu=pt", IOMMU);
-    if facts.kernel.iommus == 0 || passes {
+    if iommus == 0 || passes {
         return Some(finding);
     }
     let card = facts.carriers().max_by_key(|of| (of.speed, of.receive_queues.len()))?;

@@ -16,7 +16,8 @@ const FIELD_STREAMS: u32 = 4;
 const SHARED: u64 = 1 << 30;
 /// Most streams of a copy.
 const STREAMS: u64 = 64;
-const PAGE: u64 = 4096;
+/// Sockets may have no more than this part of the memory.
+const PART: u64 = 2;
 
 pub(super) fn check(facts: &Facts, goal: &Goal) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -34,7 +35,7 @@ fn sockets(facts: &Facts, goal: &Goal) -> Option<Finding> {
     let rtt = goal.rtt_for(worst);
     let needed = (model::bandwidth_delay(goal.link, rtt) as f64 / model::WINDOW_OF_BUFFER) as u64;
     let [low, _, most] = facts.sockets.tcp_mem?;
-    let bytes = most.saturating_mul(PAGE);
+    let bytes = most.saturating_mul(facts.memory.page);
     let rate = model::window_rate(bytes as f64 * model::WINDOW_OF_BUFFER, 1, rtt);
     let model = format!(
         "{} / {} = {} of {}",
@@ -44,14 +45,19 @@ fn sockets(facts: &Facts, goal: &Goal) -> Option<Finding> {
         Rate(goal.link)
     );
     let read = format!("net.ipv4.tcp_mem: at most {}", Size(bytes));
-    let pages = needed.saturating_mul(2) / PAGE;
     let finding = Finding::new("tcp-memory", "", read, Size(needed).to_string(), SYSCTL)
         .because(format!(
             "all TCP buffers of the host share it, up to {STREAMS} streams of a copy among them"
         ))
         .costs(model::share_lost(rate, goal.link as f64), model);
-    let value = format!("{} {} {pages}", low.min(pages), pages / 4 * 3);
-    Some(finding.mend([Change::sysctl("net.ipv4.tcp_mem", value)]))
+    let room = facts.memory.total.map_or(u64::MAX, |total| total / PART);
+    let pages = needed.saturating_mul(2).min(room) / facts.memory.page.max(1);
+    let change = if pages > most {
+        Change::sysctl("net.ipv4.tcp_mem", format!("{} {} {pages}", low.min(pages), pages / 4 * 3))
+    } else {
+        Change::Manual { command: "# more would take over half of the memory of this host".into() }
+    };
+    Some(finding.mend([change]))
 }
 
 fn shared(facts: &Facts, goal: &Goal) -> Vec<Finding> {

@@ -203,7 +203,7 @@ fn mask(cpus: &[u32]) -> String {
     let bits = |group: u32| {
         cpus.iter().filter(|cpu| *cpu / 32 == group).fold(0u32, |bits, cpu| bits | 1 << (cpu % 32))
     };
-    let words: Vec<String> = (0..groups).rev().map(|group| format!("{:x}", bits(group))).collect();
+    let words: Vec<String> = (0..groups).rev().map(|group| format!("{:08x}", bits(group))).collect();
     words.join(",")
 }
 
@@ -215,6 +215,8 @@ mod tests {
     fn cpus_are_written_as_they_are_read() {
         let all: Vec<u32> = (0..40).collect();
         assert_eq!(crate::facts::parse::mask(&mask(&all)), Some(all.clone()));
+        // As the kernel prints it, so that what is read back is the same.
+        assert_eq!(mask(&[0, 32]), "00000001,00000001");
         assert_eq!(cpus(&all), "CPUs 0-39");
         assert_eq!(cpus(&[3]), "CPU 3");
     }

@@ -333,6 +333,52 @@ fn a_container_says_what_it_cannot_see() {
 }
 
 #[test]
+fn without_sys_nothing_is_invented() {
+    let host = Planted(tempfile::tempdir().unwrap());
+    host.put("/proc/1/comm", "sh");
+    let findings = all(&host.facts(&[]), &goal());
+    for check in ["iommu", "nic-speed"] {
+        assert_eq!(of(&findings, check).verdict, Verdict::Unknown, "{check}");
+    }
+}
+
+#[test]
+fn the_card_is_found_behind_any_number_of_interfaces_without_a_device() {
+    let host = tuned();
+    for number in 0..300 {
+        host.put(&format!("/sys/class/net/cali{number:03}/mtu"), "1500");
+    }
+    let facts = host.facts(&[]);
+    assert_eq!(facts.carriers().map(|of| of.name.as_str()).collect::<Vec<_>>(), ["eth0"]);
+}
+
+#[test]
+fn sockets_are_given_at_most_half_of_the_memory() {
+    let host = tuned();
+    host.sysctl("net.ipv4.tcp_mem", "10000 20000 30000");
+    let goal = Goal { rtt: Some(Duration::from_millis(300)), ..goal() };
+    let changes = |kib: u64| {
+        host.put("/proc/meminfo", &format!("MemTotal: {kib} kB\n"));
+        of(&all(&host.facts(&[]), &goal), "tcp-memory").changes.clone()
+    };
+    let page = rustix::param::page_size() as u64;
+    let [Change::Sysctl { value, .. }] = &changes(1 << 20)[..] else { panic!() };
+    let most: u64 = value.split(' ').next_back().unwrap().parse().unwrap();
+    assert_eq!(most, (1 << 29) / page, "{value}");
+    assert!(matches!(changes(100 << 10)[..], [Change::Manual { .. }]), "less than there is now");
+}
+
+#[test]
+fn any_link_and_any_path_is_judged() {
+    let facts = tuned().facts(&[]);
+    for link in [1, u64::MAX] {
+        for rtt in [Duration::ZERO, Duration::MAX] {
+            assert!(!all(&facts, &Goal { purposes: Vec::new(), link, rtt: Some(rtt) }).is_empty());
+        }
+    }
+}
+
+#[test]
 fn a_virtual_machine_is_told_apart_and_its_disk_is_not_judged() {
     let host = tuned();
     host.put("/sys/class/dmi/id/sys_vendor", "QEMU");

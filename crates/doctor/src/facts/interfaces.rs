@@ -4,7 +4,7 @@ use super::parse;
 use crate::System;
 use crate::netlink::{self, Card, Ethtool};
 
-/// Most interfaces that are looked at.
+/// Most interfaces that are looked at, those with a device first: a host of containers has many without.
 const MOST: usize = 256;
 /// Most queues of an interface.
 const QUEUES: usize = 1024;
@@ -81,7 +81,10 @@ pub struct Counted {
 impl Interface {
     /// All but the loopback interface.
     pub(super) fn read_all(system: &System) -> Vec<Self> {
-        let names = system.names("/sys/class/net").into_iter().filter(|name| name != "lo").take(MOST);
+        let mut names = system.names("/sys/class/net");
+        names.retain(|name| name != "lo");
+        names.sort_by_cached_key(|name| !system.exists(&format!("/sys/class/net/{name}/device")));
+        let names = names.into_iter().take(MOST);
         let mut found: Vec<Self> = names.filter_map(|name| Self::read(system, name)).collect();
         if system.is_host() {
             let qdiscs = netlink::qdiscs().ok();

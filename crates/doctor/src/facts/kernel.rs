@@ -16,8 +16,8 @@ pub struct Kernel {
     pub file_systems: Vec<String>,
     /// Modules that are loaded.
     pub modules: Vec<String>,
-    /// Translations of addresses for devices (IOMMU) that are active.
-    pub iommus: usize,
+    /// Translations of addresses for devices (IOMMU) that are active. `None`: it is not shown.
+    pub iommus: Option<usize>,
     /// The default kind of its domains, where a group shows it: `DMA`, `DMA-FQ`, `identity`.
     pub iommu_domain: Option<String>,
     /// User namespaces that a user may make.
@@ -52,7 +52,7 @@ impl Kernel {
             command_line: words("/proc/cmdline"),
             file_systems: file_systems.map(str::to_owned).collect(),
             modules: modules.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect(),
-            iommus: system.names("/sys/class/iommu").len(),
+            iommus: system.exists("/sys/class").then(|| system.names("/sys/class/iommu").len()),
             iommu_domain: system.text("/sys/kernel/iommu_groups/0/type"),
             user_namespaces: system.number("/proc/sys/user/max_user_namespaces"),
             unprivileged_namespaces: is("/proc/sys/kernel/unprivileged_userns_clone", "1"),

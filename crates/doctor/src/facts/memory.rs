@@ -6,6 +6,8 @@ use crate::System;
 /// Memory of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
+    /// Bytes of a page.
+    pub page: u64,
     /// All, bytes.
     pub total: Option<u64>,
     /// What programs can have now, bytes.
@@ -26,6 +28,8 @@ impl Memory {
             parse::chosen(&text).map(str::to_owned)
         };
         Self {
+            // That of the kernel which runs: other systems do not show theirs in a file.
+            page: rustix::param::page_size() as u64,
             total: parse::meminfo(&info, "MemTotal"),
             available: parse::meminfo(&info, "MemAvailable"),
             transparent: huge("enabled"),

@@ -192,16 +192,13 @@ pub fn interrupts(text: &str) -> (Vec<u32>, Vec<Interrupt>) {
     (cpus, rows)
 }
 
-/// The local ports of the sockets of /proc/net/tcp in this state.
+/// The local port of the socket in a line of /proc/net/tcp, if it is in this state.
 #[must_use]
-pub fn bound(table: &str, state: &str) -> Vec<u16> {
-    let of = |line: &str| {
-        let mut words = line.split_whitespace().skip(1);
-        let (local, _, found) = (words.next()?, words.next()?, words.next()?);
-        let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
-        (found == state).then_some(port)
-    };
-    table.lines().skip(1).take(ROWS).filter_map(of).collect()
+pub fn bound(line: &str, state: &str) -> Option<u16> {
+    let mut words = line.split_whitespace().skip(1);
+    let (local, _, found) = (words.next()?, words.next()?, words.next()?);
+    let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
+    (found == state).then_some(port)
 }
 
 /// Gives one text to every parser, as a fuzzer does.

@@ -1,10 +1,15 @@
 //! Ports that a socket of this network namespace listens on.
 
+use std::collections::BTreeSet;
+
 use super::parse::bound;
 use crate::System;
 
 /// State of a TCP socket that listens, and of a UDP socket that is bound.
 const LISTENS: (&str, &str) = ("0A", "07");
+
+/// Most sockets that are looked at.
+const SOCKETS: usize = 1 << 22;
 
 /// Ports in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,11 +25,9 @@ pub struct Ports {
 impl Ports {
     pub(super) fn read(system: &System) -> Self {
         let of = |names: [&str; 2], state: &str| {
-            let text = names.map(|name| system.text(&format!("/proc/net/{name}")).unwrap_or_default());
-            let mut ports: Vec<u16> = text.iter().flat_map(|text| bound(text, state)).collect();
-            ports.sort_unstable();
-            ports.dedup();
-            ports
+            let lines = names.iter().filter_map(|name| system.lines(&format!("/proc/net/{name}"))).flatten();
+            let ports: BTreeSet<u16> = lines.take(SOCKETS).filter_map(|line| bound(&line, state)).collect();
+            ports.into_iter().collect()
         };
         let range = system.text("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let mut range = range.split_whitespace().map(str::parse);

@@ -97,7 +97,8 @@ fn block(of: &Finding, link: u64) -> Vec<String> {
         row("measured", &text);
     }
     row("source", of.source);
-    of.commands.iter().for_each(|command| row("fix", command));
+    // Whole, so that it can be pasted.
+    lines.extend(of.commands.iter().map(|command| format!("  {:<7} {}", "fix", plain(command))));
     lines.push(String::new());
     lines
 }
