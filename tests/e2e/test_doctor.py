@@ -128,6 +128,7 @@ def test_a_slow_disk_is_measured(host, tmp_path):
 
 
 def test_wrong_words_are_usage(tide):
+    assert "positive" in tide.run("doctor", "--link", "0bit").exits(2).err
     for words, why in [(("--link", "0"), "0"), (("--for", "x"), "possible values"), (("--yes",), "--fix"), (("--dry-run",), "--fix"),
                        (("--fix", "--undo"), "cannot be used"), (("--rtt", "-1s"), "")]:
         assert why in tide("doctor", *words, code=2).err, words

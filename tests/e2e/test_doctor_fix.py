@@ -27,7 +27,7 @@ ip addr add 198.18.0.1/30 dev data0
 tc qdisc add dev data0 root handle 7: pfifo limit 77
 sysctl -q -w net.ipv4.tcp_rmem='4096 131072 262144' net.ipv4.tcp_wmem='4096 16384 262144'
 """
-DIRECTORIES = ("sysctl.d", "udev/rules.d", "systemd/system/multi-user.target.wants")
+DIRECTORIES = ("sysctl.d", "systemd/system/multi-user.target.wants")
 FORMER = "# an administrator's file, byte for byte\n"
 # Reads every parameter of the network namespace.
 READ = """
@@ -55,7 +55,9 @@ class Host:
         self.program, self.base, self.start = program, base, start
         for directory in DIRECTORIES:
             (base / "etc" / directory).mkdir(parents=True)
-        (base / "etc/sysctl.d/90-tidecast-doctor.conf").write_text(FORMER)
+        former = base / "etc/sysctl.d/90-tidecast-doctor.conf"
+        former.write_text(FORMER)
+        os.chown(former, 7, 7)
         (base / "lib").mkdir()
         self.before = enter(start, base, SETUP.format(base=base))
 
@@ -75,7 +77,7 @@ class Host:
         parameters = json.loads(self.run(sys.executable, "-c", READ))
         kept = {k: v for k, v in parameters.items() if not k.endswith(RESTLESS)}
         assert len(kept) > 300
-        files = {str(p): os.readlink(p) if p.is_symlink() else (p.stat().st_mode, p.read_bytes()) for folder in ("etc", "lib")
+        files = {str(p): os.readlink(p) if p.is_symlink() else (p.stat().st_mode, p.stat().st_uid, p.read_bytes()) for folder in ("etc", "lib")
                  for p in sorted((self.base / folder).rglob("*")) if p.is_symlink() or p.is_file()}
         folders = [str(p) for folder in ("etc", "lib") for p in sorted((self.base / folder).rglob("*")) if p.is_dir()]
         return {"parameters": kept, "files": files, "folders": folders,
@@ -99,7 +101,7 @@ def test_what_is_fixed_is_undone_exactly(host):
     assert host.snapshot() == before
     told = host.doctor("--fix", "--yes", code=None)
     most = int(host.sysctl("net.ipv4.tcp_rmem").split()[2])
-    assert most > 1 << 20 and f"net.ipv4.tcp_rmem=4096 131072 {most}" in told, told
+    assert most > 1 << 20 and f"net.ipv4.tcp_rmem='4096 131072 {most}'" in told, told
     kept = (host.base / "etc/sysctl.d/90-tidecast-doctor.conf").read_text()
     assert f"net.ipv4.tcp_rmem = 4096 131072 {most}\n" in kept
     assert (host.base / "lib/tidecast-doctor/record").stat().st_mode & 0o777 == 0o600
@@ -126,8 +128,8 @@ def test_the_script_does_the_same(host):
     del fixed["files"][str(host.base / "lib/tidecast-doctor/record")]
     fixed["folders"].remove(str(host.base / "lib/tidecast-doctor"))
     assert scripted["parameters"] == fixed["parameters"] and scripted["links"] == fixed["links"]
-    assert {k: v if isinstance(v, str) else v[1] for k, v in scripted["files"].items()} == {
-        k: v if isinstance(v, str) else v[1] for k, v in fixed["files"].items()}
+    assert {k: v if isinstance(v, str) else v[-1] for k, v in scripted["files"].items()} == {
+        k: v if isinstance(v, str) else v[-1] for k, v in fixed["files"].items()}
 
 
 @pytest.mark.root
@@ -165,9 +167,39 @@ def test_without_root_it_prints_what_root_should_run(host):
     before = host.snapshot()
     as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
     told = host.run(*as_user, *host.argv("--fix", "--yes"), code=1)
-    assert "sysctl -q -w 'net.ipv4.tcp_rmem=" in told and "root" in told
+    assert "sysctl -w net.ipv4.tcp_rmem='" in told and "root" in told
     assert "needs root" in host.run(*as_user, *host.argv("--undo"), code=2)
     assert host.snapshot() == before
+
+
+@pytest.mark.root
+def test_without_root_an_earlier_fix_is_not_overwritten_by_the_script(host):
+    needs("setpriv")
+    host.doctor("--fix", "--yes", code=None)
+    host.run("sysctl", "-q", "-w", "net.ipv4.tcp_rmem=4096 131072 262144")
+    as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    told = host.run(*as_user, *host.argv("--fix", "--dry-run"))
+    assert "sysctl -w net.ipv4.tcp_rmem='" in told and "# Left out: the files" in told
+    assert "90-tidecast-doctor.conf" not in told, "it would drop tcp_wmem"
+
+
+@pytest.mark.root
+def test_a_record_of_another_user_is_refused(host):
+    record = host.base / "lib/tidecast-doctor"
+    record.mkdir()
+    planted = {"intent": {"target": {"sysctl": "net.x\nkernel.core_pattern"}, "before": "absent", "after": {"text": "|x"}}}
+    (record / "record").write_text('{"version":1}\n' + json.dumps(planted) + "\n")
+    os.chown(record, 7, 7)
+    before = host.snapshot()
+    for words in (["--fix", "--dry-run"], ["--fix", "--yes"], ["--undo"]):
+        assert "remove it" in host.doctor(*words, code=1)
+    # With the directory given to root, what the other user wrote is still no change of this program.
+    os.chown(record, 0, 0)
+    os.chown(record / "record", 7, 7)
+    assert "remove it" in host.doctor("--undo", code=1)
+    os.chown(record / "record", 0, 0)
+    assert "damaged at line 2" in host.doctor("--undo", code=1)
+    assert host.snapshot()["parameters"] == before["parameters"]
 
 
 @pytest.mark.root

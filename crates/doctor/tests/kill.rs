@@ -13,9 +13,8 @@ use tidecast_doctor::change::{Error, Live, Places, Plan, Record, Restored, apply
 /// More steps than a fix has.
 const STEPS: usize = 200;
 const SETUP: &str = "set -e
-ip link add one type veth peer name other
+ip link add name one type veth peer name other
 ip link set one up; ip link set other up
-tc qdisc add dev one root handle 7: pfifo limit 77
 exec \"$@\"";
 
 fn places(at: &Path) -> Places {
@@ -35,13 +34,10 @@ fn changes() -> Vec<Change> {
         sysctl("net.ipv4.tcp_mtu_probing", "1"),
         sysctl("net.ipv4.conf.one.forwarding", "1"),
         Change::Sysfs { path: "devices/power".into(), value: "1".into() },
-        Change::Mtu { interface: "one".into(), bytes: 9000 },
-        Change::Qdisc { interface: "one".into(), kind: "bfifo".into() },
-        Change::Qdisc { interface: "other".into(), kind: "pfifo".into() },
     ]
 }
 
-/// All parameters of the network, the interfaces and the files.
+/// All parameters of the network, and the files.
 fn snapshot(at: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for top in ["/proc/sys/net/ipv4".into(), "/proc/sys/net/ipv6".into(), at.join("etc"), at.join("sys")] {
@@ -57,11 +53,6 @@ fn snapshot(at: &Path) -> BTreeMap<String, String> {
                 all.insert(entry.path().display().to_string(), text);
             }
         }
-    }
-    for line in ["ip -o link show dev one", "tc qdisc show dev one", "tc qdisc show dev other"] {
-        let words: Vec<&str> = line.split(' ').collect();
-        let out = Command::new(words[0]).args(&words[1..]).output().unwrap();
-        all.insert(line.to_owned(), String::from_utf8_lossy(&out.stdout).into_owned());
     }
     // The kernel changes it by itself.
     all.retain(|name, _| !name.ends_with("/gc_thresh") && !name.contains("/stable_secret"));
@@ -79,7 +70,7 @@ fn inside(part: &str, at: &Path) -> Option<Output> {
             .status()
             .is_ok_and(|s| s.success())
     };
-    if !works(&[user, "sh", "-c", "ip link add a type veth peer name b && tc qdisc add dev a root pfifo"]) {
+    if !works(&[user, "sh", "-c", "ip link add name one type veth peer name other"]) {
         eprintln!("skipped: needs unshare, iproute2 and network namespaces");
         return None;
     }
@@ -96,9 +87,7 @@ fn inside(part: &str, at: &Path) -> Option<Output> {
 
 fn planted() -> tempfile::TempDir {
     let at = tempfile::tempdir().unwrap();
-    for dir in
-        ["sys/devices", "etc/sysctl.d", "etc/udev/rules.d", "etc/systemd/system/multi-user.target.wants"]
-    {
+    for dir in ["sys/devices", "etc/sysctl.d", "etc/systemd/system/multi-user.target.wants"] {
         std::fs::create_dir_all(at.path().join(dir)).unwrap();
     }
     std::fs::write(at.path().join("sys/devices/power"), "0\n").unwrap();
@@ -140,7 +129,7 @@ fn every_step_in_here() {
         assert_eq!(before.len(), after.len(), "a kill at step {step}");
         assert!(!at.join("record").exists());
         if child.status.success() {
-            assert!(step > 30, "{}", String::from_utf8_lossy(&child.stdout));
+            assert!(step > 20, "{}", String::from_utf8_lossy(&child.stdout));
             println!("{step} steps survived");
             return;
         }
@@ -155,8 +144,8 @@ fn fix_in_here() {
     let at = PathBuf::from(std::env::var_os("DOCTOR_TEST").unwrap());
     let mut left: usize = std::env::var("DOCTOR_STEP").unwrap().parse().unwrap();
     let live = Live::new(places(&at));
-    let plan = Plan::new(&changes(), &live, &[]);
-    assert_eq!(plan.steps.len(), 12, "{plan:?}");
+    let plan = Plan::new(&changes(), &live, Some(&[]));
+    assert_eq!(plan.steps.len(), 8, "{plan:?}");
     let mut record = Record::open(&at.join("record")).unwrap();
     let mut reach = |_: &'static str| -> Result<(), Error> {
         if left == 0 {

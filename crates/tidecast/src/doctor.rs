@@ -1,20 +1,18 @@
 //! `doctor`: whether this host is fit for its network.
 
-mod command;
 mod fix;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tidecast_doctor::measure::measure;
-use tidecast_doctor::{Facts, Finding, Goal, System, Verdict, check};
+use tidecast_doctor::{Change, Facts, Finding, Goal, System, Verdict, check};
 use tidecast_event::doctor::{self as said, Done, Measured, Started};
 use tidecast_event::{Context as _, Error, PartialResult};
 use tidecast_text::{Rate, count};
 
 pub use tidecast_doctor::Purpose as DoctorPurpose;
 
-use self::command::command;
 use crate::operation::{Operation, Work, start};
 
 /// What [`doctor()`] runs as.
@@ -94,21 +92,27 @@ fn check_host(options: &DoctorOptions, work: &Work<Started, Done>) -> Result<Don
         None => System::host().context("cannot open /")?,
     };
     let facts = Facts::read(&system, &options.dirs);
-    let (goal, started) = goal(options, &facts);
+    let (goal, started) = goal(options, &facts)?;
     work.started(started);
     let mut findings = check::all(&facts, &goal);
+    let mut measured = Ok(());
     if options.measure {
         let mtu = facts.carriers().find_map(|interface| interface.mtu).unwrap_or(USUAL_MTU);
-        measure(&mut findings, &goal, mtu, &facts.storage.directories).context("cannot measure")?;
+        measured = measure(&mut findings, &goal, mtu, &facts.storage.directories);
     }
     let fix = match &options.work {
+        _ if measured.is_err() => None,
         DoctorWork::Plan => Some(fix::fix(&findings, None)?),
         DoctorWork::Fix { shown } => Some(fix::fix(&findings, Some(shown))?),
         DoctorWork::Check | DoctorWork::Undo => None,
     };
     let serious = findings.iter().filter(|finding| finding.is_serious()).count();
     let findings = findings.into_iter().map(of_finding).collect();
-    Ok(Done { seconds: work.seconds(), link: goal.link, serious, findings, fix, undone: None })
+    let done = Done { seconds: work.seconds(), link: goal.link, serious, findings, fix, undone: None };
+    match measured.context("cannot measure") {
+        Ok(()) => Ok(done),
+        Err(error) => Err(error.with(PartialResult::Doctor(Box::new(done)))),
+    }
 }
 
 /// Fails if a setting costs more than 5%.
@@ -138,9 +142,12 @@ pub(crate) fn host_limits(purpose: DoctorPurpose, link: Option<u64>) -> Vec<Stri
 }
 
 /// What settings are judged against, and what of it was assumed.
-fn goal(options: &DoctorOptions, facts: &Facts) -> (Goal, Started) {
+fn goal(options: &DoctorOptions, facts: &Facts) -> Result<(Goal, Started), Error> {
     let mut assumed = Vec::new();
-    let link = options.link.filter(|link| *link > 0).unwrap_or_else(|| match facts.fastest_link() {
+    if options.link == Some(0) {
+        return Err(Error::usage("the rate of the link must be positive"));
+    }
+    let link = options.link.unwrap_or_else(|| match facts.fastest_link() {
         Some(link) => {
             assumed.push(format!("a link of {}, as the fastest interface has", Rate(link)));
             link
@@ -173,7 +180,7 @@ fn goal(options: &DoctorOptions, facts: &Facts) -> (Goal, Started) {
         round_trips: purposes.iter().map(|of| goal.rtt_for(*of).as_secs_f64()).collect(),
         assumed,
     };
-    (goal, started)
+    Ok((goal, started))
 }
 
 fn of_finding(finding: Finding) -> said::Finding {
@@ -193,6 +200,6 @@ fn of_finding(finding: Finding) -> said::Finding {
         cost: finding.cost,
         model: finding.model,
         measured: finding.measured.map(|(before, after)| Measured { before, after }),
-        commands: finding.changes.iter().map(command).collect(),
+        commands: finding.changes.iter().map(Change::command).collect(),
     }
 }

@@ -1,6 +1,7 @@
 //! Making the changes of a plan.
 
 use super::error::Error;
+use super::persist;
 use super::plan::Plan;
 use super::record::{Entry, Progress, Record};
 use super::step::Step;
@@ -18,7 +19,7 @@ pub struct Applied {
 }
 
 /// Records the steps of a plan, then makes them; a change that the system refuses is reported, and the others
-/// are made.
+/// are made. The files that make changes last are written last, and contain only those that were made.
 ///
 /// `reach` is called before and behind each effect with its name, and ends the work there by an error: tests do.
 ///
@@ -30,19 +31,32 @@ pub fn apply(
     record: &mut Record,
     reach: &mut dyn FnMut(&'static str) -> Result<(), Error>,
 ) -> Result<Vec<Applied>, Error> {
-    if plan.steps.is_empty() {
+    let (mut files, settings): (Vec<Step>, Vec<Step>) =
+        plan.steps.iter().cloned().partition(|step| matches!(step.target, Target::File(_)));
+    let mut all = make(settings, host, record, reach)?;
+    if all.iter().any(|applied| applied.now.is_err()) && !files.is_empty() {
+        let made = record.entries().iter().filter(|entry| entry.is_made());
+        files = persist::steps(host, made.map(|entry| (&entry.target, &entry.after))).0;
+    }
+    all.extend(make(files, host, record, reach)?);
+    reach("end")?;
+    Ok(all)
+}
+
+fn make(
+    steps: Vec<Step>,
+    host: &impl Host,
+    record: &mut Record,
+    reach: &mut dyn FnMut(&'static str) -> Result<(), Error>,
+) -> Result<Vec<Applied>, Error> {
+    if steps.is_empty() {
         return Ok(Vec::new());
     }
     reach("announce")?;
-    let intended = plan.steps.iter().map(|step| Entry {
-        target: step.target.clone(),
-        before: step.before.clone(),
-        after: step.after.clone(),
-        progress: Progress::Intended,
-    });
+    let intended = steps.iter().cloned().map(Entry::intended);
     let first = record.announce(intended.collect())?;
-    let mut all = Vec::with_capacity(plan.steps.len());
-    for (number, step) in plan.steps.iter().enumerate() {
+    let mut all = Vec::with_capacity(steps.len());
+    for (number, step) in steps.into_iter().enumerate() {
         reach("change")?;
         // A setting that somebody has changed since the plan was shown is not overwritten: the record has
         // another value before.
@@ -54,13 +68,12 @@ pub fn apply(
             Err("its value has changed since it was shown".to_owned())
         };
         reach("read back")?;
-        let now = made.and_then(|()| read_back(host, step));
+        let now = made.and_then(|()| read_back(host, &step));
         let progress = now.as_ref().map_or(Progress::Refused, |now| Progress::Made(now.clone()));
         reach("mark")?;
         record.mark(first + number, progress)?;
-        all.push(Applied { target: step.target.clone(), before: step.before.clone(), now });
+        all.push(Applied { target: step.target, before: step.before, now });
     }
-    reach("end")?;
     Ok(all)
 }
 

@@ -13,7 +13,7 @@ pub enum Error {
     },
     /// The directory of the record can be written to by another user, who could have other values restored.
     #[error(
-        "{path} belongs to user {owner} or others may write to it: the record of changes must be root's alone; remove it or correct its owner and mode"
+        "{path} belongs to user {owner}, or others may write to it, so others could choose the values that are restored: remove it"
     )]
     NotOurs {
         /// The directory.

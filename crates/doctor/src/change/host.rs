@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use tidecast_paths::Root;
 
-use crate::links::{self, Qdisc, index};
-
 use super::target::{Host, Target, Value, sysctl_path};
 
 /// Longest value that is read, bytes.
 const READ_MAX: u64 = 64 << 10;
+/// Longest file below /etc that is replaced, and so kept in the record, bytes.
+const FILE_MAX: u64 = 1 << 20;
 
 /// Where the settings of a host are.
 #[derive(Debug, Clone)]
@@ -38,8 +38,7 @@ impl Default for Places {
     }
 }
 
-/// The settings of this host, or of a directory that a test has filled; interfaces are those of the thread's
-/// network namespace.
+/// The settings of this host, or of a directory that a test has filled.
 #[derive(Debug)]
 pub struct Live {
     places: Places,
@@ -69,9 +68,12 @@ impl Live {
             return Ok(Some(Value::Link(target.map_err(|_| io::Error::from(Errno::ILSEQ))?)));
         }
         let mut content = Vec::new();
-        etc.open_file(path)?.take(READ_MAX * 16).read_to_end(&mut content)?;
+        let read = etc.open_file(path)?.take(FILE_MAX + 1).read_to_end(&mut content)?;
+        if read as u64 > FILE_MAX {
+            return Err(Errno::FBIG.into());
+        }
         let content = data_encoding::BASE64.encode(&content);
-        Ok(Some(Value::File { mode: meta.mode & 0o7777, content }))
+        Ok(Some(Value::File { mode: meta.mode & 0o7777, owner: Some([meta.uid, meta.gid]), content }))
     }
 
     fn set_file(&self, path: &str, value: &Value) -> io::Result<()> {
@@ -83,9 +85,13 @@ impl Live {
             etc.remove_file(&scratch)?;
         }
         match value {
-            Value::File { mode, content } => {
+            Value::File { mode, owner, content } => {
                 let bytes = data_encoding::BASE64.decode(content.as_bytes()).map_err(io::Error::other)?;
                 etc.write_whole(path, &bytes, 0o600)?;
+                // In this order: a change of the owner clears permission bits.
+                if let Some([user, group]) = owner {
+                    etc.chown(path, Some(*user), Some(*group))?;
+                }
                 etc.chmod(path, *mode)?;
             }
             Value::Link(target) => {
@@ -113,20 +119,10 @@ impl Host for Live {
                     Some(Value::Text(chosen.map_or(text.clone(), |(chosen, _)| chosen.to_owned())))
                 })
             }
-            Target::Mtu(interface) => {
-                index(interface).and_then(links::mtu).map(|bytes| Some(Value::Text(bytes.to_string())))
-            }
-            Target::Qdisc(interface) => index(interface).and_then(links::qdisc).map(|found| {
-                Some(found.map_or(Value::Absent, |found| Value::Qdisc {
-                    kind: found.kind,
-                    handle: found.handle,
-                    options: Some(data_encoding::HEXLOWER.encode(&found.options)),
-                }))
-            }),
             Target::File(path) => Ok(Some(self.file(path)?.unwrap_or(Value::Absent))),
         };
         match found {
-            Err(e) if e.kind() == io::ErrorKind::NotFound || is_absent(&e) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other,
         }
     }
@@ -140,13 +136,6 @@ impl Host for Live {
                 let (root, path) = self.device(path)?;
                 write(&root, &path, text)
             }
-            (Target::Mtu(interface), Value::Text(text)) => {
-                let bytes = text.trim().parse().map_err(io::Error::other)?;
-                links::set_mtu(index(interface)?, bytes)
-            }
-            (Target::Qdisc(interface), Value::Qdisc { .. } | Value::Absent) => {
-                set_qdisc(index(interface)?, value)
-            }
             (Target::File(path), Value::File { .. } | Value::Link(_) | Value::Absent) => {
                 self.set_file(path, value)
             }
@@ -157,25 +146,6 @@ impl Host for Live {
     fn has_directory(&self, directory: &str) -> bool {
         Root::open(&self.places.lasting).is_ok_and(|etc| etc.is_dir(directory))
     }
-}
-
-/// One that the kernel gave, it gives again when what has replaced it is deleted; another is made as it was.
-fn set_qdisc(index: u32, value: &Value) -> io::Result<()> {
-    let Value::Qdisc { kind, handle, options } = value else { return links::delete_qdisc(index) };
-    if *handle == 0 && options.is_some() {
-        links::delete_qdisc(index)?;
-        if links::qdisc(index)?.is_some_and(|now| now.kind == *kind) {
-            return Ok(());
-        }
-    }
-    let options = options.as_deref().filter(|_| *handle != 0).unwrap_or("");
-    let options = data_encoding::HEXLOWER.decode(options.as_bytes()).map_err(io::Error::other)?;
-    links::set_qdisc(index, &Qdisc { kind: kind.clone(), handle: *handle, options })
-}
-
-/// There is no such interface.
-fn is_absent(e: &io::Error) -> bool {
-    matches!(Errno::from_io_error(e), Some(Errno::NODEV | Errno::NXIO))
 }
 
 fn read(root: &Root, path: &Path) -> io::Result<String> {

@@ -7,10 +7,6 @@ use super::script;
 use super::step::Step;
 use super::target::{Host, Target, Value};
 
-/// Queueing disciplines whose classes and filters this program cannot restore.
-const CLASSFUL: [&str; 11] =
-    ["htb", "hfsc", "prio", "drr", "qfq", "ets", "cbq", "taprio", "mqprio", "multiq", "dualpi2"];
-
 /// What would change on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -24,29 +20,24 @@ pub struct Plan {
 
 impl Plan {
     /// Reads the present values and plans the changes; of two changes of one setting, the first counts. `earlier` are the
-    /// changes of the record, which the lasting files keep.
+    /// changes of the record, which the lasting files keep; `None`: this user may not read it.
     #[must_use]
-    pub fn new(changes: &[Change], host: &impl Host, earlier: &[Entry]) -> Self {
+    pub fn new(changes: &[Change], host: &impl Host, earlier: Option<&[Entry]>) -> Self {
         let mut plan = Plan::default();
         for change in changes {
             match Target::of(change) {
                 Ok(Some((target, value))) => plan.add(host, target, value),
                 Ok(None) => {
-                    if let Change::Manual { command } = change
-                        && !plan.manual.contains(command)
-                    {
-                        plan.manual.push(command.clone());
+                    let command = change.command();
+                    if !plan.manual.contains(&command) {
+                        plan.manual.push(command);
                     }
                 }
                 Err(why) => plan.notes.push(why),
             }
         }
-        // Queueing disciplines first, then MTUs: the default discipline, a kernel parameter, is undone before
-        // them.
-        plan.steps.sort_by_key(|step| rank(&step.target));
-        if !plan.steps.is_empty() {
-            plan.last(host, earlier);
-        }
+        plan.steps.sort_by(|one, other| one.target.cmp(&other.target));
+        plan.last(host, earlier);
         plan
     }
 
@@ -76,50 +67,23 @@ impl Plan {
         if target.same(&before, &after) {
             return;
         }
-        if let Value::Qdisc { kind, handle, .. } = &before
-            && (CLASSFUL.contains(&kind.as_str()) || (kind == "mq" && *handle != 0))
-        {
-            self.notes.push(format!("{target} is not changed: classes of {kind} cannot be restored"));
-            return;
-        }
         self.steps.push(Step { target, before, after });
     }
 
     /// Adds the files that make the changes last.
-    fn last(&mut self, host: &impl Host, earlier: &[Entry]) {
-        let mut settings: Vec<(Target, Value)> = Vec::new();
+    fn last(&mut self, host: &impl Host, earlier: Option<&[Entry]>) {
+        if self.steps.is_empty() {
+            return;
+        }
+        let Some(earlier) = earlier else {
+            let note = "the files that make the changes last: only root can read the record of earlier changes, which they also contain";
+            return self.notes.push(note.into());
+        };
         let earlier = earlier.iter().filter(|entry| entry.is_made());
         let now = self.steps.iter().map(|step| (&step.target, &step.after));
-        for (target, value) in earlier.map(|entry| (&entry.target, &entry.after)).chain(now) {
-            if matches!(target, Target::File(_)) {
-                continue;
-            }
-            settings.retain(|(there, _)| there != target);
-            settings.push((target.clone(), value.clone()));
-        }
-        settings.sort_by_key(|(target, _)| rank(target));
-        let (files, notes) = persist::files(host, &settings);
+        let (files, notes) =
+            persist::steps(host, earlier.map(|entry| (&entry.target, &entry.after)).chain(now));
+        self.steps.extend(files);
         self.notes.extend(notes);
-        for (target, after) in files {
-            match host.get(&target) {
-                Ok(before) => {
-                    let before = before.unwrap_or(Value::Absent);
-                    if before != after {
-                        self.steps.push(Step { target, before, after });
-                    }
-                }
-                Err(e) => self.notes.push(format!("{target} is not written: {e}")),
-            }
-        }
-    }
-}
-
-fn rank(target: &Target) -> u8 {
-    match target {
-        Target::Qdisc(_) => 0,
-        Target::Mtu(_) => 1,
-        Target::Sysfs(_) => 2,
-        Target::Sysctl(_) => 3,
-        Target::File(_) => 4,
     }
 }

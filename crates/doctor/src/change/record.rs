@@ -3,15 +3,17 @@
 //! All intents of a fix are durable before its first change; each change that was made is marked behind it. A
 //! line that a crash has cut short is not read: what it would have announced has not begun.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tidecast_paths::Root;
+use tidecast_paths::{Meta, Root};
 
 use super::error::Error;
+use super::step::Step;
 use super::target::{Target, Value};
 
 const NAME: &str = "record";
@@ -45,6 +47,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A change that is announced.
+    pub(super) fn intended(step: Step) -> Self {
+        Self { target: step.target, before: step.before, after: step.after, progress: Progress::Intended }
+    }
+
     /// Whether it was made.
     #[must_use]
     pub fn is_made(&self) -> bool {
@@ -83,7 +90,7 @@ impl Record {
             }
             // The process that held the lock may have removed the directory.
             if fstat(&dir).map_err(|e| failed(e.into()))?.st_nlink > 0 {
-                let entries = read(&dir)?;
+                let entries = read(&dir, &[me()])?;
                 return Ok(Self { dir, entries });
             }
         }
@@ -96,20 +103,18 @@ impl Record {
         &self.entries
     }
 
-    /// The changes of the record below `directory` without a lock; none if there is no record or this user may
-    /// not read it.
+    /// The changes of the record below `directory` without a lock; `None` if this user may not read it.
     ///
     /// # Errors
-    /// [`Error::Damaged`].
-    pub fn look(directory: &Path) -> Result<Vec<Entry>, Error> {
-        let above = directory.parent().zip(directory.file_name());
-        let opened = above.map(|(above, name)| Root::open(above).and_then(|above| above.sub(name)));
+    /// [`Error::NotOurs`] if another user than this one or root may write to it; [`Error::Damaged`].
+    pub fn look(directory: &Path) -> Result<Option<Vec<Entry>>, Error> {
+        let opened = existing(directory).and_then(|dir| match dir {
+            Some(dir) => read(&dir, &[0, me()]),
+            None => Ok(Vec::new()),
+        });
         match opened {
-            Some(Ok(dir)) => match read(&dir) {
-                Err(Error::Record { .. }) => Ok(Vec::new()),
-                other => other,
-            },
-            _ => Ok(Vec::new()),
+            Err(Error::Record { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+            other => other.map(Some),
         }
     }
 
@@ -192,39 +197,72 @@ impl Record {
     }
 }
 
-/// Opens the directory, through no link; no other user may write to it.
+fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The directory, through no link; `None` if there is none.
+fn existing(directory: &Path) -> Result<Option<Root>, Error> {
+    let (above, name) = split(directory)?;
+    match Root::open(above).and_then(|above| above.sub(name)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some).map_err(|source| Error::Record { path: directory.to_owned(), source }),
+    }
+}
+
+/// Creates and opens the directory, through no link; no other user may write to it.
 fn own(directory: &Path) -> Result<Root, Error> {
     let failed = |source| Error::Record { path: directory.to_owned(), source };
-    let (Some(above), Some(name)) = (directory.parent(), directory.file_name()) else {
-        return Err(failed(Errno::INVAL.into()));
-    };
+    let (above, name) = split(directory)?;
     let parent = Root::open(above).map_err(failed)?;
     parent.ensure_dir(name, 0o700).map_err(failed)?;
     let dir = parent.sub(name).map_err(failed)?;
-    let meta = dir.stat("").map_err(failed)?;
-    if !meta.is_mine() || meta.mode & 0o022 != 0 {
-        return Err(Error::NotOurs { path: directory.to_owned(), owner: meta.uid });
-    }
+    trust(&dir.stat("").map_err(failed)?, directory, &[me()])?;
     parent.sync("").map_err(failed)?;
     Ok(dir)
 }
 
-fn read(dir: &Root) -> Result<Vec<Entry>, Error> {
+fn split(directory: &Path) -> Result<(&Path, &OsStr), Error> {
+    directory
+        .parent()
+        .zip(directory.file_name())
+        .ok_or_else(|| Error::Record { path: directory.to_owned(), source: Errno::INVAL.into() })
+}
+
+/// Fails if another user than `owners` may have written it.
+fn trust(meta: &Meta, path: &Path, owners: &[u32]) -> Result<(), Error> {
+    if owners.contains(&meta.uid) && meta.mode & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::NotOurs { path: path.to_owned(), owner: meta.uid })
+}
+
+/// The changes of a record that only `owners` may have written.
+fn read(dir: &Root, owners: &[u32]) -> Result<Vec<Entry>, Error> {
     let path: PathBuf = dir.full(NAME);
-    let mut bytes = Vec::new();
-    match dir.open_file(NAME).and_then(|file| file.take(LENGTH_MAX).read_to_end(&mut bytes)) {
+    let failed = |source| Error::Record { path: path.clone(), source };
+    let file = match dir.open_file(NAME) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|source| Error::Record { path: path.clone(), source })?,
+        other => other.map_err(failed)?,
     };
+    trust(&dir.stat("").map_err(failed)?, dir.path(), owners)?;
+    trust(&Meta::of(&fstat(&file).map_err(|e| failed(e.into()))?), &path, owners)?;
+    let mut bytes = Vec::new();
+    file.take(LENGTH_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    parse(&bytes, &path)
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Entry>, Error> {
     let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
     let mut entries: Vec<Entry> = Vec::new();
     for (number, line) in bytes[..whole].split_inclusive(|b| *b == b'\n').enumerate() {
-        let damaged = |why: String| Error::Damaged { path: path.clone(), line: number + 1, why };
+        let damaged = |why: String| Error::Damaged { path: path.to_owned(), line: number + 1, why };
         let parsed: Line = serde_json::from_slice(line).map_err(|e| damaged(e.to_string()))?;
         let (entry, progress) = match parsed {
             Line::Version(1) if number == 0 => continue,
             Line::Version(other) => return Err(damaged(format!("version {other} is not known"))),
             Line::Intent { target, before, after } => {
+                target.check(&after).map_err(damaged)?;
                 entries.push(Entry { target, before, after, progress: Progress::Intended });
                 continue;
             }

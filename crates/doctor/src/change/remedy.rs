@@ -1,5 +1,7 @@
 //! One change of a host's settings, as data.
 
+use tidecast_text::quote;
+
 /// One change of a setting, the remedy of a [`crate::Finding`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
@@ -17,14 +19,16 @@ pub enum Change {
         /// Its new value.
         value: String,
     },
-    /// Sets the MTU of an interface.
+    /// Sets the MTU of an interface. A person decides it: where a switch of the path drops large packets, it cuts the host
+    /// off, and no host can see that.
     Mtu {
         /// The interface.
         interface: String,
         /// Bytes of the largest IP packet.
         bytes: u32,
     },
-    /// Replaces the root queueing discipline of an interface.
+    /// Replaces the root queueing discipline of an interface. A person decides it: classes and filters of the one before
+    /// could not be restored.
     Qdisc {
         /// The interface.
         interface: String,
@@ -43,4 +47,31 @@ impl Change {
     pub(crate) fn sysctl(name: &str, value: impl Into<String>) -> Self {
         Self::Sysctl { name: name.to_owned(), value: value.into() }
     }
+
+    /// The command line by which root makes the change.
+    #[must_use]
+    pub fn command(&self) -> String {
+        match self {
+            Self::Sysctl { name, value } => sysctl(name, value),
+            Self::Sysfs { path, value } => sysfs(path, value),
+            Self::Mtu { interface, bytes } => {
+                let note = "# only if all switches of the path carry frames of this size";
+                format!("ip link set dev {} mtu {bytes}  {note}", quote(interface))
+            }
+            Self::Qdisc { interface, kind } => {
+                format!("tc qdisc replace dev {} root {}", quote(interface), quote(kind))
+            }
+            Self::Manual { command } => command.clone(),
+        }
+    }
+}
+
+/// The command that sets a kernel parameter.
+pub(super) fn sysctl(name: &str, value: &str) -> String {
+    format!("sysctl -w {}={}", quote(name), quote(value.trim()))
+}
+
+/// The command that writes a file below /sys.
+pub(super) fn sysfs(path: &str, value: &str) -> String {
+    format!("echo {} > {}", quote(value.trim()), quote(&format!("/sys/{path}")))
 }

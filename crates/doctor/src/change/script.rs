@@ -3,24 +3,15 @@
 use tidecast_text::quote;
 
 use super::comment::comment;
+use super::remedy;
 use super::step::Step;
 use super::target::{Target, Value};
 
 /// The command that makes a change.
 pub(super) fn command(step: &Step) -> String {
     match (&step.target, &step.after) {
-        (Target::Sysctl(name), Value::Text(text)) => {
-            format!("sysctl -q -w {}", quote(&format!("{name}={}", text.trim())))
-        }
-        (Target::Sysfs(path), Value::Text(text)) => {
-            format!("printf '%s\\n' {} >{}", quote(text.trim()), quote(&format!("/sys/{path}")))
-        }
-        (Target::Mtu(interface), Value::Text(bytes)) => {
-            format!("ip link set dev {} mtu {bytes}", quote(interface))
-        }
-        (Target::Qdisc(interface), Value::Qdisc { kind, .. }) => {
-            format!("tc qdisc replace dev {} root {kind}", quote(interface))
-        }
+        (Target::Sysctl(name), Value::Text(text)) => remedy::sysctl(name, text),
+        (Target::Sysfs(path), Value::Text(text)) => remedy::sysfs(path, text),
         (Target::File(path), Value::Link(target)) => {
             format!("ln -sfn {} {}", quote(target), quote(&format!("/etc/{path}")))
         }

@@ -5,19 +5,26 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use tidecast_text::count;
+
 use super::remedy::Change;
 
 /// Longest value, bytes.
 const VALUE_MAX: usize = 4000;
 
+/// Read at boot by systemd-sysctl and by sysctl --system.
+pub(super) const SYSCTL: &str = "sysctl.d/90-tidecast-doctor.conf";
+/// Writes what is below /sys at boot.
+pub(super) const UNIT: &str = "systemd/system/tidecast-doctor.service";
+/// Has systemd start it.
+pub(super) const WANTED: &str = "systemd/system/multi-user.target.wants/tidecast-doctor.service";
+/// The files that make changes last. No other file below /etc is ever written.
+const FILES: [&str; 3] = [SYSCTL, UNIT, WANTED];
+
 /// The object of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
-    /// The root queueing discipline of an interface.
-    Qdisc(String),
-    /// The MTU of an interface.
-    Mtu(String),
     /// A file below /sys.
     Sysfs(String),
     /// A kernel parameter, by its name with dots.
@@ -30,23 +37,16 @@ pub enum Target {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Value {
-    /// No such file; for a queueing discipline, the kernel's default.
+    /// No such file.
     Absent,
-    /// The text of a kernel parameter or of a file below /sys, or an MTU.
+    /// The text of a kernel parameter or of a file below /sys.
     Text(String),
-    /// A queueing discipline.
-    Qdisc {
-        /// Its kind.
-        kind: String,
-        /// Its handle; 0 for one that the kernel has chosen.
-        handle: u32,
-        /// Its options as the kernel gives them, in hexadecimal.
-        options: Option<String>,
-    },
     /// A file.
     File {
         /// Its permission bits.
         mode: u32,
+        /// Its user and group. `None`: those of the process that writes it.
+        owner: Option<[u32; 2]>,
         /// Its content, in base64.
         content: String,
     },
@@ -73,35 +73,43 @@ pub trait Host {
 }
 
 impl Target {
-    /// The target and the new value of a change; `None` for a command that a person runs.
+    /// The target and the new value of a change; `None` for one that a person makes.
     ///
     /// # Errors
     /// Why a name or a value is not one that a kernel has.
     pub(super) fn of(change: &Change) -> Result<Option<(Target, Value)>, String> {
-        Ok(Some(match change {
-            Change::Sysctl { name, value } => {
-                let (target, value) = (Target::Sysctl(name.clone()), text(value)?);
-                path(&sysctl_path(name))
-                    .ok_or_else(|| format!("{name:?} is not a name of a kernel parameter"))?;
-                (target, value)
+        let (target, value) = match change {
+            Change::Sysctl { name, value } => (Target::Sysctl(name.clone()), value),
+            Change::Sysfs { path, value } => (Target::Sysfs(path.clone()), value),
+            Change::Mtu { .. } | Change::Qdisc { .. } | Change::Manual { .. } => return Ok(None),
+        };
+        let value = Value::Text(value.clone());
+        target.check(&value)?;
+        Ok(Some((target, value)))
+    }
+
+    /// Whether this is a target of this program, and `value` one that it sets.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check(&self, value: &Value) -> Result<(), String> {
+        match self {
+            Target::Sysctl(name) if !is_path(&sysctl_path(name)) => {
+                Err(format!("{name:?} is not a name of a kernel parameter"))
             }
-            Change::Sysfs { path: at, value } => {
-                path(at).ok_or_else(|| format!("{at:?} is not a path below /sys"))?;
-                (Target::Sysfs(at.clone()), text(value)?)
+            Target::Sysfs(path) if !is_path(path) => Err(format!("{path:?} is not a path below /sys")),
+            Target::File(path) if !FILES.contains(&path.as_str()) => {
+                Err(format!("/etc/{path:?} is not a file of tidecast doctor"))
             }
-            Change::Mtu { interface: name, bytes } => {
-                (Target::Mtu(interface(name)?), Value::Text(bytes.to_string()))
-            }
-            Change::Qdisc { interface: name, kind } => {
-                let known = !kind.is_empty() && kind.len() < 16;
-                if !known || !kind.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
-                    return Err(format!("{kind:?} is not a kind of queueing discipline"));
-                }
-                let value = Value::Qdisc { kind: kind.clone(), handle: 0, options: None };
-                (Target::Qdisc(interface(name)?), value)
-            }
-            Change::Manual { .. } => return Ok(None),
-        }))
+            Target::Sysctl(_) | Target::Sysfs(_) => match value {
+                Value::Text(text) if is_line(text) => Ok(()),
+                other => Err(format!("{:?} is not a value of one line", other.to_string())),
+            },
+            Target::File(_) => match value {
+                Value::File { .. } | Value::Link(_) => Ok(()),
+                other => Err(format!("{:?} is not a file", other.to_string())),
+            },
+        }
     }
 
     /// Whether two values are the same setting, however the kernel spells it.
@@ -110,11 +118,11 @@ impl Target {
         match (one, other) {
             (Value::Text(one), Value::Text(other)) => self.normal(one) == self.normal(other),
             (
-                Value::Qdisc { kind, options, .. },
-                Value::Qdisc { kind: other_kind, options: other_options, .. },
+                Value::File { mode, owner, content },
+                Value::File { mode: other_mode, owner: other_owner, content: other_content },
             ) => {
-                let unknown = options.is_none() || other_options.is_none();
-                kind == other_kind && (unknown || options == other_options)
+                let unknown = owner.is_none() || other_owner.is_none();
+                mode == other_mode && content == other_content && (unknown || owner == other_owner)
             }
             _ => one == other,
         }
@@ -136,8 +144,6 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Qdisc(interface) => write!(f, "queueing discipline of {interface}"),
-            Target::Mtu(interface) => write!(f, "MTU of {interface}"),
             Target::Sysfs(path) => write!(f, "/sys/{path}"),
             Target::Sysctl(name) => f.write_str(name),
             Target::File(path) => write!(f, "/etc/{path}"),
@@ -150,8 +156,10 @@ impl fmt::Display for Value {
         match self {
             Value::Absent => f.write_str("absent"),
             Value::Text(text) => f.write_str(&text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            Value::Qdisc { kind, .. } => f.write_str(kind),
-            Value::File { content, .. } => write!(f, "a file of {} bytes", content.len() / 4 * 3),
+            Value::File { content, .. } => {
+                let padding = content.bytes().rev().take_while(|byte| *byte == b'=').count();
+                write!(f, "a file of {}", count((content.len() / 4 * 3 - padding) as u64, "byte"))
+            }
             Value::Link(target) => write!(f, "a link to {target}"),
         }
     }
@@ -169,35 +177,19 @@ pub(super) fn sysctl_path(name: &str) -> String {
         .collect()
 }
 
-/// A relative path of plain components.
-fn path(path: &str) -> Option<&str> {
+/// Whether this is a relative path of plain components.
+fn is_path(path: &str) -> bool {
     let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    let fine = path.len() < 1000
+    path.len() < 1000
         && path.split('/').all(plain)
-        && !path.chars().any(|c| c.is_control() || c.is_whitespace());
-    fine.then_some(path)
+        && !path.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
-/// A name that the kernel accepts for an interface (dev_valid_name), without control characters.
-fn interface(name: &str) -> Result<String, String> {
-    let fine = !name.is_empty()
-        && name.len() < 16
-        && name != "."
-        && name != ".."
-        && !name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
-    if fine { Ok(name.to_owned()) } else { Err(format!("{name:?} is not a name of an interface")) }
-}
-
-/// A value of one line.
-fn text(value: &str) -> Result<Value, String> {
-    let fine = !value.trim().is_empty()
+/// Whether this is a value of one line.
+fn is_line(value: &str) -> bool {
+    !value.trim().is_empty()
         && value.len() < VALUE_MAX
-        && value.chars().all(|c| c == '\t' || c == ' ' || c.is_ascii_graphic());
-    if fine {
-        Ok(Value::Text(value.to_owned()))
-    } else {
-        Err(format!("{value:?} is not a value of one line"))
-    }
+        && value.chars().all(|c| c == '\t' || c == ' ' || c.is_ascii_graphic())
 }
 
 #[cfg(test)]
@@ -216,17 +208,13 @@ mod tests {
         for value in ["", " ", "1\n2", "1\0", "\u{1b}[2J", &"1".repeat(5000)] {
             assert!(sysctl("net.x", value).is_err(), "{value:?}");
         }
-        let mtu = |name: &str| Target::of(&Change::Mtu { interface: name.into(), bytes: 9000 });
-        assert!(mtu("$(reboot)").is_ok(), "the kernel allows it, so it is quoted");
-        for name in ["", ".", "..", "a/b", "a b", "a:1", "sixteen-letters-", "a\nb"] {
-            assert!(mtu(name).is_err(), "{name:?}");
-        }
         for path in ["/etc/passwd", "../x", "a/../../b", "", "a//b", "a\nb"] {
             assert!(Target::of(&Change::Sysfs { path: path.into(), value: "1".into() }).is_err(), "{path:?}");
         }
-        let qdisc = |kind: &str| Target::of(&Change::Qdisc { interface: "e".into(), kind: kind.into() });
-        assert!(qdisc("fq_codel").is_ok());
-        assert!(qdisc("fq; reboot").is_err() && qdisc("").is_err());
+        for path in ["passwd", "../etc/shadow", "sysctl.d/90-other.conf"] {
+            let value = Value::File { mode: 0o644, owner: None, content: String::new() };
+            assert!(Target::File(path.into()).check(&value).is_err(), "{path:?}");
+        }
     }
 
     #[test]
@@ -238,13 +226,10 @@ mod tests {
         let mask = Target::Sysfs("class/net/e/queues/rx-0/rps_cpus".into());
         assert!(mask.same(&text("00000000,000000FF"), &text("ff")));
         assert!(mask.same(&text("00"), &text("0")));
-        let qdisc = |kind: &str, options: Option<&str>| Value::Qdisc {
-            kind: kind.into(),
-            handle: 0,
-            options: options.map(str::to_owned),
-        };
-        let root = Target::Qdisc("e".into());
-        assert!(root.same(&qdisc("fq", None), &qdisc("fq", Some("00"))));
-        assert!(!root.same(&qdisc("fq", Some("01")), &qdisc("fq", Some("00"))));
+        let file = |owner| Value::File { mode: 0o644, owner, content: "YQ==".into() };
+        let conf = Target::File(SYSCTL.into());
+        assert!(conf.same(&file(None), &file(Some([7, 7]))));
+        assert!(!conf.same(&file(Some([0, 0])), &file(Some([7, 7]))));
+        assert_eq!(file(None).to_string(), "a file of 1 byte");
     }
 }

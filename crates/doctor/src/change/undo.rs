@@ -78,8 +78,7 @@ pub fn undo(
     Ok(all)
 }
 
-/// The targets, those changed last first; queueing disciplines last: deleting one brings the default
-/// discipline, which is a parameter that is restored by then.
+/// The targets, those changed last first.
 fn order(record: &Record) -> Vec<Target> {
     let mut targets: Vec<Target> = Vec::new();
     for entry in record.entries().iter().rev() {
@@ -87,7 +86,6 @@ fn order(record: &Record) -> Vec<Target> {
             targets.push(entry.target.clone());
         }
     }
-    targets.sort_by_key(|target| matches!(target, Target::Qdisc(_)));
     targets
 }
 

@@ -8,7 +8,6 @@ use tidecast_event::doctor::{Done, Fix, Setting, Started};
 use tidecast_event::{Error, PartialResult};
 use tidecast_text::count;
 
-use super::command::command;
 use crate::operation::Work;
 
 /// Plans the changes that mend the findings; with `shown`, makes them if they are those.
@@ -17,13 +16,13 @@ pub(super) fn fix(findings: &[Finding], shown: Option<&[String]>) -> Result<Fix,
     let live = Live::new(places.clone());
     // A note is no loss: its remedy is shown beside it and left to a person.
     let costly = findings.iter().filter(|finding| finding.verdict == Verdict::Costs);
-    let changes: Vec<Change> = costly.flat_map(|finding| finding.changes.clone()).map(by_hand).collect();
+    let changes: Vec<Change> = costly.flat_map(|finding| finding.changes.clone()).collect();
     let Some(shown) = shown else {
         let earlier = Record::look(&places.record).map_err(failed)?;
-        return Ok(planned(&Plan::new(&changes, &live, &earlier)));
+        return Ok(planned(&Plan::new(&changes, &live, earlier.as_deref())));
     };
     let mut record = Record::open(&places.record).map_err(failed)?;
-    let plan = Plan::new(&changes, &live, record.entries());
+    let plan = Plan::new(&changes, &live, Some(record.entries()));
     if plan.commands() != shown {
         return Err(Error::fault(
             "the settings of this host have changed since the commands were shown; run it again",
@@ -33,28 +32,18 @@ pub(super) fn fix(findings: &[Finding], shown: Option<&[String]>) -> Result<Fix,
     Ok(Fix { changed: applied.into_iter().map(changed).collect(), ..planned(&plan) })
 }
 
-/// A larger MTU cuts a host off if a switch of its path drops large frames, which no host can see: a person decides it.
-fn by_hand(change: Change) -> Change {
-    match change {
-        Change::Mtu { .. } => {
-            let note = "# only if all switches of the path carry frames of this size";
-            Change::Manual { command: format!("{}  {note}", command(&change)) }
-        }
-        other => other,
-    }
-}
-
 /// Takes all recorded changes back.
 pub(super) fn take_back(work: &Work<Started, Done>) -> Result<Done, Error> {
     work.started(Started { command: "doctor", ..Started::default() });
     let places = Places::default();
-    let undone =
-        if Record::look(&places.record).is_ok_and(|entries| entries.is_empty()) && !places.record.exists() {
-            Vec::new()
-        } else {
-            let record = Record::open(&places.record).map_err(failed)?;
-            undo(&Live::new(places), record, &mut |_| Ok(())).map_err(failed)?
-        };
+    let undone = if Record::look(&places.record).is_ok_and(|found| found.is_some_and(|all| all.is_empty()))
+        && !places.record.exists()
+    {
+        Vec::new()
+    } else {
+        let record = Record::open(&places.record).map_err(failed)?;
+        undo(&Live::new(places), record, &mut |_| Ok(())).map_err(failed)?
+    };
     let undone: Vec<Setting> = undone.into_iter().map(restored).collect();
     ended(Done { seconds: work.seconds(), undone: Some(undone), ..Done::default() })
 }
