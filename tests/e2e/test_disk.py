@@ -57,8 +57,8 @@ def test_a_full_disk(node, seeded, mounted):
     where = mounted("size=4m")
     said = failed(get(node, seeded, where))
     assert str(where) in said
-    needed, free = map(int, re.search(r"(\d+) bytes .*still to be written, (\d+) bytes", said).groups())
-    assert needed > 6 << 20 and free <= 4 << 20
+    needed, free = re.search(r": (\S+ MB|\S+ MiB) and .* still to be written, (\S+ \S+) and", said).groups()
+    assert float(needed.split()[0]) > 6 and (free.endswith(" kB") or float(free.split()[0]) <= 4.2), said
 
 
 @pytest.mark.root

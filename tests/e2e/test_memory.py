@@ -183,7 +183,7 @@ def test_a_host_with_too_little_memory_fails_alone_and_says_so(env, start, port,
         subprocess.run(["umount", small], check=True)
     assert [s.get("ok") for s in first] == [True, True, None, None, True]
     assert first[0]["missed"] == [2, 3] and first[0]["seconds"] < 40, "nobody waits for a host that has failed"
-    assert "bytes free" in first[2]["error"] and "rank 2" in first[3]["error"]
+    assert "not enough space" in first[2]["error"] and "rank 2" in first[3]["error"]
     assert all(steps(proc)[1]["ok"] for proc in procs), "the next call is as good as any"
 
 

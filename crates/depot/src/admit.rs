@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidecast_metainfo::Manifest;
+use tidecast_text::count;
 
 use crate::memory_state::Promise;
 use crate::object::{Parts, classes_for, object_size};
@@ -34,7 +35,7 @@ pub enum Reason {
     #[error("a transfer of this cache is already in progress")]
     Underway,
     /// Larger than the store.
-    #[error("it needs {} bytes and {} files; the store can hold at most {}", need.bytes, need.inodes, most(room))]
+    #[error("it needs {}; the store can hold at most {}", amount(need), amount(room))]
     TooLarge {
         /// The size of the cache.
         need: Size,
@@ -42,7 +43,7 @@ pub enum Reason {
         room: Size,
     },
     /// More than the owner may have.
-    #[error("it needs {} bytes and {} files; its owner uses {} and {} of a quota of {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
+    #[error("it needs {}; its owner uses {} of a quota of {}", amount(need), amount(used), amount(quota))]
     Quota {
         /// The size of the cache.
         need: Size,
@@ -55,19 +56,19 @@ pub enum Reason {
     #[error("the space is occupied by pinned caches")]
     Pinned,
     /// Others have filled the file system, and nothing is left to evict.
-    #[error("the disk is full: {} more bytes and {} more files are needed", missing.bytes, missing.inodes)]
+    #[error("the disk is full: it needs {} more", amount(missing))]
     DiskFull {
         /// The missing space.
         missing: Size,
     },
 }
 
-/// A limit as text, without the unlimited part.
-fn most(limit: &Size) -> String {
-    match (limit.bytes, limit.inodes) {
-        (bytes, u64::MAX) => format!("{bytes} bytes"),
-        (u64::MAX, files) => format!("{files} files"),
-        (bytes, files) => format!("{bytes} bytes and {files} files"),
+/// An amount as text; of a limit, without the unlimited part.
+fn amount(of: &Size) -> String {
+    match (tidecast_text::Size(of.bytes), of.inodes) {
+        (bytes, u64::MAX) => bytes.to_string(),
+        (tidecast_text::Size(u64::MAX), files) => count(files, "file"),
+        (bytes, files) => format!("{bytes} and {}", count(files, "file")),
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use tidecast_text::Size;
 
 use crate::control::padded_name;
 use crate::geometry::{Shape, Slab};
@@ -40,7 +41,7 @@ pub enum Error {
     #[error("{path} belongs to a running receiver; give this one another --name", path = .0.display())]
     Taken(PathBuf),
     /// There is not as much memory.
-    #[error("{DIR} has no space for {0} more bytes; use a smaller volume or `--volume live`")]
+    #[error("{DIR} has no space for {size} more; use a smaller volume or `--volume live`", size = Size(*.0))]
     Full(u64),
     /// The system refused.
     #[error("cannot {doing} {path}: {error}", path = path.display())]

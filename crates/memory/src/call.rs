@@ -68,7 +68,7 @@ impl Call {
                 Role::Offer { .. } => {}
                 Role::Want { len: wanted } if *wanted == len => receivers.push(*rank),
                 Role::Want { len: wanted } => {
-                    let why = format!("rank {root} sends {len} bytes, this rank's buffer has {wanted}");
+                    let why = format!("rank {root} sends {len} bytes, this rank's buffer has {wanted} bytes");
                     out.push((*rank, Down::Failed { call: number, why }, Bytes::new()));
                     missed.insert(*rank);
                 }

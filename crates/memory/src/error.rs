@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tidecast_text::Size;
+
 /// Why a broadcast failed for this rank.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,7 +25,7 @@ pub enum Error {
     Stopped,
     /// Shared memory is too small.
     #[error(
-        "not enough space in {}: {free} bytes free, the buffer needs {need}; set TIDECAST_SHM_DIR to another directory", dir.display()
+        "not enough space in {}: {} free, the buffer needs {}; set TIDECAST_SHM_DIR to another directory", dir.display(), Size(*free), Size(*need)
     )]
     Room {
         /// The directory of shared memory.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tidecast_text::Size;
+
 /// Why nothing is replaced or removed at a mount point or below one.
 pub(crate) const MOUNT: &str = "a file system is mounted there; unmount it or choose another destination";
 
@@ -12,8 +14,8 @@ pub(crate) const MOUNT: &str = "a file system is mounted there; unmount it or ch
 pub enum Error {
     /// The disk, or the user's quota on it, has no space for the remaining data.
     #[error(
-        "{what} under {}: {needed} bytes and {inodes} files are still to be written, {free} bytes and {} files are free; free space or choose another directory (received data is kept; run the same command again to resume)",
-        path.display(), free_inodes.map_or_else(|| "any number of".to_owned(), |n| n.to_string())
+        "{what} under {}: {} and {inodes} files are still to be written, {} and {} files are free; free space or choose another directory (received data is kept; run the same command again to resume)",
+        path.display(), Size(*needed), Size(*free), free_inodes.map_or_else(|| "any number of".to_owned(), |n| n.to_string())
     )]
     NoSpace {
         /// "disk full" or "disk quota exceeded".

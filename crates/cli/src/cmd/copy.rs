@@ -282,9 +282,7 @@ impl ConnectionArgs {
 /// Parses the size of a pool of at least [`MIN_POOL`].
 fn pool(text: &str) -> Result<Size, String> {
     match text.parse::<Size>()? {
-        size if size.0 < MIN_POOL => {
-            Err(format!("the pool is too small: use at least {} bytes (8MiB)", MIN_POOL))
-        }
+        size if size.0 < MIN_POOL => Err(format!("the pool is too small: use at least {}", Size(MIN_POOL))),
         size => Ok(size),
     }
 }
