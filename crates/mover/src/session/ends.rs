@@ -7,7 +7,7 @@ use tidecast_identity::{NodeKey, Tls};
 
 use super::connect_options::ConnectOptions;
 use super::event::{Event, Warning};
-use super::job::{Job, Share};
+use super::job::{Job, LOOK, Share};
 use super::location::Location;
 use super::program::{Program, patience};
 use crate::batches::Claimed;
@@ -199,7 +199,7 @@ impl Ends<'_> {
             Location::Local(_) => Err(Error::Usage("this end runs in this process".into())),
             Location::Ssh { host, .. } => {
                 let (program, pipes) = Program::start(&self.job.reach, host)?;
-                match Remote::ask(Channel::Pipes(pipes), &request, patience()) {
+                match self.ask_on(Channel::Pipes(pipes), &request) {
                     Ok(remote) => Ok(RemoteEnd { remote, program: Some(program), early: None }),
                     Err(e) => Err(program.explain(e, host, &self.job.reach.remote_program)),
                 }
@@ -207,10 +207,29 @@ impl Ends<'_> {
             Location::Server { server, .. } => {
                 let (addresses, key) = (server.addresses()?, server.key(self.job.reach.key.as_ref())?);
                 let (channel, early) = ask_server(&addresses, &key, guard, self.beside(&request.way))?;
-                let remote = Remote::ask(channel, &request, patience())?;
+                let remote = self.ask_on(channel, &request)?;
                 Ok(RemoteEnd { remote, program: None, early })
             }
         }
+    }
+
+    /// Asks the other end. A copy that is stopped does not wait for the answer.
+    fn ask_on(&self, channel: Channel, request: &Request) -> Result<Remote, Error> {
+        let breaker = channel.breaker();
+        let (asking, over) = mpsc::channel::<()>();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while over.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    if self.monitor.is_cancelled() {
+                        return breaker.cut();
+                    }
+                }
+            });
+            let answer = Remote::ask(channel, request, patience());
+            drop(asking);
+            answer
+        });
+        answer.map_err(|e| if self.monitor.is_cancelled() { Error::Cancelled } else { e })
     }
 
     /// The connections to open beside a request to a server: if this end dials it, at the address of the

@@ -52,6 +52,10 @@ impl Program {
         let noise = match &error {
             Error::Network { .. } => None,
             Error::UnexpectedOutput(line) => Some(line.clone()),
+            Error::Cancelled => {
+                self.wait(Duration::ZERO);
+                return error;
+            }
             _ => {
                 self.end();
                 return error;
