@@ -99,7 +99,7 @@ impl Target {
             }
             Target::Sysfs(path) if !is_path(path) => Err(format!("{path:?} is not a path below /sys")),
             Target::File(path) if !FILES.contains(&path.as_str()) => {
-                Err(format!("/etc/{path:?} is not a file of tidecast doctor"))
+                Err(format!("{:?} is not a file of tidecast doctor", format!("/etc/{path}")))
             }
             Target::Sysctl(_) | Target::Sysfs(_) => match value {
                 Value::Text(text) if is_line(text) => Ok(()),
