@@ -9,7 +9,7 @@ from typing import Any
 from . import _native
 from ._cancel import current
 from ._errors import UsageError
-from ._operation import AnyPath, Progress, Task, answer, begin, seconds, waiting
+from ._operation import AnyPath, Progress, Task, answer, begin, seconds, waiting, words
 from ._transfer import Path, path_of
 
 #: The daemon's description of a cache: the fields of ``docs/events.md``, ``name``, ``bytes``, ``files``, ``lease``, ``pinned``
@@ -35,8 +35,8 @@ class Caches:
     """The daemon of this host. Calls that ask it something are answered at once; :meth:`create` and :meth:`get` may take long.
 
     Names are ``ORIGIN/NAME[@VERSION]``; without a version, the newest one is meant. All methods raise :class:`tidecast.FaultError` if no
-    daemon answers, it rejects the request or there is no such cache, and :class:`tidecast.UsageError` for an invalid name. Threads may
-    share an object; a forked process makes its own.
+    daemon answers, it rejects the request (a name or an expression, too) or there is no such cache. Threads may share an object; a forked
+    process makes its own.
 
     :ivar socket: where it listens
     """
@@ -67,10 +67,10 @@ class Caches:
         :raises CutError: there was no space within ``wait``
         """
         new = New(name, None if lease is None else seconds(lease, "lease"), policy, requirements, private, replicas, mode, group)
-        words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        if not words:
+        named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if not named:
             raise UsageError("no path given")
-        return Task(begin(_native.create_cache, self.socket, words, new, wait), lambda done: done, progress)
+        return Task(begin(_native.create_cache, self.socket, named, new, wait), lambda done: done, progress)
 
     @waiting
     def get(self, name: str, to: AnyPath | None = None, *, link: str = "symlink", force: bool = False, wait: float | None = None,
@@ -100,7 +100,8 @@ class Caches:
         return dict(answer(begin(self._daemon.show, _flag(), name)))
 
     def extend(self, name: str, lease: float) -> Cache:
-        """Keeps the cache ``name`` for at least ``lease`` seconds from now."""
+        """Keeps the cache ``name`` for at least ``lease`` seconds from now, or as long as the daemon allows: 90 days, if its configuration
+        says nothing else. The result has the ``lease``."""
         return dict(answer(begin(self._daemon.extend, _flag(), name, seconds(lease, "lease"))))
 
     def pin(self, name: str, pinned: bool = True) -> Cache:
@@ -113,7 +114,7 @@ class Caches:
 
     def replicate(self, name: str, to: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Offers the cache ``name`` to the hosts ``to``; without any, to as many hosts as it needs copies. Returns each host's answer."""
-        return list(answer(begin(self._daemon.replicate, _flag(), name, list(to))))
+        return list(answer(begin(self._daemon.replicate, _flag(), name, words(to, "to"))))
 
     def where(self, name: str) -> list[dict[str, Any]]:
         """Which hosts have the cache ``name``."""

@@ -106,6 +106,8 @@ class Field:
 
     def _word(self, name: str, place: int = 0) -> int:
         """A word of the head, or of several of this name the one at ``place``."""
+        if self._file.closed:
+            raise FieldError(f"{self.name}: this field is closed")
         return int(self._words[_layout.HEAD[name] // 8 + place])
 
     @property
@@ -141,11 +143,12 @@ class Field:
     @property
     def is_open(self) -> bool:
         """False when the receiver has ended, was killed, or has recreated the memory."""
-        return self._word("state") == 1 and _is_held(self._file)
+        return not self._file.closed and self._word("state") == 1 and _is_held(self._file)
 
     @property
     def title(self) -> str:
         """The sender's name for it."""
+        self._word("state")
         return self._map[_layout.HEAD["title"]:_layout.HEAD["title"] + _layout.TITLE_SIZE].split(b"\0")[0].decode("utf-8", "replace")
 
     @property
@@ -227,13 +230,14 @@ class Field:
             self._map.close()
 
     def __enter__(self) -> Field:
+        self._word("state")
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<tidecast field {self.name!r} {self.shape}, step {self.step}>"
+        return f"<tidecast field {self.name!r} {self.shape}, {'closed' if self._file.closed else f'step {self.step}'}>"
 
 
 def open(name: str = "field") -> Field:

@@ -41,8 +41,11 @@ class Running:
             if not good:
                 self.failed = _errors.of(said)
                 self.ended = {"event": "error", "message": said["message"], **(said["reached"] or {})}
-        except Exception as error:  # noqa: BLE001 - of `hear`, which is a user's: it ends the operation
+        except BaseException as error:  # noqa: BLE001 - of `hear`, which is a user's: it ends the operation
             self._native.stop()
+            # Its ports and its name are free when it has ended.
+            while self._native.next() is not None:
+                pass
             self.failed = _errors.FaultError(f"the function that takes events failed: {type(error).__name__}: {error}")
         finally:
             self._over.set()

@@ -1,8 +1,11 @@
 """Receiving a field: its streams into the shared memory of this host."""
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +13,12 @@ from typing import Any
 from . import _native
 from ._field_memory import Field, FieldError, open
 from ._field_operation import Running
-from ._operation import AnyPath, Event, begin, void
+from ._operation import AnyPath, Event, Native, begin, void
 
 #: Seconds between two looks whether the receiver has ended.
 _LOOK = 0.2
+#: Seconds that a receiver has to end when this process does.
+_END = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,19 +68,17 @@ class Receiver:
         self.last: Event = {}
         self._progress, self._comes = progress, threading.Event()
         how = Receiving(listen, name, streams, volume, missing, complete, record, steps)
-        self._running = Running(begin(_native.receive_field, how, key, state_dir), self._hear)
+        # The thread that follows the events does not keep the receiver: one that is dropped ends.
+        me = weakref.ref(self)
+        native = begin(_native.receive_field, how, key, state_dir)
+        self._running = Running(native, lambda event: _hear(me(), event))
+        weakref.finalize(self, _drop, native, os.getpid()).atexit = False
         self._running.wait_started()
+        _open_receivers.add(self)
         self.fields = self._running.started
         self.name: str = self.fields["name"]
         self.ports: list[int] = self.fields["ports"]
         self.send: str | None = self.fields["send"]
-
-    def _hear(self, event: Event) -> None:
-        if event["event"] == "step":
-            self.last = event
-        if event["event"] in ("session", "step"):
-            self._comes.set()
-        self._progress(event)
 
     def open(self, timeout: float | None = None) -> Field:
         """The shared memory, as from :func:`open`, when a sender has described its field.
@@ -116,3 +119,33 @@ class Receiver:
             # The first error is the one to report.
             if kind is None:
                 raise
+
+
+def _hear(receiver: Receiver | None, event: Event) -> None:
+    if receiver is None:
+        return
+    if event["event"] == "step":
+        receiver.last = event
+    if event["event"] in ("session", "step"):
+        receiver._comes.set()
+    receiver._progress(event)
+
+
+def _drop(native: Native, process: int) -> None:
+    """Ends a receiver that nothing refers to any more, but not that of a parent process."""
+    if process == os.getpid():
+        native.stop()
+
+
+_open_receivers: weakref.WeakSet[Receiver] = weakref.WeakSet()
+# A forked process has none of them.
+os.register_at_fork(after_in_child=_open_receivers.clear)
+
+
+@atexit.register
+def _close_all() -> None:
+    """The memory of receivers goes with this process."""
+    for receiver in list(_open_receivers):
+        receiver._running.stop()
+    for receiver in list(_open_receivers):
+        receiver._running.wait(_END)

@@ -3,15 +3,17 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import queue
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,10 +21,12 @@ from . import _native
 from ._field_memory import FieldError
 from ._field_operation import Running
 from ._field_values import check, put
-from ._operation import Event, begin
+from ._operation import Event, Native, begin
 
 #: Volumes in the shared memory.
 SLOTS = 3
+#: Seconds that queued steps have to leave when an exception ends the block.
+_BROKEN_OFF = 0.5
 #: Bytes that a file may have, and the highest number of a step.
 MOST = (1 << 63) - 1
 
@@ -63,7 +67,9 @@ class Sender:
     def __init__(self, to: str | list[str], shape: tuple[int, int, int], *, key: str | None = None, name: str = "simulation",
                  streams: int = 8, rate: int | str = "auto", packing: str = "run", order: str = "zslab", fec: float | str = 0,
                  sync: str | None = None, cpus: str | Sequence[int] | None = None):
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = tuple(operator.index(n) for n in shape)
+        if not to:
+            raise ValueError("no receiver given")
         if len(self.shape) != 3 or min(self.shape) < 1:
             raise ValueError(f"a shape is three lengths, z, y, x; not {shape}")
         #: Steps that were accepted for sending, and steps that were dropped for lack of room.
@@ -72,6 +78,7 @@ class Sender:
         self.progress: dict[str, Any] = {}
         self._next = 0
         self._free: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._spare: int | None = None
         how = Sending(streams, rate if isinstance(rate, str) else f"{8 * rate}bit", packing, order,
                       fec if isinstance(fec, str) else f"{100 * fec}%", sync,
                       cpus if cpus is None or isinstance(cpus, str) else ",".join(map(str, cpus)))
@@ -103,23 +110,15 @@ class Sender:
         finally:
             for fd in theirs:
                 os.close(fd)
-        self._running = Running(native, self._follow)
-        threading.Thread(target=self._listen, name="tidecast-feed", daemon=True).start()
+        # The threads do not keep the sender: one that is dropped ends.
+        me = weakref.ref(self)
+        self._running = Running(native, lambda event: _follow(me(), event))
+        threading.Thread(target=_listen, args=[self._hear, self._free], name="tidecast-feed", daemon=True).start()
+        weakref.finalize(self, _drop, native, os.getpid()).atexit = False
 
     def _tell(self, line: dict[str, Any]) -> None:
         self._say.write(json.dumps(line) + "\n")
         self._say.flush()
-
-    def _listen(self) -> None:
-        """Free slots; None when there will be no further ones."""
-        with self._hear as lines:
-            for line in lines:
-                self._free.put(json.loads(line)["fill"])
-        self._free.put(None)
-
-    def _follow(self, event: Event) -> None:
-        if event["event"] in ("progress", "done"):
-            self.progress = event
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
         """Queues a step for sending; ``array`` is copied, and may be changed at once. True if there was room for it within
@@ -146,8 +145,14 @@ class Sender:
         if not self._next <= step < MOST:
             raise ValueError(f"step {step} comes after {self._next - 1}: numbers rise" if step < MOST else f"step {step} is too high")
         self._next = step + 1
+        slot, self._spare = self._spare, None
         try:
-            slot = self._free.get(timeout=min(timeout, threading.TIMEOUT_MAX)) if timeout > 0 else self._free.get_nowait()
+            if slot is not None:
+                pass
+            elif timeout > 0:
+                slot = self._free.get(timeout=min(timeout, threading.TIMEOUT_MAX))
+            else:
+                slot = self._free.get_nowait()
         except queue.Empty:
             self.dropped += 1
             return False
@@ -160,6 +165,10 @@ class Sender:
             self._free.put(None)
             self._running.wait(10)
             raise FieldError(str(self._running.failed or "the sender has ended")) from None
+        except BaseException:
+            # Of the values: the next step fills this volume, as they are filled in turn.
+            self._spare = slot
+            raise
         self.sent += 1
         return True
 
@@ -172,7 +181,7 @@ class Sender:
         self._running.check()
         if self._say.closed:
             return
-        until = time.monotonic() + timeout
+        until = time.monotonic() + min(timeout, threading.TIMEOUT_MAX / 2)
         with suppress(BrokenPipeError):
             self._say.close()
         is_late = not self._running.wait(max(0.0, until - time.monotonic()))
@@ -195,8 +204,27 @@ class Sender:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            self.close()
+            self.close(_BROKEN_OFF if kind is not None else 60.0)
         except FieldError:
             # The first error is the one to report.
             if kind is None:
                 raise
+
+
+def _listen(hear: IO[str], free: queue.SimpleQueue[int | None]) -> None:
+    """Free slots; None when there will be no further ones."""
+    with hear as lines:
+        for line in lines:
+            free.put(json.loads(line)["fill"])
+    free.put(None)
+
+
+def _follow(sender: Sender | None, event: Event) -> None:
+    if sender is not None and event["event"] in ("progress", "done"):
+        sender.progress = event
+
+
+def _drop(native: Native, process: int) -> None:
+    """Ends the threads of a sender that nothing refers to any more, but not those of a parent process."""
+    if process == os.getpid():
+        native.stop()

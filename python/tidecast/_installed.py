@@ -1,11 +1,13 @@
 """Where the parts of an installed package are that are not Python's."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 
 _HERE = pathlib.Path(__file__).resolve().parent
 
@@ -25,6 +27,15 @@ def find_tidecast_bin() -> str:
         raise FileNotFoundError("no program tidecast in this installation or in PATH: install a wheel of tidecast, "
                                 "or set TIDECAST_PROGRAM to its path")
     return program
+
+
+@contextlib.contextmanager
+def needed(part: str, package: str) -> Iterator[None]:
+    """Imports within the block are those of a library that ``part`` of this package needs: the error says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{part} needs {error.name}: pip install {package}", name=error.name) from None
 
 
 def get_library() -> str:

@@ -65,8 +65,13 @@ class Mount:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except _errors.Error:
+            # The first error is the one to report.
+            if kind is None:
+                raise
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -142,6 +147,10 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
                  fallback=fallback)
     words = [os.fspath(word) for word in ([command] if isinstance(command, str | os.PathLike) else command)]
     native = begin(_native.RunCommand, os.fspath(source), words, at, shown, swarm, find_tidecast_bin(), state_dir)
+    if capture_output and not how.keys().isdisjoint(("stdout", "stderr")):
+        raise ValueError("stdout and stderr cannot be used with capture_output")
+    if input is not None and how.get("stdin") is not None:
+        raise ValueError("stdin and input cannot both be used")
     if capture_output:
         how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if input is not None:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import types
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -73,6 +73,13 @@ def seconds(time: float, name: str) -> int:
     return whole
 
 
+def words(given: Sequence[T], name: str) -> list[T]:
+    """A list of arguments; one string alone would be taken letter by letter."""
+    if isinstance(given, str | bytes | os.PathLike):
+        raise TypeError(f"{name} is a list, not {type(given).__name__}: write [{given!r}]")
+    return list(given)
+
+
 def answer(said: tuple[bool, str]) -> Any:
     """The JSON of a result; the exception of a failure."""
     good, text = said
@@ -107,21 +114,44 @@ class Task(Generic[T]):
         cancel = Cancel()
         progress = in_loop(self._progress)
         with cancel.by(self._native.stop):
-            return await apart(lambda: self._run(progress), cancel)
+            done = await apart(lambda: self._run(progress), cancel)
+        if isinstance(progress, _InLoop):
+            progress.check()
+        return done
+
+
+class _InLoop:
+    """A progress function that the event loop's thread calls; what it raises ends the operation, which calls this object."""
+
+    def __init__(self, called: Callable[[Event], None]):
+        import asyncio
+        self._loop, self._called = asyncio.get_running_loop(), called
+        self._failed: BaseException | None = None
+
+    def __call__(self, event: Event) -> None:
+        self.check()
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self._call, event)
+
+    def _call(self, event: Event) -> None:
+        try:
+            self._called(event)
+        except BaseException as error:  # noqa: BLE001 - raised by `check`
+            self._failed = self._failed or error
+
+    def check(self) -> None:
+        """Raises what the function has raised."""
+        if self._failed is not None:
+            raise self._failed
 
 
 def in_loop(progress: Progress) -> Progress:
     """``progress`` of a twin for asyncio: a function is called by the event loop's thread."""
     if not callable(progress):
         return progress
-    import asyncio
-    loop, called = asyncio.get_running_loop(), progress
-
-    def tells(event: Event) -> None:
-        with suppress(RuntimeError):  # The loop is closed.
-            loop.call_soon_threadsafe(called, event)
-
-    return tells
+    if inspect.iscoroutinefunction(progress):
+        raise TypeError("progress is a plain function: the event loop's thread calls it, and nothing awaits it")
+    return _InLoop(progress)
 
 
 def waiting(begins: Callable[P, Task[T]]) -> Callable[P, T]:

@@ -158,8 +158,12 @@ class Reader:
         """
         if not follow:
             above, _, name = path.strip("/").rpartition("/")
+            found = self.find(above) if above else None
+            if above and (found is None or found.type != "directory"):
+                return None
             _ = self.entries
-            return next((entry for entry in self._below.get(above, ()) if entry.path.rpartition("/")[2] == name), None)
+            below = self._below.get(found.path if found else "", ())
+            return next((entry for entry in below if entry.path.rpartition("/")[2] == name), None)
         at = self._native.find(os.fsencode(path))
         return None if at is None else self.entries[at]
 
@@ -247,6 +251,11 @@ class Reader:
     def piece_length(self) -> int | None:
         """Bytes in a piece, the unit in which data is fetched; None for a daemon's cache."""
         return self._native.piece_length()
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return not self._end.alive
 
     def close(self) -> None:
         """Ends it: reads are errors from then on, other nodes are served no longer, and the next process may have the pieces. Closing again
@@ -366,6 +375,8 @@ def _finish(native: _native.Reader, process: int) -> None:
 class _Raw(io.RawIOBase):
     """A file that is read straight into the caller's memory."""
 
+    mode = "rb"
+
     def __init__(self, reader: Reader, file: int, size: int, name: str):
         self._reader, self._file, self._size, self._at, self.name = reader, file, size, 0, name
 
@@ -406,25 +417,29 @@ class File(io.BufferedReader):
         super().__init__(raw, buffering)
         self.size = raw._size
         self._whole = buffering
+        # A read and the place after it are one step, as of other file objects.
+        self._turn = threading.Lock()
 
     # A large read is one read: the buffer would make two of it, and the second looks as if the file was read on.
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < self._whole:
-            return super().read(size)
-        at = self.tell()
-        got = self._raw._reader._read(self._raw._file, at, max(0, min(size, self.size - at)))
-        self.seek(at + len(got))
-        return got
+        with self._turn:
+            if size is None or size < self._whole:
+                return super().read(size)
+            at = self.tell()
+            got = self._raw._reader._read(self._raw._file, at, max(0, min(size, self.size - at)))
+            self.seek(at + len(got))
+            return got
 
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        if len(view) < self._whole:
-            return super().readinto(view)
-        at = self.tell()
-        got = self._raw._reader._readinto(self._raw._file, self.size, view, at)
-        self.seek(at + got)
-        return got
+        with self._turn:
+            if len(view) < self._whole:
+                return super().readinto(view)
+            at = self.tell()
+            got = self._raw._reader._readinto(self._raw._file, self.size, view, at)
+            self.seek(at + got)
+            return got
 
     @property
     def _raw(self) -> _Raw:

@@ -19,13 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._errors import CutError, Error, FaultError
+from ._errors import CutError, Error, FaultError, UsageError
 from ._operation import AnyPath
 
 #: Seconds between two attempts to lock a file.
 _AGAIN = 0.1
 #: The data that this process holds: a forked process requests its own.
 _here: dict[tuple[int, str], Path] = {}
+
+
+def is_ticket(source: str) -> bool:
+    """Whether it is a ticket itself, and so a secret."""
+    return source.removeprefix("tidecast://").lower().startswith("tidecast1")
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Stage:
     _mark: str = field(default_factory=lambda: uuid.uuid4().hex, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.to is None and is_ticket(os.fspath(self.source)):
+            raise UsageError("a ticket is fetched into a directory: name it by `to`")
         if not self.name:
             digest = hashlib.sha256(os.fsencode(self.source)).hexdigest()
             object.__setattr__(self, "name", os.fspath(self.source) if self.to is None else digest[:12])

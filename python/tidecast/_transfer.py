@@ -3,18 +3,21 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import pathlib
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _errors, _native
 from ._cancel import current
-from ._operation import AnyPath, Native, Progress, Task, answer, begin, shown, tell, waiting
+from ._operation import AnyPath, Event, Native, Progress, Task, answer, begin, shown, tell, void, waiting, words
 
 Path = pathlib.Path
+_log = logging.getLogger("tidecast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +198,7 @@ def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None 
     :raises FaultError: hosts failed: ``reached`` lists them; the others completed
     """
     named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
-    bases = [os.path.abspath(path) for path in base]
+    bases = [os.path.abspath(path) for path in words(base, "base")]
     how = Broadcast(named, exclude, launch, program, plain, durable, force, delete, bases)
     return Task(begin(_native.broadcast, source, to, how), lambda done: done, progress)
 
@@ -210,11 +213,12 @@ class Share:
 
     def __init__(self, native: Native, progress: Progress, state_dir: AnyPath | None):
         self._native, self._state_dir = native, state_dir
-        self._lock = threading.Lock()
-        self._done: dict[str, Any] | None = None
         self.fields: dict[str, Any] = self._begun(progress)
         self.ticket: str = self.fields.get("ticket") or ""
         self.addresses: list[str] = self.fields["listen"]
+        self._ending = _Ending(native, self.fields.get("name", ""), progress if callable(progress) else void)
+        # The thread that follows it does not keep it: a share that is dropped ends.
+        weakref.finalize(self, _drop, native, os.getpid())
 
     def _begun(self, progress: Progress) -> dict[str, Any]:
         with shown(progress) as show, current().by(self._native.stop):
@@ -240,23 +244,66 @@ class Share:
     def close(self) -> dict[str, Any]:
         """Ends it; gives the totals: the fields of the event ``done``. A second call gives them again.
 
-        :raises FaultError: it had failed
+        :raises FaultError: it had failed; :attr:`failed` has that as soon as it happens
         :raises RuntimeError: another process has begun it: this one was forked
         """
         self._native.stop()
-        # Another thread may be about to do the same.
-        with self._lock:
-            if self._done is None:
-                while self._native.next() is not None:
-                    pass
-                self._done = dict(answer(self._native.result()))
-            return self._done
+        return self._ending.wait()
+
+    @property
+    def failed(self) -> _errors.Error | None:
+        """Why it has ended by itself, as where a file has changed; None while it serves. The logger ``tidecast`` has it, too."""
+        return self._ending.failed
 
     def __enter__(self) -> Share:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except _errors.Error:
+            # The first error is the one to report.
+            if kind is None:
+                raise
+
+
+class _Ending:
+    """Follows a share to its end, in a thread: warnings go to the logger, events to the caller's function."""
+
+    def __init__(self, native: Native, name: str, show: Callable[[Event], None]):
+        self._native, self._name, self._show = native, name, show
+        self._done: dict[str, Any] | None = None
+        self.failed: _errors.Error | None = None
+        self._thread = threading.Thread(target=self._follow, name="tidecast-share", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        try:
+            while (line := self._native.next()) is not None:
+                tell(json.loads(line), self._show)
+        except BaseException as error:  # noqa: BLE001 - of the caller's function: it ends the share
+            self._native.stop()
+            while self._native.next() is not None:
+                pass
+            self.failed = _errors.FaultError(f"the function that takes events failed: {type(error).__name__}: {error}")
+        try:
+            self._done = dict(answer(self._native.result()))
+        except _errors.Error as error:
+            self.failed = self.failed or error
+        if self.failed is not None:
+            _log.error("the share of %s has ended: %s", self._name, self.failed)
+
+    def wait(self) -> dict[str, Any]:
+        self._thread.join()
+        if self.failed is not None:
+            raise self.failed
+        return self._done or {}
+
+
+def _drop(native: Native, process: int) -> None:
+    """Ends a share that nothing refers to any more, but not that of a parent process."""
+    if process == os.getpid():
+        native.stop()
 
 
 def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
@@ -271,6 +318,7 @@ def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, u
     :param uses: how many nodes the ticket lets enrol
     :param swarm: how this node takes part
     :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
+    :param progress: a bar until it serves; a function takes all events, those after that in a thread of the share
     :raises FaultError: something cannot be read, or no address to listen on is free
     """
     return Share(begin(_native.share, path, tree, (expires, uses), swarm, state_dir), progress, state_dir)

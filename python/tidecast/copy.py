@@ -22,6 +22,7 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,12 +32,16 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 from ._errors import UsageError, of
 from ._installed import find_tidecast_bin
 from ._operation import AnyPath, Progress, Task, begin, waiting
+from ._operation import words as listed
 from ._secret import by_descriptor
 
 if TYPE_CHECKING:
     import numpy
     import numpy.typing
     from typing_extensions import Self
+
+#: Seconds that the program has to end by itself, and then to end when it is asked to.
+_GRACE, _LONGEST = 0.4, 10.0
 
 __all__ = ["Block", "Blocks", "File", "Files", "blocks", "copy", "files"]
 
@@ -134,29 +139,39 @@ Item = TypeVar("Item", bound=Block)
 
 
 class _Copy(Generic[Item]):
-    """A running copy. A context manager that ends it, and an iterator."""
+    """A running copy. A context manager that ends it, and an iterator, which threads may share: what a thread has had is given back when
+    it asks for the next. It belongs to the process that began it."""
 
     _kind: str
     _words: tuple[str, ...] = ()
     _item: type[Item]
 
     def __init__(self, sources: Sequence[AnyPath], memory: int | None, program: str | None, options: Sequence[str]):
+        self._owner = os.getpid()
+        missing = UsageError("cannot find the program tidecast; name it with `program`, TIDECAST_PROGRAM or PATH")
         try:
             program = program or os.environ.get("TIDECAST_PROGRAM") or find_tidecast_bin()
         except FileNotFoundError:
-            raise UsageError("cannot find the program tidecast; name it with `program`, TIDECAST_PROGRAM or PATH") from None
+            raise missing from None
         if not sources:
             raise UsageError("no source given")
         if memory is not None and memory < 0:
             raise UsageError(f"memory: {memory} is not a number of bytes")
         into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
         # Behind -- nothing is an option, whatever it begins with.
-        words = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
-        with by_descriptor(words) as (argv, fds):
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
+        words = [os.fspath(program), "copy", into, *self._words, *map(_option, listed(options, "options")), "--", *map(_source, sources)]
+        try:
+            with by_descriptor(words) as (argv, fds):
+                self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
+        except (FileNotFoundError, PermissionError):
+            raise missing from None
         self._ask, self._said = _pipe(self._process.stdin), _pipe(self._process.stdout)
-        self._last: Block | None = None
-        self._held, self._over = 0, False
+        # Threads may take turns. Giving back is apart from it: a thread that waits for the next item may wait for that.
+        self._turn, self._giving, self._ending = threading.Lock(), threading.Lock(), threading.Lock()
+        self._mine = threading.local()
+        self._held = 0
+        # The event by which all have arrived; empty if the program ended without it.
+        self._copied: dict[str, Any] | None = None
         #: The last event: ``done`` with the totals, or ``error``.
         self.summary: dict[str, Any] | None = None
 
@@ -164,37 +179,59 @@ class _Copy(Generic[Item]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        # A child that was forked within the block has nothing to end.
+        if self._owner == os.getpid():
+            self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_said"):
+        # A child that was forked has the same pipes, and nothing to end.
+        if hasattr(self, "_said") and self._owner == os.getpid():
             self.close()
+
+    def _check(self) -> None:
+        if self._owner != os.getpid():
+            raise RuntimeError("this copy belongs to another process: it was begun before a fork")
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Item:
-        last, self._last = self._last, None
+        self._check()
+        # What this thread has had: other threads may still use theirs.
+        last: Block | None = getattr(self._mine, "last", None)
+        self._mine.last = None
         if last is not None and not last._kept:
             last.release()
-        for line in () if self._over else self._said:
+        with self._turn:
+            item = self._come()
+        if item is None:
+            self._finish()
+            raise StopIteration
+        self._mine.last = item
+        return item
+
+    def _come(self) -> Item | None:
+        """The next item; None behind the last."""
+        for line in () if self._copied is not None or self._said.closed else self._said:
             event = json.loads(line)
             if event["event"] == self._kind:
-                self._held += 1
-                self._last = item = self._item(event, self)
-                return item
+                with self._giving:
+                    self._held += 1
+                return self._item(event, self)
             if event["event"] == "copied":
-                self._finish(event)
-                raise StopIteration
+                self._copied = event
+                return None
             self._heed(event)
-        self._finish({})
-        raise StopIteration
+        if not self._ask.closed:
+            self._copied = self._copied or {}
+        return None
 
     def release(self, number: int, offset: int | None) -> None:
         """Gives back a file, or a part of it."""
-        self._held -= 1
+        self._check()
         words = f"release {number}\n" if offset is None else f"release {number} {offset}\n"
-        with suppress(OSError, ValueError):  # it has ended, and its memory with it
+        with self._giving, suppress(OSError, ValueError):  # it has ended, and its memory with it
+            self._held -= 1
             self._ask.write(words.encode())
             self._ask.flush()
 
@@ -202,30 +239,46 @@ class _Copy(Generic[Item]):
         if event["event"] in ("done", "error"):
             self.summary = event
 
-    def _finish(self, copied: dict[str, Any]) -> None:
-        """All files have arrived. Kept ones stay until :meth:`close`."""
-        if self._over:
-            return
-        self._over = True
-        if self._held and copied.get("failed") == 0:
+    def _finish(self) -> None:
+        """All files have arrived, for each thread that asked. Kept ones stay until :meth:`close`."""
+        if self._copied is None or (self._held and self._copied.get("failed") == 0):
             return
         self.close()
-        if self._process.returncode:
+        if code := self._process.returncode:
             said = self.summary or {}
-            code = self._process.returncode
-            raise of({"code": code, "message": said.get("message", f"tidecast copy ended with {code}")})
+            reached = {name: value for name, value in said.items() if name not in ("event", "message", "code")}
+            raise of({"code": code, "message": said.get("message", f"tidecast copy ended with {code}"), "reached": reached})
 
     def close(self) -> None:
-        """Ends the copy, wherever it is, and frees its memory. Arrays that are still in use stay good."""
-        if self._ask.closed:
-            return
-        with suppress(OSError):
-            self._ask.close()
-        with self._said:
-            for line in self._said:
-                self._heed(json.loads(line))
-        self._process.wait()
-        self._over = True
+        """Ends the copy, wherever it is, and frees its memory. Arrays that are still in use stay good.
+
+        :raises RuntimeError: another process has begun it: this one was forked
+        """
+        self._check()
+        with self._ending:
+            if self._ask.closed:
+                return
+            with suppress(OSError):
+                self._ask.close()
+            self._end()
+            # Another thread may be reading: it comes to the end now.
+            with self._turn, self._said, suppress(ValueError):
+                for line in self._said:
+                    self._heed(json.loads(line))
+
+    def _end(self) -> None:
+        """Waits for the program, which ends where its input does; one that waits for another host is asked to."""
+        try:
+            for patience, ends in ((_GRACE, self._process.terminate), (_LONGEST, self._process.kill)):
+                try:
+                    self._process.wait(patience)
+                    return
+                except subprocess.TimeoutExpired:
+                    ends()
+            self._process.wait()
+        except BaseException:
+            self._process.kill()
+            raise
 
 
 class Files(_Copy[File]):
@@ -306,7 +359,7 @@ def copy(sources: AnyPath | Sequence[AnyPath], to: AnyPath, *, delete: bool = Fa
     """
     from . import _native
     words = [os.fspath(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
-    how = Copying(delete, update, checksum, dry_run, exclude, key, plain, streams, limit)
+    how = Copying(delete, update, checksum, dry_run, listed(exclude, "exclude"), key, plain, streams, limit)
     return Task(begin(_native.copy, words, os.fspath(to), how), lambda done: done, progress)
 
 

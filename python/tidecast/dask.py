@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from distributed import Worker, WorkerPlugin, get_worker
-
 from ._errors import UsageError
+from ._installed import needed
 from ._operation import AnyPath
 from ._stage import Stage
+
+with needed("tidecast.dask", "tidecast[dask]"):
+    from distributed import Worker, WorkerPlugin, get_worker
 
 __all__ = ["StageCache", "path"]
 

@@ -22,16 +22,18 @@ import pathlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from fsspec.asyn import AsyncFileSystem
-from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.utils import stringify_path
-
+from ._cancel import Cancel, apart
+from ._installed import needed
 from ._operation import AnyPath
 from ._reading import BUFFER, Entry, File, Reader, _Raw, open, split
 from ._transfer import Swarm
+
+with needed("tidecast.fsspec", "tidecast[fsspec]"):
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.callbacks import DEFAULT_CALLBACK
+    from fsspec.utils import stringify_path
 
 T = TypeVar("T")
 _log = logging.getLogger("tidecast")
@@ -57,7 +59,7 @@ class _Shared:
         # A source that does not answer keeps no other waiting.
         with opening:
             reader = self._readers.get(key)
-            if reader is None:
+            if reader is None or reader.closed:
                 reader = self._readers[key] = open(source, **how)
             return reader
 
@@ -95,7 +97,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _begin(self) -> None:
         self._process = os.getpid()
         self._readers: dict[str, Reader] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
     # Paths.
 
@@ -125,7 +127,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     def _reader(self, source: str) -> Reader:
         reader = self._readers.get(source)
-        if reader is None:
+        if reader is None or reader.closed:
             reader = self._readers[source] = _shared.reader(source, self._how)
         return reader
 
@@ -163,10 +165,13 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if not inner:
             return {"name": name, "type": "directory", "size": 0}
         # A link that leads out of the tree is there, too.
-        found = reader.find(inner) or reader.find(inner, follow=False)
-        if found is None:
+        found, itself = reader.find(inner), reader.find(inner, follow=False)
+        entry = itself or found
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self._told(name, found, None)
+        told = self._told(name, entry, found if entry.type == "link" else None)
+        # Asked for by its own name, a link to a directory is one.
+        return told | {"type": "directory"} if found is not None and found.type == "directory" else told
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         reader, prefix, inner = self._at(path)
@@ -186,6 +191,24 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if time is None:
             raise NotImplementedError("the manifest has no times")
         return datetime.datetime.fromtimestamp(time, tz=datetime.timezone.utc)
+
+    # Nothing is written.
+
+    def _refuse(self, path: Any = "", *_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    async def _refuse_async(self, path: Any = "", *_: Any, **__: Any) -> None:
+        self._refuse(path)
+
+    mkdir = rmdir = rm = rm_file = cp_file = copy = mv = put = put_file = pipe = pipe_file = touch = _refuse
+    _mkdir = _rm = _rm_file = _cp_file = _copy = _put = _put_file = _pipe = _pipe_file = _refuse_async
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        if not (exist_ok and self.isdir(path)):
+            self._refuse(path)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        await self._in_thread(self.makedirs, path, exist_ok)
 
     # Data.
 
@@ -262,11 +285,13 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
     # The same for asyncio: waiting calls run in a thread.
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Not in a pool's thread: a read that was cancelled may wait on for its data, which takes no place of others then, and keeps no
+        program from ending."""
         if os.getpid() != self._process:
             self._begin()
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_AT_ONCE, "tidecast")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *arguments, **named))
+        places = self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE))
+        async with places:
+            return await apart(functools.partial(call, *arguments, **named), Cancel(), patience=0)
 
     async def _info(self, path: str, **named: Any) -> dict[str, Any]:
         if self._is_open(path):
@@ -295,7 +320,7 @@ class OpenFile(File):
     def __init__(self, fs: TidecastFileSystem, path: str, raw: _Raw, buffering: int):
         super().__init__(raw, buffering)
         self.fs, self.path = fs, path
-        self._buffering = buffering
+        self._buffering = self.blocksize = buffering
 
     @property
     def full_name(self) -> str:

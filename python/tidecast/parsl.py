@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from parsl.data_provider.files import File
-from parsl.data_provider.staging import Staging
-from parsl.utils import RepresentationMixin
-
 from ._errors import UsageError
+from ._installed import needed
 from ._operation import AnyPath
-from ._stage import Stage
+from ._stage import Stage, is_ticket
+
+with needed("tidecast.parsl", "tidecast[parsl]"):
+    from parsl.data_provider.files import File
+    from parsl.data_provider.staging import Staging
+    from parsl.utils import RepresentationMixin
 
 if TYPE_CHECKING:
     from parsl.data_provider.data_manager import DataManager
@@ -63,7 +65,7 @@ class TidecastStaging(Staging, RepresentationMixin):
         return functools.partial(_staged, func, self._stages[source], inside, file.url)
 
     def _stage(self, source: str) -> Stage:
-        if not (source.startswith("/") or _is_ticket(source)):
+        if not (source.startswith("/") or is_ticket(source)):
             return Stage(source, timeout=self.timeout)
         if self.to is None:
             raise UsageError("a ticket is fetched into a directory: name it, TidecastStaging(to=...)")
@@ -71,16 +73,12 @@ class TidecastStaging(Staging, RepresentationMixin):
         return Stage(source, self.to, name, self.timeout)
 
 
-def _is_ticket(text: str) -> bool:
-    return text.startswith("tidecast1")
-
-
 def _parts(file: File) -> tuple[str, str]:
     """The source of a URL: a cache, a ticket or the path of a file that has one; and the path within."""
     host, path = unquote(file.netloc), unquote(file.path)
     if not host:
         return path, ""
-    if _is_ticket(host):
+    if is_ticket(host):
         source, inside = host, path.strip("/")
     else:
         name, _, inside = path.strip("/").partition("/")

@@ -18,12 +18,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import ray as _ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from ._errors import CutError, Error
+from ._installed import needed
 from ._operation import AnyPath
 from ._stage import Stage
+
+with needed("tidecast.ray", "tidecast[ray]"):
+    import ray as _ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 __all__ = ["Staged", "stage"]
 

@@ -17,12 +17,14 @@ import itertools
 import json
 import math
 import mmap
+import operator
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from . import _errors
+from ._installed import needed
 from ._operation import AnyPath
 from ._reading import Reader, open, split
 
@@ -102,6 +104,9 @@ def iterate(source: AnyPath | Reader, device: str = "cpu", framework: str = "num
     :raises KeyError: and others, as of :func:`load_file`; by the iterator
     """
     make = {"numpy": _Arrays, "torch": _Torch}.get(framework)
+    slices = slices or None
+    if isinstance(keys, str):
+        raise TypeError(f"keys is a collection of names, not a string: write [{keys!r}]")
     if make is None:
         raise _errors.UsageError(f"framework {framework!r}: write numpy or torch")
     if framework == "numpy" and device != "cpu":
@@ -143,6 +148,8 @@ def describe(source: AnyPath | Reader, *, path: str | None = None, **how: Any) -
 
 def _reader(stack: ExitStack, source: AnyPath | Reader, path: str | None, how: dict[str, Any]) -> tuple[Reader, str]:
     if isinstance(source, Reader):
+        if how:
+            raise TypeError(f"an open reader takes no {', '.join(how)}")
         return source, path or ""
     text = os.fspath(source)
     if text.startswith("tidecast://"):
@@ -175,6 +182,9 @@ def _tensors(reader: Reader, path: str, keys: Collection[str] | None, slices: Ma
     if len(names) < len(tensors):
         raise _errors.FaultError(f"files of {path or 'the tree'} have tensors of the same name")
     if indexes:
+        for name, file in mapped.items():
+            if (wanted is None or name in wanted) and name not in names:
+                raise _wrong(indexes[0], f"{name!r} is not in {file}")
         tensors = [tensor for tensor in tensors if mapped.get(tensor.name) == tensor.file.rpartition("/")[2]]
     return tensors
 
@@ -206,7 +216,7 @@ def _header(reader: Reader, path: str) -> list[Tensor]:
     [text] = reader.read_ranges([(path, 8, 8 + length)])
     header = _json(path, text)
     extra = header.pop("__metadata__", {})
-    if not isinstance(extra, dict) or not all(isinstance(value, str) for value in extra.values()):
+    if extra is not None and (not isinstance(extra, dict) or not all(isinstance(value, str) for value in extra.values())):
         raise _wrong(path, "__metadata__ is not a map of strings")
     tensors = [_tensor(path, 8 + length, name, told) for name, told in header.items()]
     tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
@@ -232,6 +242,9 @@ def _tensor(path: str, base: int, name: str, told: Any) -> Tensor:
     if dtype not in _SIZES:
         raise _errors.FaultError(f"{path}: {name!r} has elements of type {dtype}, which this version does not know")
     begin, end = offsets
+    # As safetensors computes it: no product on the way may be too large, even if the last factor is 0.
+    if any(size >= 1 << 64 for size in itertools.accumulate(shape, operator.mul)):
+        raise _wrong(path, f"{name!r}: the shape {shape} is too large")
     if begin > end or end - begin != math.prod(shape) * _SIZES[dtype]:
         raise _wrong(path, f"{name!r} has {end - begin} bytes for the shape {shape} of {dtype}")
     return Tensor(name, dtype, tuple(shape), path, base + begin, base + end)
@@ -241,6 +254,8 @@ def _json(path: str, text: bytes) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
             raise ValueError("a name is there twice")
+        for name, _ in pairs:
+            name.encode()
         return dict(pairs)
 
     try:
@@ -269,6 +284,8 @@ def _chosen(tensors: list[Tensor], keys: Collection[str] | None, slices: Mapping
 
 def _bounds(tensor: Tensor, part: Slices) -> list[tuple[int, int]]:
     """From where to where on each axis."""
+    if isinstance(part, slice) or not all(isinstance(one, slice) for one in part):
+        raise TypeError(f"{tensor.name!r}: a tuple of slices, one for each axis, is needed, not {part!r}")
     if len(part) > len(tensor.shape):
         raise _errors.UsageError(f"{tensor.name!r}: {len(part)} slices for {len(tensor.shape)} axes")
     bounds = []
@@ -349,7 +366,8 @@ class _Maker:
 class _Arrays(_Maker):
     def __init__(self, device: str):
         super().__init__(device)
-        import numpy
+        with needed("framework='numpy'", "tidecast[arrays]"):
+            import numpy
 
         self._numpy = numpy
 
@@ -371,13 +389,16 @@ class _Arrays(_Maker):
     def view(self, data: memoryview, tensor: Tensor, part: Slices) -> Any:
         dtype = self.dtype(tensor)
         array = self._numpy.frombuffer(data[tensor.start:tensor.end], dtype).reshape(tensor.shape)
-        return array[tuple(part)] if array.flags.aligned else array[tuple(part)].copy()
+        # Without an index a scalar stays an array.
+        chosen = array[tuple(part)] if part else array
+        return chosen if array.flags.aligned else chosen.copy()
 
 
 class _Torch(_Maker):
     def __init__(self, device: str):
         super().__init__(device)
-        import torch
+        with needed("framework='torch'", "torch"):
+            import torch
 
         self._torch: Any = torch
 

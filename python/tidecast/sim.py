@@ -73,7 +73,7 @@ def _row(run: dict[str, Any]) -> Row:
 
 
 @waiting
-def run(topology: str, size: int | str, *, algorithms: Sequence[str] | str = ("plan",), faults: Sequence[str] = (),
+def run(topology: str, size: int | str, *, algorithms: Sequence[str] | str = ("plan",), faults: Sequence[str] | str = (),
         nodes: int | None = None, rate: int | str | None = None, origin_rate: int | str | None = None,
         write_rate: int | str | None = None, piece_size: int | str | None = None, segment: int | str | None = None, seed: int = 1,
         exact: bool = False, progress: Progress = False) -> Task[Table]:
@@ -99,5 +99,6 @@ def run(topology: str, size: int | str, *, algorithms: Sequence[str] | str = ("p
         if isinstance(amount, int) and not 0 <= amount < 1 << 63:
             raise UsageError(f"{name}: {amount} is not an amount of bytes")
     words = [algorithms] if isinstance(algorithms, str) else list(algorithms)
-    what = Simulated(topology, size, words, list(faults), nodes, rate, origin_rate, write_rate, piece_size, segment, seed, exact)
+    injected = [faults] if isinstance(faults, str) else list(faults)
+    what = Simulated(topology, size, words, injected, nodes, rate, origin_rate, write_rate, piece_size, segment, seed, exact)
     return Task(begin(_native.simulate, what), Table, progress)

@@ -195,12 +195,15 @@ def test_fields_after_the_end_and_in_a_fork(beside):
     import uuid
     name = "test-" + uuid.uuid4().hex[:12]
     given = beside(lines(f"""
-        import numpy as np, tidecast.field
+        import time, numpy as np, tidecast.field
         key, shape, files = "", (4, 4, 4), len(os.listdir("/proc/self/fd"))
         def sender(shape=shape, **more): return tidecast.field.Sender("127.0.0.1:9", shape, key=key, **more)
         give(wrong=[said(lambda: sender((1 << 31,) * 3))[0], said(lambda: sender((1, 1)))[0], said(lambda: sender(streams=-1))[0],
                     said(lambda: sender(name=odd))[0], said(lambda: sender(sync="here"))[0], said(lambda: sender(cpus="x"))[0],
                     said(lambda: sender(cpus=[-1]))[0], said(lambda: sender(rate=nan))[0], said(lambda: sender(fec=-1))[0]])
+        # The extension's threads of those that had begun may be about to end.
+        until = time.monotonic() + 100
+        while len(os.listdir("/proc/self/fd")) != files and time.monotonic() < until: time.sleep(0.01)
         give(left=len(os.listdir("/proc/self/fd")) - files, threads=threading.active_count())
         sends = sender()
         give(put=[said(lambda: sends.put(np.zeros(shape), step=step))[0] for step in (-1, 1 << 70)],
