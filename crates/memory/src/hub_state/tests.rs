@@ -195,7 +195,7 @@ fn mistakes_fail_for_those_who_make_them() {
     enter(&mut hub_state, 1, 0, 0, Role::Want { len: 50 });
     enter(&mut hub_state, 2, 0, 0, Role::Unfit("it is read-only".into()));
     let heard = sent(&mut hub_state);
-    let short = "rank 0 sends 100 bytes, this rank's buffer has 50";
+    let short = "rank 0 sends 100 bytes, this rank's buffer has 50 bytes";
     assert_eq!(heard, [(1, Down::Failed { call: 0, why: short.into() }), (0, end(&[1, 2]))]);
 
     enter(&mut hub_state, 0, 1, 0, Role::Offer { len: 1, inline: false });
