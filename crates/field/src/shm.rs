@@ -25,6 +25,8 @@ use crate::packet::VALUE;
 
 /// Entries of the history.
 pub const HISTORY: u64 = 4096;
+/// Attempts to open a lock file that other processes make and remove meanwhile.
+const TRIES: usize = 100;
 /// Maps of volumes begin at multiples of it.
 const PAGE: usize = 4096;
 /// Volumes begin at multiples of it, so that they can lie on large pages.
@@ -105,11 +107,11 @@ impl Drop for Name {
 }
 
 /// An existing lock file is opened without O_CREAT: in a directory for all users, O_CREAT on a file of
-/// another user is refused even to root.
+/// another user is refused even to root. A link, which any user may have put there, is not followed.
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    loop {
+    options.read(true).write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    for _ in 0..TRIES {
         match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => return other,
@@ -119,6 +121,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
             other => return other,
         }
     }
+    Err(rustix::io::Errno::BUSY.into())
 }
 
 /// One file, as long as its shape and slabs stay.
@@ -448,6 +451,16 @@ mod tests {
         let shape = Shape::new(4, 4, 4).unwrap();
         let slabs = [(2, shape.slab(2, 4).unwrap()), (3, shape.slab(3, 4).unwrap())];
         Shared::create(name, shape, &slabs, volumes, "density")
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_lock_is_refused() {
+        let name = format!("test-link-{}", std::process::id());
+        let lock = Path::new(DIR).join(format!(".{PREFIX}{name}.lock"));
+        std::os::unix::fs::symlink("/nonexistent/x", &lock).unwrap();
+        let taken = Name::take(&name);
+        std::fs::remove_file(&lock).unwrap();
+        assert!(matches!(taken, Err(Error::Io { .. })), "{taken:?}");
     }
 
     fn unique(what: &str) -> Name {
