@@ -13,7 +13,7 @@ from typing import Any
 from . import _native
 from ._field_memory import Field, FieldError, open
 from ._field_operation import Running
-from ._operation import AnyPath, Event, Native, begin, void
+from ._operation import AnyPath, Event, begin, drop, void
 
 #: Seconds between two looks whether the receiver has ended.
 _LOOK = 0.2
@@ -72,7 +72,7 @@ class Receiver:
         me = weakref.ref(self)
         native = begin(_native.receive_field, how, key, state_dir)
         self._running = Running(native, lambda event: _hear(me(), event))
-        weakref.finalize(self, _drop, native, os.getpid()).atexit = False
+        weakref.finalize(self, drop, native, os.getpid()).atexit = False
         self._running.wait_started()
         _open_receivers.add(self)
         self.fields = self._running.started
@@ -129,12 +129,6 @@ def _hear(receiver: Receiver | None, event: Event) -> None:
     if event["event"] in ("session", "step"):
         receiver._comes.set()
     receiver._progress(event)
-
-
-def _drop(native: Native, process: int) -> None:
-    """Ends a receiver that nothing refers to any more, but not that of a parent process."""
-    if process == os.getpid():
-        native.stop()
 
 
 _open_receivers: weakref.WeakSet[Receiver] = weakref.WeakSet()

@@ -21,7 +21,7 @@ from . import _native
 from ._field_memory import FieldError
 from ._field_operation import Running
 from ._field_values import check, put
-from ._operation import Event, Native, begin
+from ._operation import Event, begin, drop
 
 #: Volumes in the shared memory.
 SLOTS = 3
@@ -114,7 +114,7 @@ class Sender:
         me = weakref.ref(self)
         self._running = Running(native, lambda event: _follow(me(), event))
         threading.Thread(target=_listen, args=[self._hear, self._free], name="tidecast-feed", daemon=True).start()
-        weakref.finalize(self, _drop, native, os.getpid()).atexit = False
+        weakref.finalize(self, drop, native, os.getpid()).atexit = False
 
     def _tell(self, line: dict[str, Any]) -> None:
         self._say.write(json.dumps(line) + "\n")
@@ -222,9 +222,3 @@ def _listen(hear: IO[str], free: queue.SimpleQueue[int | None]) -> None:
 def _follow(sender: Sender | None, event: Event) -> None:
     if sender is not None and event["event"] in ("progress", "done"):
         sender.progress = event
-
-
-def _drop(native: Native, process: int) -> None:
-    """Ends the threads of a sender that nothing refers to any more, but not those of a parent process."""
-    if process == os.getpid():
-        native.stop()

@@ -13,7 +13,7 @@ from typing import Any
 from . import _errors, _native
 from ._cancel import current
 from ._installed import find_tidecast_bin
-from ._operation import AnyPath, Progress, Task, answer, begin, waiting
+from ._operation import AnyPath, Progress, Task, answer, begin, close_block, waiting
 from ._transfer import Path, Swarm, path_of
 
 _log = logging.getLogger("tidecast")
@@ -66,12 +66,7 @@ class Mount:
         return self.path
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except _errors.Error:
-            # The first error is the one to report.
-            if kind is None:
-                raise
+        close_block(self.close, kind)
 
     def __fspath__(self) -> str:
         return str(self.path)

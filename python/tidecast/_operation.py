@@ -88,6 +88,21 @@ def answer(said: tuple[bool, str]) -> Any:
     raise _errors.of(json.loads(text))
 
 
+def drop(native: Native, process: int) -> None:
+    """Ends the operation of an object that nothing refers to any more, but not that of a parent process."""
+    if process == os.getpid():
+        native.stop()
+
+
+def close_block(close: Callable[[], object], kind: type[BaseException] | None) -> None:
+    """Closes at the end of a ``with`` block. If the block has raised, its exception is the one to report."""
+    try:
+        close()
+    except _errors.Error:
+        if kind is None:
+            raise
+
+
 class Task(Generic[T]):
     """An operation, and the conversion of its result. ``progress`` is as in :mod:`tidecast`."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _errors, _native
 from ._cancel import current
-from ._operation import AnyPath, Event, Native, Progress, Task, answer, begin, shown, tell, void, waiting, words
+from ._operation import AnyPath, Event, Native, Progress, Task, answer, begin, close_block, drop, shown, tell, void, waiting, words
 
 Path = pathlib.Path
 _log = logging.getLogger("tidecast")
@@ -218,7 +218,7 @@ class Share:
         self.addresses: list[str] = self.fields["listen"]
         self._ending = _Ending(native, self.fields.get("name", ""), progress if callable(progress) else void)
         # The thread that follows it does not keep it: a share that is dropped ends.
-        weakref.finalize(self, _drop, native, os.getpid())
+        weakref.finalize(self, drop, native, os.getpid())
 
     def _begun(self, progress: Progress) -> dict[str, Any]:
         with shown(progress) as show, current().by(self._native.stop):
@@ -259,12 +259,7 @@ class Share:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except _errors.Error:
-            # The first error is the one to report.
-            if kind is None:
-                raise
+        close_block(self.close, kind)
 
 
 class _Ending:
@@ -298,12 +293,6 @@ class _Ending:
         if self.failed is not None:
             raise self.failed
         return self._done or {}
-
-
-def _drop(native: Native, process: int) -> None:
-    """Ends a share that nothing refers to any more, but not that of a parent process."""
-    if process == os.getpid():
-        native.stop()
 
 
 def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),

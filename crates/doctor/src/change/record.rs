@@ -201,7 +201,7 @@ fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The directory, through no link; `None` if there is none.
+/// Opens the directory and follows no link; `None` if it does not exist.
 fn existing(directory: &Path) -> Result<Option<Root>, Error> {
     let (above, name) = split(directory)?;
     match Root::open(above).and_then(|above| above.sub(name)) {
@@ -210,7 +210,7 @@ fn existing(directory: &Path) -> Result<Option<Root>, Error> {
     }
 }
 
-/// Creates and opens the directory, through no link; no other user may write to it.
+/// Creates and opens the directory, follows no link, and fails if another user may write to it.
 fn own(directory: &Path) -> Result<Root, Error> {
     let failed = |source| Error::Record { path: directory.to_owned(), source };
     let (above, name) = split(directory)?;

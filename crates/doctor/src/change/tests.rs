@@ -340,7 +340,7 @@ fn a_planted_record_is_refused() {
     mode(0o600);
     for (target, after) in [
         (r#"{"file":"cron.d/x"}"#, r#"{"file":{"mode":420,"owner":null,"content":""}}"#),
-        (r#"{"file":"../root/x"}"#, r#"{"link":"y"}"#),
+        (r#"{"file":"../srv/x"}"#, r#"{"link":"y"}"#),
         (r#"{"sysctl":"net.x\nkernel.core_pattern"}"#, r#"{"text":"1"}"#),
         (r#"{"sysctl":"../../etc/x"}"#, r#"{"text":"1"}"#),
         (r#"{"sysfs":"../etc/x"}"#, r#"{"text":"1"}"#),
