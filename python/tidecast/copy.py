@@ -29,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
+from ._errors import Error as Error
 from ._errors import UsageError, of
 from ._installed import find_tidecast_bin
 from ._operation import AnyPath, Progress, Task, begin, waiting
