@@ -1,5 +1,6 @@
 //! The store as its users see it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -158,6 +159,16 @@ impl Depot {
     pub fn manifest(&self, id: CacheId) -> Result<Manifest, Error> {
         let record = self.committed(id)?;
         self.0.layout.manifest_in(&self.0.layout.cache(record.id))
+    }
+
+    /// The encoded manifest of a committed cache, open for reading.
+    ///
+    /// # Errors
+    /// As [`Depot::manifest`].
+    pub fn open_manifest(&self, id: CacheId) -> Result<File, Error> {
+        let record = self.committed(id)?;
+        let path = self.0.layout.cache(record.id).join("manifest");
+        self.0.layout.open(&path).at("open", &path)
     }
 
     /// Where a committed cache is to be read: its published file or directory. It stays there while the cache is used

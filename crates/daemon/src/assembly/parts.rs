@@ -20,7 +20,9 @@ use crate::host::activity::Activity;
 use crate::host::election::Election;
 use crate::host::limits::HostLimits;
 use crate::http::app::App;
+use crate::http::manifests::Manifests;
 use crate::http::sessions::Sessions;
+use crate::http::shares::Shares;
 use crate::links::certificate::Certificate;
 use crate::links::peers::Links;
 use crate::links::trust::Trust;
@@ -291,6 +293,10 @@ impl Shared {
             },
             site: Site { admin: admin.clone() },
             sessions: Sessions::default(),
+            manifests: Manifests::default(),
+            transfers: Shares::new(crate::http::TRANSFERS),
+            declarations: Shares::new(crate::http::REQUESTS),
+            answers: Shares::new(crate::http::REQUESTS),
             records,
             uses,
             uploads,

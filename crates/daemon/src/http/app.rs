@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
+
+use super::manifests::Manifests;
 use super::sessions::Sessions;
+use super::shares::Shares;
 use crate::config::Config;
 use crate::directory::names::Signer;
 use crate::host::activity::Activity;
+use crate::host::caller::Caller;
 use crate::local::admin::Admin;
 use crate::local::caches::Caches;
 use crate::local::copies::Copies;
 use crate::local::get::Getting;
 use crate::local::records::Records;
 use crate::local::site::Site;
-use crate::local::upload::Uploads;
+use crate::local::upload::{Uploads, drain};
 use crate::local::uses::Uses;
+use crate::model::api_error::ApiError;
+use crate::model::types::{Create, Created};
 use crate::storage::audit::Audit;
 use crate::storage::store::Store;
 use crate::transfer::repair::Repair;
@@ -37,4 +44,36 @@ pub(crate) struct App {
     pub(crate) admin: Arc<Admin>,
     pub(crate) site: Site,
     pub(crate) sessions: Sessions,
+    pub(crate) manifests: Manifests,
+    /// Uploads and downloads.
+    pub(crate) transfers: Shares,
+    /// Declarations of caches, with their manifests.
+    pub(crate) declarations: Shares,
+    /// Requests with long answers.
+    pub(crate) answers: Shares,
+}
+
+impl App {
+    /// Declares a cache, whose manifest is the body of the request.
+    ///
+    /// # Errors
+    /// The caller may not, there is no room, or the manifest is malformed.
+    pub(crate) async fn create(
+        &self,
+        caller: &Caller,
+        create: Create,
+        mut body: Body,
+    ) -> Result<Created, ApiError> {
+        let received = async {
+            let group = self.caches.check(caller, &create)?;
+            Ok((group, self.manifests.receive(caller.uid, &mut body).await?))
+        };
+        match received.await {
+            Ok((group, manifest)) => self.caches.create(caller, create, group, manifest).await,
+            Err(error) => {
+                drain(body).await;
+                Err(error)
+            }
+        }
+    }
 }

@@ -1,14 +1,17 @@
 //! A committed cache for programs that keep caches themselves: its description, and its bytes.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use tidecast_depot::{CacheRecord, View};
+use tidecast_depot::{Busy, CacheRecord, View};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::app::App;
 use super::audited::Audited;
@@ -20,7 +23,9 @@ use crate::model::api_error::ApiError;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Chunks that may wait for the reader.
-const AHEAD: usize = 8;
+const AHEAD: usize = 1;
+/// A client that takes no chunk for this long receives no more: its cache could not be evicted.
+const SILENT: Duration = Duration::from_secs(60);
 
 /// Its manifest, with the description in a header.
 pub(super) async fn manifest(
@@ -28,12 +33,15 @@ pub(super) async fn manifest(
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let (record, manifest) = committed(&app, &caller, &text).await?;
+    let record = app.records.readable(&caller, id(&text)?)?;
+    if !record.is_committed() {
+        return Err(ApiError::absent(&record.full_name()));
+    }
+    let id = record.id;
+    let manifest = app.store.on_disk(move |depot| depot.open_manifest(id)).await?;
     let head = serde_json::to_string(&app.signer.told(&record)).map_err(ApiError::internal)?;
     let head = axum::http::HeaderValue::from_str(&ascii(&head)).map_err(ApiError::internal)?;
-    let kind = axum::http::HeaderValue::from_static("application/x-bittorrent");
-    let headers = [("content-type", kind), ("tidecast-record", head)];
-    Ok((headers, manifest.to_bytes()).into_response())
+    Ok(([("tidecast-record", head)], stream("application/x-bittorrent", manifest)).into_response())
 }
 
 /// JSON of ASCII characters only, as headers require.
@@ -62,15 +70,71 @@ pub(super) async fn content(
     let busy = app.store.depot.busy(record.id, crate::clock::now())?;
     let id = record.id;
     let view = app.store.on_disk(move |depot| depot.open_view(id)).await?;
+    let files = crate::model::files::missing(&manifest, &[]);
+    let reader = Reader { files: files.into_iter(), manifest, view, current: None, _busy: busy };
+    Ok(stream("application/octet-stream", reader))
+}
+
+/// A response with all bytes of `source`, which are read while the client takes them.
+fn stream(kind: &'static str, source: impl Source) -> Response {
     let (chunks, queue) = mpsc::channel(AHEAD);
-    tokio::task::spawn_blocking(move || {
-        let _busy = busy;
-        if let Err(error) = read(&manifest, view, &chunks) {
-            let _ = chunks.blocking_send(Err(error));
+    tokio::spawn(pass_on(source, chunks));
+    ([("content-type", kind)], Body::new(Chunks(queue))).into_response()
+}
+
+/// Passes chunks on until the client has them all, or takes none for too long. Uses a thread only while it reads.
+async fn pass_on(mut source: impl Source, chunks: mpsc::Sender<io::Result<Bytes>>) {
+    loop {
+        let read = tokio::task::spawn_blocking(move || (source.next(), source)).await;
+        let Ok((next, rest)) = read else { return };
+        source = rest;
+        let Some(chunk) = next.transpose() else { return };
+        let is_last = chunk.is_err();
+        if !matches!(timeout(SILENT, chunks.send(chunk)).await, Ok(Ok(()))) || is_last {
+            return;
         }
-    });
-    let kind = axum::http::HeaderValue::from_static("application/octet-stream");
-    Ok(([("content-type", kind)], Body::new(Chunks(queue))).into_response())
+    }
+}
+
+/// Bytes on the disk, in chunks.
+trait Source: Send + 'static {
+    /// The next chunk; None at the end. Blocks on the disk.
+    fn next(&mut self) -> io::Result<Option<Bytes>>;
+}
+
+/// The files of a cache, one after the other.
+struct Reader {
+    files: std::vec::IntoIter<u32>,
+    manifest: Arc<Manifest>,
+    view: View,
+    current: Option<(File, u64)>,
+    _busy: Busy,
+}
+
+impl Source for Reader {
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some((file, left)) = &mut self.current
+                && *left > 0
+            {
+                let mut chunk = vec![0; CHUNK.min(usize::try_from(*left).unwrap_or(CHUNK))];
+                file.read_exact(&mut chunk)?;
+                *left -= chunk.len() as u64;
+                return Ok(Some(chunk.into()));
+            }
+            let Some(index) = self.files.next() else { return Ok(None) };
+            let Some(file) = self.manifest.file(index) else { continue };
+            self.current = Some((self.view.open(file).map_err(io::Error::other)?, file.len()));
+        }
+    }
+}
+
+impl Source for File {
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        (&*self).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        Ok((!chunk.is_empty()).then(|| chunk.into()))
+    }
 }
 
 pub(super) async fn committed(
@@ -84,26 +148,4 @@ pub(super) async fn committed(
     let (reading, id) = (app.store.clone(), record.id);
     let read = tokio::task::spawn_blocking(move || reading.manifest(id, content)).await;
     Ok((record, read.map_err(ApiError::internal)??))
-}
-
-fn read(
-    manifest: &Manifest,
-    mut view: View,
-    chunks: &mpsc::Sender<std::io::Result<Bytes>>,
-) -> std::io::Result<()> {
-    for file in
-        crate::model::files::missing(manifest, &[]).into_iter().filter_map(|index| manifest.file(index))
-    {
-        let mut from = view.open(file).map_err(std::io::Error::other)?;
-        let mut left = file.len();
-        while left > 0 {
-            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            from.read_exact(&mut chunk)?;
-            left -= chunk.len() as u64;
-            if chunks.blocking_send(Ok(chunk.into())).is_err() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }

@@ -53,9 +53,14 @@ pub(super) async fn files(
         let Ok(upgraded) = upgrade.await else { return };
         let Ok(parts) = downcast::<TokioIo<Connection>>(upgraded) else { return };
         let (connection, is_asked) = (parts.io.into_inner(), !parts.read_buf.is_empty());
-        let sent = tokio::task::spawn_blocking(move || give(&connection, is_asked, given)).await;
-        if let Ok(Err(error)) = sent {
-            tracing::debug!(%error, "cannot send all files to a client");
+        // A thread of its own, as it waits for the client.
+        let give = move || {
+            if let Err(error) = give(&connection, is_asked, given) {
+                tracing::debug!(%error, "cannot send all files to a client");
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("give-files".into()).spawn(give) {
+            tracing::error!(%error, "cannot start a thread that sends files to a client");
         }
     });
     let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::app::App;
 use super::audited::Audited;
 use super::extract::{JsonBody, QueryOf, id};
-use crate::host::caller::Caller;
+use crate::host::caller::{Caller, is_stranger};
 use crate::model::api_error::ApiError;
 use crate::model::name::CacheName;
 use crate::model::types::{
@@ -48,6 +48,9 @@ fn named(which: &Which) -> Result<CacheName, ApiError> {
 }
 
 pub(super) async fn status(State(app): Daemon, caller: Caller) -> Answer<Status> {
+    if is_stranger(caller.uid, app.config.serves) {
+        return Ok(Json(app.admin.public_status()));
+    }
     // A transfer in progress is shown to its owner and the administrator only.
     let coming = app.requests.under_way(|owner| caller.rules() || owner == caller.name);
     let mut status = app.admin.status()?.with_transfers(coming);
@@ -72,14 +75,14 @@ pub(super) async fn create(
     State(app): Daemon,
     caller: Caller,
     headers: HeaderMap,
-    manifest: Bytes,
+    manifest: Body,
 ) -> Answer<Created> {
     let head = headers
         .get("tidecast-create")
         .ok_or_else(|| ApiError::malformed("header missing: tidecast-create"))?;
     let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
     let audited = Audited::on(&app.audit, &caller, "create", format!("{}/{}", app.config.name, create.name));
-    Ok(Json(audited.ended(app.caches.create(&caller, create, manifest).await)?))
+    Ok(Json(audited.ended(app.create(&caller, create, manifest).await)?))
 }
 
 pub(super) async fn content(

@@ -2,7 +2,7 @@
 //!
 //! The kernel identifies the user of a connection, so it only has to prove that it makes a request. Until the
 //! head of its first request has come it is one of at most [`PER_SOURCE`](tidecast_admission::PER_SOURCE) of
-//! its user, of which the oldest is closed first; after that it is one of at most [`MOST`].
+//! its user, of which the oldest is closed first; after that it is one of at most [`MOST`] or [`MOST_OF_DAEMONS`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,9 @@ use tokio::net::unix::{SocketAddr, UCred};
 use tokio::net::{UnixListener, UnixStream};
 
 /// Most connections of one user, where the limit of file descriptors allows it.
-const MOST: usize = 1024;
+pub(super) const MOST: usize = 1024;
+/// Most connections of one user at the socket for other daemons.
+pub(super) const MOST_OF_DAEMONS: usize = 64;
 
 /// A unix socket of which each user has a share.
 pub(super) struct Shared {
@@ -65,9 +67,10 @@ impl Drop for Seat {
 }
 
 impl Shared {
-    pub(super) fn new(listener: UnixListener) -> Self {
+    /// `most`: connections of one user.
+    pub(super) fn new(listener: UnixListener, most: usize) -> Self {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(1, MOST);
+        let most = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(1, most);
         Self { listener, gate: Gate::default(), users: Users::default(), most }
     }
 }
@@ -170,7 +173,7 @@ mod tests {
     async fn silent_connections_of_a_user_give_way_to_later_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let mut shared = Shared::new(UnixListener::bind(&path).unwrap());
+        let mut shared = Shared::new(UnixListener::bind(&path).unwrap(), MOST);
         let mut dial = async || {
             let there = UnixStream::connect(&path).await.unwrap();
             (there, shared.accept().await.0)

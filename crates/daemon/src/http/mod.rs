@@ -7,7 +7,9 @@ mod extract;
 mod files;
 mod handlers;
 mod listener;
+pub(crate) mod manifests;
 pub(crate) mod sessions;
+pub(crate) mod shares;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +19,9 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
 use axum::http::Method;
 use axum::http::request::Parts;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use tidecast_socket::{BindError, Bound};
 use tokio::net::UnixListener;
 
@@ -29,10 +31,12 @@ use crate::model::api_error::{ApiError, ErrorKind};
 use app::App;
 use listener::Cred;
 
-/// Most bytes of a request that is not an upload.
-const MAX_REQUEST: usize = 1 << 20;
-/// Most bytes of a manifest.
-const MAX_MANIFEST: usize = tidecast_metainfo::MAX_LEN;
+/// Most bytes of a request that is neither a manifest nor an upload.
+const MAX_REQUEST: usize = 256 << 10;
+/// Uploads and downloads of one user at once.
+pub(crate) const TRANSFERS: usize = 128;
+/// Other requests of one user at once that can have a long body or answer.
+pub(crate) const REQUESTS: usize = 32;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -53,25 +57,34 @@ impl FromRequestParts<Arc<App>> for Caller {
 
 /// All that can be asked.
 fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/openapi.json", get(|| async { ([("content-type", "application/json")], OPENAPI) }))
+    let transfers = Router::new()
+        .route("/v1/caches/{id}/content", put(handlers::content).get(download::content))
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(app.transfers.clone(), shares::counted));
+    let declarations = Router::new()
+        .route("/v1/caches", post(handlers::create))
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(app.declarations.clone(), shares::counted));
+    let answers = Router::new()
         .route("/v1/daemon", get(handlers::status))
         .route("/v1/caches", get(handlers::list))
-        .route("/v1/caches", post(handlers::create).layer(DefaultBodyLimit::max(MAX_MANIFEST)))
-        .route("/v1/caches/{id}", get(handlers::show).delete(handlers::remove))
-        .route(
-            "/v1/caches/{id}/content",
-            put(handlers::content).get(download::content).layer(DefaultBodyLimit::disable()),
-        )
+        .route("/v1/caches/{id}", get(handlers::show))
         .route("/v1/caches/{id}/manifest", get(download::manifest))
+        .route("/v1/where", get(handlers::holders))
+        .route("/v1/history", get(handlers::history))
+        .layer(from_fn_with_state(app.answers.clone(), shares::counted));
+    Router::new()
+        .merge(transfers)
+        .merge(declarations)
+        .merge(answers)
+        .route("/v1/openapi.json", get(|| async { ([("content-type", "application/json")], OPENAPI) }))
+        .route("/v1/caches/{id}", delete(handlers::remove))
         .route("/v1/caches/{id}/files", get(files::files))
         .route("/v1/caches/{id}/extend", post(handlers::extend))
         .route("/v1/caches/{id}/pin", post(handlers::pin))
         .route("/v1/caches/{id}/unpin", post(handlers::unpin))
         .route("/v1/caches/{id}/replicate", post(handlers::replicate))
         .route("/v1/get", post(handlers::get))
-        .route("/v1/where", get(handlers::holders))
-        .route("/v1/history", get(handlers::history))
         .route("/v1/fsck", post(handlers::fsck))
         .route("/v1/admin/{what}", post(handlers::admin))
         .route("/v1/site/{what}", post(handlers::site))
@@ -135,5 +148,10 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Optio
 pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, audience: Audience) -> std::io::Result<()> {
     let serves = app.config.serves;
     let admitted = router(app).layer(from_fn(move |request, next| admit(audience, serves, request, next)));
-    axum::serve(listener::Shared::new(listener), admitted.into_make_service_with_connect_info::<Cred>()).await
+    let most = match audience {
+        Audience::Users => listener::MOST,
+        Audience::Daemons => listener::MOST_OF_DAEMONS,
+    };
+    axum::serve(listener::Shared::new(listener, most), admitted.into_make_service_with_connect_info::<Cred>())
+        .await
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::model::api_error::{ApiError, ErrorKind};
 
 /// Callers that are given files at once; of one user.
-const SESSIONS: usize = 64;
+const SESSIONS: usize = 256;
 const OF_ONE_USER: usize = 16;
 
 /// Running file transfers, by user.

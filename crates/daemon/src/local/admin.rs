@@ -113,6 +113,16 @@ impl Admin {
         Ok(())
     }
 
+    /// What daemons of other users may know.
+    pub(crate) fn public_status(&self) -> Status {
+        Status {
+            name: self.config.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            state: self.mode.now().word().into(),
+            ..Status::default()
+        }
+    }
+
     /// How it is.
     pub(crate) fn status(&self) -> Result<Status, ApiError> {
         let usage = self.records.store.depot.usage().map_err(ApiError::internal)?;

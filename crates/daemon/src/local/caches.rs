@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tidecast_depot::{CacheId, Declare, Filter, Reader};
 use tidecast_metainfo::Manifest;
 
@@ -57,14 +56,8 @@ impl Caches {
         Ok(CacheInfo { ad: Some(ad.to_string()), uses, ..self.records.info(&record) })
     }
 
-    /// Declares a cache, and reserves space for it. Files that its owner may read already need not be
-    /// uploaded.
-    pub(crate) async fn create(
-        &self,
-        caller: &Caller,
-        create: Create,
-        manifest: Bytes,
-    ) -> Result<Created, ApiError> {
+    /// Checks a declaration before its manifest is received; the group of its readers.
+    pub(crate) fn check(&self, caller: &Caller, create: &Create) -> Result<Option<String>, ApiError> {
         if self.mode.now() != Mode::Running {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
@@ -91,7 +84,18 @@ impl Caches {
         {
             return Err(ApiError::forbidden(format!("you are not in the group {other}")));
         }
-        let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
+        Ok(group)
+    }
+
+    /// Declares a cache, and reserves space for it. Files that its owner may read already need not be
+    /// uploaded. `group`: of [`Caches::check`]; `len`: bytes of the manifest.
+    pub(crate) async fn create(
+        &self,
+        caller: &Caller,
+        create: Create,
+        group: Option<String>,
+        (manifest, len): (Manifest, usize),
+    ) -> Result<Created, ApiError> {
         // A mode that was derived from the files does not change an existing cache.
         let said = match create.found {
             true => Create { mode: None, group: None, ..create.clone() },
@@ -112,7 +116,7 @@ impl Caches {
             size: size_of(&manifest),
             attributes: Attributes::new(&create).to_map(),
         };
-        self.uploads.begin(declare, Arc::new(manifest), Reader::owner(&caller.name)).await
+        self.uploads.begin(declare, Arc::new(manifest), len, Reader::owner(&caller.name)).await
     }
 
     /// A longer lease; the owner's to ask for.

@@ -141,7 +141,12 @@ impl Getting {
             })
             .await?;
         self.limits.adapt_to_jobs(&self.records.store.depot);
-        let info = CacheInfo { inode: Some(inode), ..self.records.info(&record) };
+        let info = self.records.info(&record);
+        let info = match is_stranger(caller.uid, self.records.config.serves) {
+            // It receives the bytes: where they are and who uses them is of this user only.
+            true => CacheInfo { path: None, users: 0, ..info },
+            false => CacheInfo { inode: Some(inode), ..info },
+        };
         Ok(Got::Ready { info: Box::new(info), seconds, method, older })
     }
 

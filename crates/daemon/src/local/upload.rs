@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tidecast_depot::{Admission, CacheId, Declare, Depot, Reader};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::records::Records;
 use crate::host::caller::Caller;
@@ -26,14 +28,26 @@ const MOST_DRAINED: usize = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
 /// The content comes within this time after the declaration.
 const WAITING: Duration = Duration::from_mins(10);
-/// Uploads that were begun and not gone on with.
-const BEGUN: usize = 1024;
+/// No upload is silent for longer.
+const SILENT: Duration = Duration::from_mins(10);
+/// Declared caches of one user that may wait for their content.
+const BEGUN: usize = 256;
+/// Bytes of their manifests, which are kept in memory: one may be larger, if it is the only one.
+const MANIFESTS: usize = 64 << 20;
 
 /// Uploads that wait for their content.
 pub(crate) struct Uploads {
     records: Arc<Records>,
     limits: Arc<HostLimits>,
-    begun: Mutex<HashMap<CacheId, Upload>>,
+    begun: Mutex<HashMap<CacheId, Begun>>,
+}
+
+/// A declared cache that waits for its content.
+struct Begun {
+    upload: Upload,
+    owner: String,
+    /// Bytes of its manifest.
+    manifest: usize,
 }
 
 impl Uploads {
@@ -42,8 +56,8 @@ impl Uploads {
     }
 
     /// Takes out uploads that no client continues.
-    fn stale(&self) -> Vec<(CacheId, Upload)> {
-        self.begun.lock().extract_if(|_, upload| upload.begun.elapsed() >= WAITING).collect()
+    fn stale(&self) -> Vec<(CacheId, Begun)> {
+        self.begun.lock().extract_if(|_, begun| begun.upload.since.elapsed() >= WAITING).collect()
     }
 
     /// Releases the space of uploads that no client continues.
@@ -53,8 +67,8 @@ impl Uploads {
             return;
         }
         let forget_all = move |depot: &Depot| {
-            for (id, upload) in stale {
-                drop(upload);
+            for (id, begun) in stale {
+                drop(begun);
                 forget(depot, id);
             }
             Ok::<_, tidecast_depot::Error>(())
@@ -63,13 +77,28 @@ impl Uploads {
         let _ = self.records.store.on_disk(forget_all).await;
     }
 
-    /// Declares a cache and makes room for it.
+    /// Rejects a further upload of a user who has begun too many. `manifest`: bytes of its manifest.
+    fn check_share(all: &HashMap<CacheId, Begun>, owner: &str, manifest: usize) -> Result<(), ApiError> {
+        let own = || all.values().filter(|begun| begun.owner == owner);
+        let bytes: usize = own().map(|begun| begun.manifest).sum();
+        let count = own().count();
+        if count >= BEGUN || count > 0 && bytes + manifest > MANIFESTS {
+            let why = format!("{count} unfinished uploads of {owner}; finish them first, or try again later");
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why));
+        }
+        Ok(())
+    }
+
+    /// Declares a cache and makes room for it. `len`: bytes of the manifest.
     pub(crate) async fn begin(
         &self,
         declare: Declare,
         manifest: Arc<Manifest>,
+        len: usize,
         reader: Reader,
     ) -> Result<Created, ApiError> {
+        let owner = declare.owner.clone();
+        Self::check_share(&self.begun.lock(), &owner, len)?;
         let begun = manifest.clone();
         let (id, admitted, files) = self
             .records
@@ -95,7 +124,7 @@ impl Uploads {
         let reservation = match admitted {
             Admission::Ok(reservation) => reservation,
             Admission::Wait(reason) => {
-                let status = axum::http::StatusCode::SERVICE_UNAVAILABLE;
+                let status = StatusCode::SERVICE_UNAVAILABLE;
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Wait,
@@ -103,7 +132,7 @@ impl Uploads {
                 ));
             }
             Admission::Denied(reason) => {
-                let status = axum::http::StatusCode::INSUFFICIENT_STORAGE;
+                let status = StatusCode::INSUFFICIENT_STORAGE;
                 return Err(ApiError::new(
                     status,
                     ErrorKind::Denied,
@@ -112,16 +141,23 @@ impl Uploads {
             }
         };
         let upload = Upload::new(reservation, manifest, files.clone());
-        let mut uploads = self.begun.lock();
-        if uploads.len() >= BEGUN {
-            return Err(ApiError::new(
-                axum::http::StatusCode::SERVICE_UNAVAILABLE,
-                ErrorKind::Wait,
-                "too many unfinished uploads; try again later",
-            ));
+        let begun = Begun { upload, owner, manifest: len };
+        if let Err(error) = self.insert(id, begun) {
+            let forgotten = move |depot: &Depot| {
+                forget(depot, id);
+                Err::<Created, _>(error)
+            };
+            return self.records.store.on_disk(forgotten).await;
         }
-        uploads.insert(id, upload);
         Ok(Created { cache: id.to_string(), files })
+    }
+
+    /// Rejects the upload if its user has begun too many since it was declared.
+    fn insert(&self, id: CacheId, begun: Begun) -> Result<(), ApiError> {
+        let mut all = self.begun.lock();
+        Self::check_share(&all, &begun.owner, begun.manifest)?;
+        all.insert(id, begun);
+        Ok(())
     }
 
     /// Takes the content and commits the cache.
@@ -134,18 +170,17 @@ impl Uploads {
         let begun = self.records.owned(caller, id).map(|_| self.begun.lock().remove(&id))?;
         let upload = begun.ok_or_else(|| {
             ApiError::new(
-                axum::http::StatusCode::CONFLICT,
+                StatusCode::CONFLICT,
                 ErrorKind::State,
                 "no upload has begun for this cache: create it first",
             )
         });
         let taken = match upload {
-            Ok(upload) => self.take_in(id, upload, &mut body).await,
+            Ok(begun) => self.take_in(id, begun.upload, &mut body).await,
             Err(error) => Err(error),
         };
         if taken.is_err() {
-            // A client that still sends would not receive the reason.
-            let _ = tokio::time::timeout(LINGER, drain(body)).await;
+            drain(body).await;
         }
         taken
     }
@@ -153,12 +188,11 @@ impl Uploads {
     async fn take_in(&self, id: CacheId, upload: Upload, body: &mut Body) -> Result<CacheInfo, ApiError> {
         let (chunks, queue) = mpsc::channel(CHUNKS);
         let depot = self.records.store.depot.clone();
-        // On the writing thread: it continues to here however this task ends (client disconnected, connection
-        // cut).
-        let writing = tokio::task::spawn_blocking(move || {
-            let written = write(upload, queue);
+        // A task of its own: it continues to here however this one ends (client disconnected, connection cut).
+        let writing = tokio::spawn(async move {
+            let written = write(upload, queue).await;
             if written.is_err() {
-                forget(&depot, id);
+                let _ = tokio::task::spawn_blocking(move || forget(&depot, id)).await;
             }
             written
         });
@@ -170,7 +204,8 @@ impl Uploads {
     }
 
     async fn feed(&self, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
-        while let Some(frame) = body.frame().await {
+        let late = |_| ApiError::malformed("upload interrupted: no bytes before the timeout");
+        while let Some(frame) = timeout(SILENT, body.frame()).await.map_err(late)? {
             let frame = frame.map_err(|e| ApiError::malformed(format!("upload interrupted: {e}")))?;
             let Ok(data) = frame.into_data() else { continue };
             self.limits.throttle.store(data.len() as u64).await;
@@ -184,13 +219,16 @@ impl Uploads {
     }
 }
 
-/// Reads on, and throws it away.
-async fn drain(mut body: Body) {
-    let mut left = MOST_DRAINED;
-    while let Some(Ok(frame)) = body.frame().await {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            return;
+/// Reads the rest of a rejected body for some seconds: a client that still sends would not receive the reason.
+pub(crate) async fn drain(mut body: Body) {
+    let all = async {
+        let mut left = MOST_DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
         }
-    }
+    };
+    let _ = timeout(LINGER, all).await;
 }

@@ -15,8 +15,9 @@ use crate::model::api_error::ApiError;
 use crate::model::error::Error;
 use crate::model::name::CacheName;
 
-/// Manifests kept parsed.
+/// Manifests kept parsed, and most files and pieces in all of them: some 200 MB.
 const PARSED: usize = 64;
+const ENTRIES: u64 = 1 << 20;
 
 /// A manifest, and when it was used last.
 type Parsed = (Arc<Manifest>, Instant);
@@ -55,10 +56,15 @@ impl Store {
         }
         let manifest = Arc::new(self.depot.manifest(id)?);
         let mut parsed = self.manifests.lock();
-        if parsed.len() >= PARSED
-            && let Some(oldest) = parsed.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key)
-        {
-            parsed.remove(&oldest);
+        let mut left = ENTRIES.saturating_sub(entries(&manifest));
+        let mut by_use: Vec<_> =
+            parsed.iter().map(|(key, (kept, used))| (*used, *key, entries(kept))).collect();
+        by_use.sort_unstable();
+        for (place, (_, key, entries)) in by_use.into_iter().rev().enumerate() {
+            match left.checked_sub(entries) {
+                Some(rest) if place + 1 < PARSED => left = rest,
+                _ => drop(parsed.remove(&key)),
+            }
         }
         parsed.insert(content, (manifest.clone(), Instant::now()));
         Ok(manifest)
@@ -95,6 +101,11 @@ impl Store {
     pub(crate) async fn has_changed(&self) {
         self.changed.notified().await;
     }
+}
+
+/// Its files and pieces.
+fn entries(manifest: &Manifest) -> u64 {
+    u64::from(manifest.file_count()) + manifest.total_len() / u64::from(manifest.piece_length())
 }
 
 /// The directory of a cache's view, and the path of the tree or file in it.

@@ -210,7 +210,7 @@ impl SameHost {
         let id = reservation.id();
         let upload = upload::Upload::new(reservation, manifest.clone(), files);
         let (chunks, queue) = mpsc::channel(upload::CHUNKS);
-        let writing = tokio::task::spawn_blocking(move || upload::write(upload, queue));
+        let writing = tokio::spawn(upload::write(upload, queue));
         let sent = self.pass_on(parent, cache, chunks).await;
         let written = writing.await.map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?;
         match (sent, written) {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 
 use super::site::{Host, Site, admin, publish, user};
 use crate::host::caller::Caller;
@@ -17,8 +16,8 @@ fn create(name: &str) -> Create {
 /// Declares a cache of one file, and sends nothing yet.
 async fn begin(host: &Host, who: &Caller, name: &str, content: &[u8]) -> Created {
     let (manifest, _dir) = publish(name, &[("file", content)]);
-    let manifest = Bytes::from(manifest.to_bytes().to_vec());
-    host.daemon.app.caches.create(who, create(name), manifest).await.unwrap()
+    let manifest = Body::from(manifest.to_bytes().to_vec());
+    host.daemon.app.create(who, create(name), manifest).await.unwrap()
 }
 
 async fn send(host: &Host, who: &Caller, created: &Created, content: &[u8]) -> Result<(), ApiError> {
@@ -197,8 +196,8 @@ async fn what_is_no_name_is_refused() {
     let (manifest, _dir) = publish("file", &[("file", b"acgt")]);
     for name in ["", ".", "..", "a/b", "a@1", "-a", "a b", &"n".repeat(300)] {
         let create = Create { name: name.into(), ..Create::default() };
-        let manifest = Bytes::from(manifest.to_bytes().to_vec());
-        let refused = site.host("head").daemon.app.caches.create(&alice, create, manifest).await;
+        let manifest = Body::from(manifest.to_bytes().to_vec());
+        let refused = site.host("head").daemon.app.create(&alice, create, manifest).await;
         assert_eq!(refused.unwrap_err().kind, ErrorKind::Malformed, "{name:?}");
     }
 }
@@ -208,7 +207,7 @@ async fn what_is_no_manifest_is_refused_and_keeps_no_room() {
     let (site, alice) = (Site::new(&["head"]).await, user("alice"));
     let head = site.host("head");
     for bytes in [&b""[..], b"d4:infode", b"no torrent"] {
-        let refused = head.daemon.app.caches.create(&alice, create("nt"), Bytes::from_static(bytes)).await;
+        let refused = head.daemon.app.create(&alice, create("nt"), Body::from(bytes)).await;
         assert_eq!(refused.unwrap_err().kind, ErrorKind::Malformed);
     }
     assert_eq!(head.daemon.app.admin.status().unwrap().reserved, 0);

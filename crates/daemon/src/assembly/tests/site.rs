@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use bytes::Bytes;
 use tempfile::TempDir;
 use tidecast_depot::{CacheId, Depot};
 use tidecast_identity::{NodeId, NodeKey, Tls};
@@ -249,8 +248,7 @@ impl Host {
         files: &[(&str, &[u8])],
     ) -> Result<CacheInfo, ApiError> {
         let (manifest, dir) = publish(&create.name, files);
-        let caches = &self.daemon.app.caches;
-        let created = caches.create(who, create, Bytes::from(manifest.to_bytes().to_vec())).await?;
+        let created = self.daemon.app.create(who, create, Body::from(manifest.to_bytes().to_vec())).await?;
         let id: CacheId = created.cache.parse().unwrap();
         let top: PathBuf = dir.path().join(manifest.name().as_ref());
         let file = |index: &u32| std::fs::read(manifest.file(*index).unwrap().path().below(&top)).unwrap();
@@ -267,7 +265,11 @@ impl Host {
     /// Has a cache here.
     pub(super) async fn get(&self, who: &Caller, name: &str) -> Result<CacheInfo, ApiError> {
         match self.got(who, Get { name: name.into(), ..Get::default() }).await? {
-            Got::Ready { info, .. } => Ok(*info),
+            // Its path is told to this daemon's own user only.
+            Got::Ready { info, .. } => {
+                let path = self.daemon.app.store.depot.view(info.cache.parse().unwrap()).ok();
+                Ok(CacheInfo { path, ..*info })
+            }
             Got::Wait { why, .. } => panic!("{name} does not come: {why}"),
         }
     }
