@@ -16,6 +16,8 @@ use crate::error::{Error, home};
 const RAM: &str = "/dev/shm";
 /// A tree is kept in RAM if it takes at most this fraction (one part in N) of the free space there.
 const SHARE: u64 = 4;
+/// Names tried for a user's own directory: other users can occupy some.
+const NAMES: u32 = 64;
 
 /// The directory of a tree on this host, which is this user's alone.
 #[derive(Debug, Clone)]
@@ -132,17 +134,31 @@ impl Home {
         if manifest.total_len() > free / SHARE {
             return Ok(here);
         }
-        let dir = own(Path::new(RAM))?.join(self.id.get(..16).unwrap_or(&self.id));
+        // Without a directory there, as in a container without shared memory, the data is on the disk.
+        let Ok(base) = own(Path::new(RAM)) else { return Ok(here) };
+        let dir = base.join(self.id.get(..16).unwrap_or(&self.id));
         private(&dir)?;
         Ok(dir.join("data"))
     }
 }
 
-/// This user's own directory below one that all may write to.
+/// This user's own directory below one that all may write to. A name that another user has occupied is left for the
+/// next one.
 fn own(below: &Path) -> Result<PathBuf, Error> {
-    let dir = below.join(format!("tidecast-{}", rustix::process::geteuid().as_raw()));
-    private(&dir)?;
-    Ok(dir)
+    let first = below.join(format!("tidecast-{}", rustix::process::geteuid().as_raw()));
+    let next = (2..=NAMES).map(|number| {
+        let mut name = first.clone().into_os_string();
+        name.push(format!("-{number}"));
+        PathBuf::from(name)
+    });
+    for dir in std::iter::once(first.clone()).chain(next) {
+        match private(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(Error::Foreign(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Err(Error::Foreign(first))
 }
 
 /// Makes a directory that belongs to this user alone. A file or directory of another user in its place is not

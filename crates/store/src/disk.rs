@@ -70,7 +70,9 @@ pub struct Meta {
     pub links: u64,
     /// It belongs to the user that this process acts as.
     pub mine: bool,
-    /// Permission bits.
+    /// The user that it belongs to.
+    pub owner: u32,
+    /// Permission bits, with the sticky bit.
     pub mode: u32,
 }
 

@@ -7,6 +7,7 @@
 //! The rule is applied as early as possible: by kind, record and size at the start, by content as soon as a piece
 //! differs, and again before the first name is replaced.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use crate::bits::Bits;
 use crate::disk::{DiskFile, How, Kind, Meta};
 use crate::error::{Context, Error, MOUNT};
 use crate::map::Place;
+use crate::owner::OTHERS_WRITE;
 use crate::record;
-use crate::store::{Download, Mode, Store};
+use crate::store::{CHANGED, Download, Mode, Store};
 
 const OTHER: &str = "no record shows that an earlier bcast or get put it there, or it has changed since; replace it with \
                      --force, or choose another destination";
@@ -55,9 +57,11 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
         return Err(Error::Foreign { path: at(), why: TREE });
     }
     for standing in &all {
+        let counts = store.may_count(&standing.path, &standing.meta, dl.replace.force)?;
         let file = standing.file.and_then(|f| store.manifest.file(f));
         match (standing.meta.kind, file) {
             (Kind::Dir, None) => {}
+            _ if !counts => {}
             (Kind::File, Some(file)) if !file.is_symlink() => store.survey_file(dl, standing, file)?,
             (Kind::Symlink, Some(file)) if store.is_same_link(&standing.path, file)? => {
                 dl.in_place.set(file.index());
@@ -343,6 +347,7 @@ impl Store {
         let all = self.standing()?.0;
         self.refuse_mounts(dl, &all)?;
         for Standing { path, meta, file } in all {
+            self.may_count(&path, &meta, dl.replace.force)?;
             let right = match file {
                 None if meta.kind == Kind::Dir => continue,
                 Some(file) if dl.in_place.get(file) => continue,
@@ -407,22 +412,50 @@ impl Store {
             .and_then(|()| if dl.flush.is_durable() { copy.sync(false) } else { Ok(()) });
         filled.map_err(|e| fail(&scratch, e))?;
         // The copied data must be the verified data.
-        self.unchanged(file, &*source)?;
+        let source = self.unchanged(file, &*source)?;
 
+        // A user who may write to the original can change it without a trace.
+        let is_ours = source.is_some_and(|source| source.mine && source.mode & OTHERS_WRITE == 0);
         crate::stage::make_parents(&*self.disk, &staged).map_err(|e| fail(&staged, e))?;
         self.map.mark_holes_used(file);
         dl.flush.created(file);
-        {
+        let mut copied = BTreeSet::new();
+        loop {
+            if !is_ours {
+                self.verify_copy(file, &*copy, &mut copied)?;
+            }
             let _alone = self.moving.write();
+            if !is_ours && self.verified(file).any(|piece| !copied.contains(&piece)) {
+                // Another thread has verified one in the original meanwhile.
+                continue;
+            }
             self.disk.rename(&scratch, &staged, true).map_err(|e| fail(&staged, e))?;
             dl.in_place.clear(file);
             self.fds.forget(file);
             if let Some(stamp) = self.stamps.write().get_mut(file as usize) {
                 *stamp = None;
             }
+            break;
         }
         dl.flush.touched(file);
-        self.map.file_pieces(file).filter(|p| self.done.get(*p)).for_each(|p| dl.flush.pending(p));
+        self.verified(file).for_each(|p| dl.flush.pending(p));
+        Ok(())
+    }
+
+    /// The pieces of a file that count as done.
+    fn verified(&self, file: u32) -> impl Iterator<Item = u32> {
+        self.map.file_pieces(file).filter(|piece| self.done.get(*piece))
+    }
+
+    /// Verifies pieces that were verified in the original in its copy, but those that are `copied` already.
+    fn verify_copy(&self, file: u32, copy: &dyn DiskFile, copied: &mut BTreeSet<u32>) -> Result<(), Error> {
+        for piece in self.verified(file).filter(|piece| !copied.contains(piece)).collect::<Vec<_>>() {
+            if self.verify(piece, Some((file, copy)))?.is_none() {
+                let path = self.disk.root().join(self.map.file_path(&self.home, file));
+                return Err(Error::Foreign { path, why: CHANGED });
+            }
+            copied.insert(piece);
+        }
         Ok(())
     }
 }

@@ -42,6 +42,7 @@ mod map;
 mod open;
 mod opened;
 mod os;
+mod owner;
 mod patch;
 mod place;
 mod record;

@@ -80,6 +80,7 @@ fn meta(m: &tidecast_paths::Meta) -> Meta {
         links: m.links,
         mode: m.mode,
         mine: m.is_mine(),
+        owner: m.uid,
     }
 }
 

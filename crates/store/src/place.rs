@@ -81,6 +81,7 @@ impl Store {
             let path = dir.path().below(&self.home);
             match self.disk.stat(&path) {
                 Ok(meta) if meta.kind == Kind::Dir => {
+                    self.may_count(&path, &meta, false)?;
                     // Its owner may change the content of a directory that was delivered read-only.
                     if meta.mine && meta.mode & 0o700 != 0o700 {
                         self.set_attributes(&path, Some(meta.mode | 0o700), None, &[])?;
@@ -96,6 +97,9 @@ impl Store {
                 }
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     stage::make_dir(&*self.disk, &path).map_err(|e| fail("create", &path, e))?;
+                    // Another user may have been faster.
+                    let made = self.disk.stat(&path).map_err(|e| fail("stat", &path, e))?;
+                    self.may_count(&path, &made, false)?;
                 }
                 Err(e) => return Err(fail("stat", &path, e)),
             }

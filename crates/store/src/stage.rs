@@ -12,6 +12,9 @@ use crate::error::Error;
 /// has at most 255.
 const NAME_MAX: usize = 200;
 
+/// Names tried for a staging area: other users can occupy some.
+const NAMES: u32 = 64;
+
 /// A staging area that this process holds the lock of.
 pub(crate) struct Stage {
     dir: PathBuf,
@@ -20,13 +23,27 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes or takes over the staging area for `name`; `id` tells manifests and selections apart.
+    /// Makes or takes over the staging area for `name`; `id` tells manifests and selections apart. A name that another
+    /// user has occupied is left for the next one.
     pub(crate) fn take(disk: &dyn Disk, name: &[u8], id: &[u8; 32]) -> Result<Self, Error> {
+        let mut number = 1;
+        loop {
+            match Self::take_one(disk, name, id, number) {
+                Err(Error::Conflict { .. }) if number < NAMES => number += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn take_one(disk: &dyn Disk, name: &[u8], id: &[u8; 32], number: u32) -> Result<Self, Error> {
         let mut dir = b".tidecast-".to_vec();
         dir.extend(name.iter().take(NAME_MAX));
         let short: String = id.iter().take(4).map(|b| format!("{b:02x}")).collect();
         dir.extend_from_slice(b"-");
         dir.extend_from_slice(short.as_bytes());
+        if number > 1 {
+            dir.extend_from_slice(format!("-{number}").as_bytes());
+        }
         let dir = PathBuf::from(std::ffi::OsStr::from_bytes(&dir));
 
         let at = disk.root().join(&dir);
@@ -46,7 +63,7 @@ impl Stage {
                 Ok(meta) if meta.kind == Kind::Dir && meta.mine => Ok(true),
                 Ok(_) => Err(Error::Conflict {
                     path: at.clone(),
-                    why: "this staging area belongs to another user",
+                    why: "another user has occupied the names of staging areas there",
                 }),
             };
             if !mine()? {

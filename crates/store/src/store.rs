@@ -21,7 +21,7 @@ use tidecast_hash::{Digest, LEAF, Sha1};
 use tidecast_metainfo::Manifest;
 
 use crate::bits::{Bits, ranges};
-use crate::disk::{Disk, DiskFile, How, Stamp};
+use crate::disk::{Disk, DiskFile, How, Meta, Stamp};
 use crate::error::{Context, Error};
 use crate::fds::Fds;
 use crate::flush::Flush;
@@ -34,6 +34,8 @@ use crate::stage::Stage;
 
 /// Bytes read at a time when a piece is hashed; a multiple of the leaf.
 const CHUNK: usize = 16 * LEAF;
+/// Why a file that was verified in place cannot be used.
+pub(crate) const CHANGED: &str = "it was changed or replaced during the transfer; run the same command again";
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -59,6 +61,9 @@ pub struct Store {
 
 /// Leaf digests of a piece, and SHA-1 over it for v1.
 type Hashed = (Vec<Digest>, Option<Sha1>);
+
+/// A file, and a copy of it to read its data from.
+type Copied<'a> = Option<(u32, &'a dyn DiskFile)>;
 
 /// The purpose of the store.
 pub(crate) enum Mode {
@@ -261,7 +266,7 @@ impl Store {
     pub fn read(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<(), Error> {
         self.in_range(piece, begin, buf.len())?;
         self.must_have(piece)?;
-        if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
+        if self.read_raw(piece, begin, buf, None)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
     /// Reads bytes of a piece that need not be complete: the caller has verified them leaf by leaf, or compares a
@@ -271,11 +276,11 @@ impl Store {
     /// As [`Store::read`]; [`Error::NotVerified`] only where a file ends before them.
     pub fn read_unverified(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<(), Error> {
         self.in_range(piece, begin, buf.len())?;
-        if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
+        if self.read_raw(piece, begin, buf, None)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
-    /// Reads bytes of any piece; false if a file is too short for them.
-    fn read_raw(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<bool, Error> {
+    /// Reads bytes of any piece; false if a file is too short for them. `copy`: the data of this file is read there.
+    fn read_raw(&self, piece: u32, begin: u32, buf: &mut [u8], copy: Copied<'_>) -> Result<bool, Error> {
         let mut rest = buf;
         for (place, len) in self.map.places(piece, begin, rest.len() as u32) {
             let (part, after) = rest.split_at_mut(len as usize);
@@ -290,6 +295,14 @@ impl Store {
                     }
                 }
                 Place::File(file, offset) => {
+                    if let Some((_, copy)) = copy.filter(|(copied, _)| *copied == file) {
+                        let read =
+                            copy.read_at(part, offset).at("read the copy of", &self.file_path(file))?;
+                        if read < part.len() {
+                            return Ok(false);
+                        }
+                        continue;
+                    }
                     let Some(open) = self.open_any(file)? else {
                         part.fill(0);
                         continue;
@@ -414,7 +427,7 @@ impl Store {
         if !self.map.wanted(piece) {
             return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
         }
-        let Some(leaves) = self.verify(piece)? else {
+        let Some(leaves) = self.verify(piece, None)? else {
             self.differs(piece)?;
             return Ok(false);
         };
@@ -423,15 +436,15 @@ impl Store {
         Ok(true)
     }
 
-    /// The leaf digests of a piece on disk if it is right.
-    pub(crate) fn verify(&self, piece: u32) -> Result<Option<Vec<Digest>>, Error> {
+    /// The leaf digests of a piece on disk if it is right. `copy`: the data of this file is read there.
+    pub(crate) fn verify(&self, piece: u32, copy: Copied<'_>) -> Result<Option<Vec<Digest>>, Error> {
         let expected = self.manifest.expected(piece);
         if expected.v2.is_none() && expected.v1.is_none() {
             return Err(Error::NoHash { piece });
         }
         let hashed = BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(CHUNK, 0);
-            self.hash(piece, buffer, expected.v2.is_none())
+            self.hash(piece, buffer, expected.v2.is_none(), copy)
         })?;
         Ok(hashed.and_then(|(leaves, sha1)| {
             let right = match self.manifest.check_leaves(piece, &leaves) {
@@ -454,7 +467,7 @@ impl Store {
         }
         let hashed = BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(CHUNK, 0);
-            self.hash(piece, buffer, false)
+            self.hash(piece, buffer, false, None)
         })?;
         let Some((leaves, _)) = hashed else { return Ok(None) };
         let root = self.manifest.root_of_leaves(piece, &leaves).ok_or(Error::NoHash { piece })?;
@@ -463,7 +476,13 @@ impl Store {
     }
 
     /// Leaf digests of the data on disk, and on request SHA-1 over it as in v1.
-    fn hash(&self, piece: u32, buffer: &mut [u8], v1: bool) -> Result<Option<Hashed>, Error> {
+    fn hash(
+        &self,
+        piece: u32,
+        buffer: &mut [u8],
+        v1: bool,
+        copy: Copied<'_>,
+    ) -> Result<Option<Hashed>, Error> {
         let len = self.manifest.piece_len(piece);
         let mut leaves = vec![Digest::default(); (len as usize).div_ceil(LEAF)];
         let mut sha1 = v1.then(Sha1::new);
@@ -471,7 +490,7 @@ impl Store {
         for out in leaves.chunks_mut(CHUNK / LEAF) {
             let want = ((len - begin) as usize).min(CHUNK);
             let part = buffer.get_mut(..want).unwrap_or_default();
-            if !self.read_raw(piece, begin, part)? {
+            if !self.read_raw(piece, begin, part, copy)? {
                 return Ok(None);
             }
             tidecast_hash::leaves(part, out);
@@ -518,17 +537,16 @@ impl Store {
         }
     }
 
-    /// A file outside the staging area must be unchanged since it was checked.
-    pub(crate) fn unchanged(&self, file: u32, open: &dyn DiskFile) -> Result<(), Error> {
+    /// A file outside the staging area must be unchanged since it was checked; its state, if it was.
+    pub(crate) fn unchanged(&self, file: u32, open: &dyn DiskFile) -> Result<Option<Meta>, Error> {
         let Some(known) = self.stamps.read().get(file as usize).copied().flatten() else {
-            return Ok(());
+            return Ok(None);
         };
         let path = || self.disk.root().join(self.map.file_path(&self.home, file));
         let now = open.meta().at("stat", &path())?;
         let same = now.stamp == known && now.links > 0;
         if !same && self.download_mode().is_ok() {
-            let why = "it was changed or replaced during the transfer; run the same command again";
-            return Err(Error::Foreign { path: path(), why });
+            return Err(Error::Foreign { path: path(), why: CHANGED });
         }
         if now.links == 0 {
             return Err(match self.disk.stat(&self.map.file_path(&self.home, file)) {
@@ -536,7 +554,7 @@ impl Store {
                 Ok(_) => Error::Changed { path: path() },
             });
         }
-        if now.stamp != known { Err(Error::Changed { path: path() }) } else { Ok(()) }
+        if now.stamp != known { Err(Error::Changed { path: path() }) } else { Ok(Some(now)) }
     }
 
     fn must_have(&self, piece: u32) -> Result<(), Error> {

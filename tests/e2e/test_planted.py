@@ -1,0 +1,159 @@
+"""Files that another user has put where a transfer arrives: they do not count as delivered, and cannot be changed unnoticed."""
+import os
+import pathlib
+import shutil
+
+import pytest
+from support import trees
+from support.callers import passable
+from support.tidecast import Node
+
+ALICE, BOB = 61001, 61002
+SIZE = 3_000_000
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming other users needs root")
+
+
+class User(Node):
+    """The commands of a user without privilege."""
+
+    def __init__(self, program, home, start, uid: int):
+        super().__init__(program, home, start)
+        self.uid = uid
+        os.chown(home, uid, uid)
+
+    def argv(self, *words):
+        return ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--", *super().argv(*words)]
+
+    def gets(self, manifest, to, peer, *words, code=0):
+        return self("get", manifest, "--to", to, "--peer", peer, "--listen", "127.0.0.1:0", "--no-lsd", "--plain", "--timeout", "60s", *words, code=code)
+
+
+@pytest.fixture
+def place(tmp_path) -> pathlib.Path:
+    """A directory as /tmp is."""
+    passable(tmp_path)
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+@pytest.fixture
+def alice(built, tmp_path, start):
+    return User(built / "tidecast", tmp_path / "alice", start, ALICE)
+
+
+@pytest.fixture
+def root(built, tmp_path, start):
+    return Node(built / "tidecast", tmp_path / "root", start)
+
+
+def given_to(path: pathlib.Path, uid: int, mode=None) -> pathlib.Path:
+    for one in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        os.chown(one, uid, uid, follow_symlinks=False)
+    if mode is not None:
+        path.chmod(mode)
+    return path
+
+
+def seeded(root: Node, tmp_path, source: pathlib.Path, listen: str) -> pathlib.Path:
+    manifest = root.publish(source, tmp_path / "m.torrent")
+    manifest.chmod(0o644)
+    root.seed(manifest, source, listen, "--no-lsd", "--plain")
+    return manifest
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_a_file_of_another_user_is_not_delivered(root, alice, place, tmp_path, port, mode):
+    place.chmod(mode)
+    data, listen = trees.blob(tmp_path / "data", SIZE), f"127.0.0.1:{port()}"
+    manifest = seeded(root, tmp_path, data, listen)
+    planted = given_to(pathlib.Path(shutil.copy(data, place / "data")), BOB, 0o644)
+    for words in ([], ["--force"]) if mode & 0o1000 else ([],):
+        said = alice.gets(manifest, place, listen, *words, code=1)
+        assert "belongs to another user" in said.err, said.err
+        assert planted.stat().st_uid == BOB
+    assert [p.name for p in place.iterdir()] == ["data"]
+    if mode & 0o1000:
+        assert "belongs to another user" in root("get", manifest, "--to", place, "--peer", listen, "--no-lsd", "--plain", code=1).err
+        root("get", manifest, "--to", place, "--peer", listen, "--no-lsd", "--plain", "--force")
+        assert planted.stat().st_uid == 0
+    else:
+        alice.gets(manifest, place, listen, "--force")
+        assert planted.stat().st_uid == ALICE
+    trees.assert_same(data, planted)
+
+
+def test_a_directory_of_another_user_receives_nothing(root, alice, place, tmp_path, port):
+    source, listen = tmp_path / "tree", f"127.0.0.1:{port()}"
+    trees.blob(source / "in/file", SIZE)
+    (source / "link").symlink_to("in/file")
+    manifest = seeded(root, tmp_path, source, listen)
+    (place / "tree").mkdir()
+    given_to(place / "tree", BOB, 0o777)
+    for words in ([], ["--force"]):
+        assert "belongs to another user" in alice.gets(manifest, place, listen, *words, code=1).err
+    assert not list((place / "tree").iterdir())
+    given_to(place / "tree", ALICE, 0o1777)
+    given_to(trees.blob(place / "tree/in/file", SIZE), ALICE)
+    given_to(place / "tree/in", BOB, 0o777)
+    assert "belongs to another user" in alice.gets(manifest, place, listen, "--force", code=1).err
+
+
+def test_what_a_member_of_a_group_has_received_counts_for_the_others(root, alice, place, tmp_path, port):
+    source, listen = tmp_path / "tree", f"127.0.0.1:{port()}"
+    trees.blob(source / "in/file", SIZE)
+    manifest = seeded(root, tmp_path, source, listen)
+    os.chown(place, 0, ALICE)
+    place.chmod(0o2775)
+    given_to(pathlib.Path(shutil.copytree(source, place / "tree")), BOB)
+    alice.gets(manifest, place, listen)
+    assert (place / "tree/in/file").stat().st_uid == BOB
+    own = tmp_path / "of-bob"
+    own.mkdir()
+    given_to(pathlib.Path(shutil.copytree(source, own / "tree")), BOB)
+    given_to(own, BOB, 0o777)
+    alice.gets(manifest, own, listen)
+
+
+def test_a_file_that_changes_after_its_check_with_its_old_time_is_noticed(root, alice, place, tmp_path, port):
+    place.chmod(0o2770)
+    os.chown(place, 0, ALICE)
+    data, listen = trees.blob(tmp_path / "data", SIZE), f"127.0.0.1:{port()}"
+    manifest = root.publish(data, tmp_path / "m.torrent")
+    manifest.chmod(0o644)
+    planted = pathlib.Path(shutil.copy(data, place / "data"))
+    with open(planted, "r+b") as file:
+        file.seek(SIZE - 100)
+        file.write(bytes(100))
+    given_to(planted, BOB, 0o666)
+    get = alice.run("get", manifest, "--to", place, "--peer", listen, "--listen", "127.0.0.1:0", "--no-lsd", "--plain", "--force", "--timeout", "60s", "--json")
+    get.until("the file to be checked", lambda: any(event.get("pieces") for event in get.events()))
+    times = planted.stat()
+    with open(planted, "r+b") as file:
+        file.write(b"EVIL" * 1000)
+    os.utime(planted, ns=(times.st_atime_ns, times.st_mtime_ns))
+    root.seed(manifest, data, listen, "--no-lsd", "--plain")
+    assert get.wait() == 1, get.story()
+    assert "changed" in get.story()
+    alice.gets(manifest, place, listen, "--force")
+    trees.assert_same(data, planted)
+
+
+def test_occupied_names_of_staging_areas_stop_nobody(root, alice, place, tmp_path, port):
+    data, listen = trees.blob(tmp_path / "data", SIZE), f"127.0.0.1:{port()}"
+    manifest = root.publish(data, tmp_path / "m.torrent")
+    manifest.chmod(0o644)
+    waits = alice.run("get", manifest, "--to", place, "--peer", listen, "--listen", "127.0.0.1:0", "--no-lsd", "--plain")
+    waits.until("its staging area", lambda: list(place.iterdir()))
+    waits.process.kill()
+    waits.wait()
+    (stage,) = place.iterdir()
+    shutil.rmtree(stage)
+    for name in (stage, pathlib.Path(f"{stage}-2")):
+        name.mkdir()
+        given_to(name, BOB, 0o777)
+    root.seed(manifest, data, listen, "--no-lsd", "--plain")
+    alice.gets(manifest, place, listen)
+    trees.assert_same(data, place / "data")
+    assert sorted(place.iterdir()) == sorted([stage, pathlib.Path(f"{stage}-2"), place / "data"])
