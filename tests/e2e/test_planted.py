@@ -157,3 +157,63 @@ def test_occupied_names_of_staging_areas_stop_nobody(root, alice, place, tmp_pat
     alice.gets(manifest, place, listen)
     trees.assert_same(data, place / "data")
     assert sorted(place.iterdir()) == sorted([stage, pathlib.Path(f"{stage}-2"), place / "data"])
+
+
+def as_old(path: pathlib.Path, model: pathlib.Path, content: bytes) -> int:
+    """Writes another content with the size and time of `model`; its inode."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content.ljust(model.stat().st_size)[: model.stat().st_size])
+    times = model.stat()
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return path.stat().st_ino
+
+
+def test_a_planted_file_does_not_become_a_program_of_root(root, tmp_path):
+    source, dest = tmp_path / "source", tmp_path / "dest"
+    for name, owner, mode in (("suid", 0, 0o4755), ("script", 0, 0o755), ("daemons", ALICE, 0o4755), ("notes", ALICE, 0o644)):
+        trees.blob(source / name, 5000)
+        os.chown(source / name, owner, owner)
+        (source / name).chmod(mode)
+    dest.mkdir()
+    planted = {name: as_old(dest / name, source / name, b"evil") for name in os.listdir(source)}
+    given_to(dest, BOB)
+    root("copy", f"{source}/", dest)
+    for name, inode in planted.items():
+        copied = dest / name
+        assert (copied.stat().st_uid, copied.stat().st_mode) == ((source / name).stat().st_uid, (source / name).stat().st_mode)
+        # As rsync, size and time tell whether other files have changed.
+        if "4" in oct((source / name).stat().st_mode)[-4]:
+            trees.assert_same(source / name, copied)
+            assert copied.stat().st_ino != inode, "its former owner may have it open"
+
+
+def test_a_planted_file_does_not_count_as_copied(alice, place, tmp_path):
+    source = tmp_path / "source"
+    trees.blob(source / "data", 5000)
+    given_to(source, ALICE)
+    as_old(place / "data", source / "data", b"evil")
+    given_to(place / "data", BOB, 0o644)
+    said = alice.run("copy", source / "data", place)
+    assert said.wait() != 0 and "data" in said.err, said.story()
+
+
+def test_a_file_of_another_host_makes_no_program_that_runs_with_the_rights_of_who_copies(alice, root, tmp_path, port):
+    passable(tmp_path)
+    listen, there = f"127.0.0.1:{port()}", tmp_path / "there"
+    trees.blob(there / "run", 5000)
+    (there / "project").mkdir()
+    given_to(there, ALICE)
+    (there / "run").chmod(0o6755)
+    (there / "project").chmod(0o2775)
+    given_to(tmp_path / "alice", ALICE)
+    serve = root.run("copy-server", "--root", there, "--listen", listen, "--as-root", "--trust-metadata")
+    url = serve.until("its URL", lambda: serve.out.split("\n")[0] if "\n" in serve.out else "")
+    pulled, copied, asked = (tmp_path / "alice" / name for name in ("pulled", "copied", "asked"))
+    said = alice.run("copy", url, pulled)
+    said.wait()
+    assert "set-user-ID" in said.story(), said.story()
+    alice("copy", f"{there}/", copied)
+    alice("copy", "--chmod", "F4755", url, asked)
+    modes = [(at / "run").stat().st_mode & 0o7777 for at in (pulled, copied, asked)]
+    assert modes == [0o755, 0o6755, 0o4755], list(map(oct, modes))
+    assert (pulled / "project").stat().st_mode & 0o7777 == 0o2775

@@ -159,6 +159,9 @@ pub struct ReceiveSpec {
     /// Everything is written to a separate directory at the destination, which is removed in the end:
     /// measures the cost of writing.
     pub discard: bool,
+    /// The data comes from another host than the one of the user who copies: it makes no programs that run with the
+    /// rights of a user who is not root.
+    pub pulled: bool,
 }
 
 impl ReceiveSpec {
@@ -196,6 +199,7 @@ impl Default for ReceiveSpec {
             leftovers: Vec::new(),
             shared: false,
             discard: false,
+            pulled: false,
         }
     }
 }

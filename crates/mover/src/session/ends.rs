@@ -93,7 +93,8 @@ impl Ends<'_> {
         if let Some(share) = &self.job.share {
             offer.identity.clone_from(&share.identity);
         }
-        ReceiveSpec { offer, ..self.job.receive.clone() }
+        let pulled = !matches!(self.job.from, Location::Local(_));
+        ReceiveSpec { offer, pulled, ..self.job.receive.clone() }
     }
 
     /// The receiving end of this process.

@@ -138,6 +138,7 @@ impl Directory {
         let (only, NamedEntry { dir, name, stat }) = (&self.spec.only, there);
         if only.ignore_times && !only.size_only && root.is_none()
             || u64::try_from(stat.st_size) != Ok(entry.len())
+            || self.owners.distrusts(dir, stat, &entry.attributes)?
         {
             return Ok(false);
         }

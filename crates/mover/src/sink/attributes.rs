@@ -29,8 +29,12 @@ const NAMES: usize = 4096;
 type Names = HashMap<(Arc<str>, bool), Option<u32>>;
 
 /// Set-user-id and set-group-id.
-const SET_UID: u32 = 0o4000;
-const SET_GID: u32 = 0o2000;
+pub(super) const SET_UID: u32 = 0o4000;
+pub(super) const SET_GID: u32 = 0o2000;
+/// Only owners of names may replace them.
+const STICKY: u32 = 0o1000;
+const ALL_WRITE: u32 = 0o002;
+const GROUP_WRITES: u32 = 0o020;
 /// Rights that a program has of its file, as set-user-id gives them.
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -170,6 +174,25 @@ impl Owners {
     /// The intended owner, whichever may be set.
     fn named_owner(&self, owner: &Owner) -> (u32, u32) {
         (self.id(&owner.user, owner.uid, false), self.id(&owner.group, owner.gid, true))
+    }
+
+    /// Whether the file that has an entry's name may have been planted by another user, and must be replaced: size and
+    /// time do not show its content, and its owner may have it open. As root: if it would become a program that runs
+    /// with rights of others than its owner. Else: if it is in a directory where all users may create names.
+    pub(super) fn distrusts(&self, dir: &OwnedFd, stat: &Stat, attributes: &Attributes) -> EntryResult<bool> {
+        let has = stat.st_uid;
+        if has == self.uid || has == 0 {
+            return Ok(false);
+        }
+        if !self.is_root() {
+            let dir = fs::fstat(dir).doing("stat")?;
+            let plants = dir.st_mode & ALL_WRITE != 0
+                || dir.st_mode & (STICKY | GROUP_WRITES) == STICKY | GROUP_WRITES;
+            return Ok(plants && dir.st_uid != has);
+        }
+        let (gets, _) = self.resolve(&attributes.owner, (has, stat.st_gid));
+        let capable = || attributes.xattrs.iter().flatten().any(|(name, _)| name == CAPABILITY);
+        Ok(gets != has && (attributes.mode & (SET_UID | SET_GID) != 0 && self.keep.perms || capable()))
     }
 
     /// The mode of an entry whose owner is `has`. Without its owner, set-user-ID would grant the rights of

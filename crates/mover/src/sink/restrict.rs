@@ -1,6 +1,6 @@
 //! The restrictions on entries that a client may store on a server ([`Accept::Restricted`]).
 
-use super::attributes::Owners;
+use super::attributes::{Owners, SET_GID, SET_UID};
 use super::{Directory, Relaxed};
 use crate::entry::{Entry, Kind, Owner};
 use crate::error::Error;
@@ -9,6 +9,7 @@ use crate::spec::Accept;
 
 /// Set-user-id, set-group-id and sticky.
 const SPECIAL: u32 = 0o7000;
+const SET_ID: u32 = SET_UID | SET_GID;
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Of an access control list as the kernel gives it: its version, the length of its head and of each entry, and the entries of
 /// the owning group and of the mask (linux/posix_acl_xattr.h).
@@ -22,7 +23,7 @@ impl Directory {
     /// Changes an entry to its state here, and removes metadata that a client may not store, which is
     /// reported once. False: it is left out.
     pub(super) fn admit(&self, part: &mut Part) -> Result<bool, Error> {
-        self.owners.alter(&mut part.entry);
+        self.alter(part)?;
         if !self.is_kept(&part.entry.kind) {
             let path = self.named(&part.entry.path)?;
             if self.done.lock().insert(part.file) {
@@ -62,6 +63,27 @@ impl Directory {
 }
 
 impl Directory {
+    /// Changes an entry to its state here. A file from another host has no set-user-ID and set-group-ID bits but those
+    /// that `--chmod` gives it: its content would run with the rights of the user who copies it.
+    fn alter(&self, part: &mut Part) -> Result<(), Error> {
+        let (kind, mode) = (&part.entry.kind, part.entry.attributes.mode);
+        let is_file = matches!(kind, Kind::File { .. } | Kind::HardLink { .. });
+        self.owners.alter(&mut part.entry);
+        if !self.spec.pulled || self.owners.is_root() || !is_file || mode & SET_ID == 0 {
+            return Ok(());
+        }
+        let wanted = std::mem::replace(&mut part.entry.attributes.mode, mode & !SET_ID);
+        self.owners.alter(&mut part.entry);
+        let is_kept =
+            part.entry.attributes.mode == wanted || !self.spec.keep.perms || self.accept != Accept::All;
+        if !is_kept && self.told.lock().insert(part.file) {
+            let what =
+                "set-user-ID and set-group-ID bits of another host's file dropped; set them with --chmod";
+            self.lost(self.named(&part.entry.path)?, what.into());
+        }
+        Ok(())
+    }
+
     /// Reports once that owners are the server's.
     pub(super) fn report_dropped(&self) {
         if self.foreign.fetch_add(1, Relaxed) == 0 {
