@@ -18,9 +18,9 @@ const GROUP_WRITES: u32 = 0o020;
 /// Users besides the owner may write.
 pub(crate) const OTHERS_WRITE: u32 = GROUP_WRITES | ALL_WRITE;
 
-const FILE: &str = "it belongs to another user, who could change it later; replace it with --force, or choose another \
+const FILE: &str = "it belongs to another user and could be changed later; replace it with --force, or choose another \
                     destination";
-const FIXED: &str = "it belongs to another user, who could change it later; choose another destination";
+const FIXED: &str = "it belongs to another user and could be changed later; choose another destination";
 
 impl Store {
     /// Whether a name counts although it exists: an error if it belongs to another user, false if such a file is to
