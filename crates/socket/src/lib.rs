@@ -4,10 +4,12 @@
 
 mod bind;
 mod short_path;
+mod unread;
 
 pub use bind::{BindError, Bound, bind, listen};
 pub use rustix::net::SocketType;
 pub use short_path::ShortPath;
+pub use unread::unread;
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ use crate::host::limits::HostLimits;
 use crate::http::app::App;
 use crate::http::manifests::Manifests;
 use crate::http::sessions::Sessions;
-use crate::http::shares::Shares;
+use crate::http::shares::UserShares;
 use crate::links::certificate::Certificate;
 use crate::links::peers::Links;
 use crate::links::trust::Trust;
@@ -294,9 +294,9 @@ impl Shared {
             site: Site { admin: admin.clone() },
             sessions: Sessions::default(),
             manifests: Manifests::default(),
-            transfers: Shares::new(crate::http::TRANSFERS),
-            declarations: Shares::new(crate::http::REQUESTS),
-            answers: Shares::new(crate::http::REQUESTS),
+            transfers: UserShares::new(crate::http::TRANSFERS),
+            declarations: UserShares::new(crate::http::REQUESTS),
+            answers: UserShares::new(crate::http::REQUESTS),
             records,
             uses,
             uploads,

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -30,6 +30,9 @@ const REASON: usize = 4096;
 const FRAME: Duration = Duration::from_secs(60);
 /// A batch is used within this time.
 const USED: Duration = Duration::from_secs(3600);
+
+/// Whether the last frame was received is looked at this often.
+const POLL: Duration = Duration::from_millis(20);
 
 const FILES: u32 = 1;
 const END: u32 = 2;
@@ -57,6 +60,14 @@ pub(crate) fn send<E: std::fmt::Display>(
         if !std::mem::take(&mut is_asked) {
             (&mut &*stream).read_exact(&mut [0])?;
         }
+        // Descriptors that are on their way count for this process. A client that asks before it has received them could
+        // have any number of them on their way.
+        if tidecast_socket::unread(stream)? > 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "asked for a frame before receiving the last one",
+            ));
+        }
         let mut batch = Vec::new();
         let mut failed = None;
         while batch.len() < BATCH && failed.is_none() {
@@ -69,10 +80,12 @@ pub(crate) fn send<E: std::fmt::Display>(
         if let Some(why) = failed {
             let why: String = why.chars().take(REASON / 4).collect();
             (&mut &*stream).write_all(&head(FAILED, why.len()))?;
-            return (&mut &*stream).write_all(why.as_bytes());
+            (&mut &*stream).write_all(why.as_bytes())?;
+            return received(stream);
         }
         if batch.is_empty() {
-            return (&mut &*stream).write_all(&head(END, 0));
+            (&mut &*stream).write_all(&head(END, 0))?;
+            return received(stream);
         }
         let descriptors: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
@@ -84,6 +97,15 @@ pub(crate) fn send<E: std::fmt::Display>(
             return Err(io::ErrorKind::WriteZero.into());
         }
     }
+}
+
+/// Waits until the other end has received all, or has closed the connection.
+fn received(stream: &UnixStream) -> io::Result<()> {
+    let until = Instant::now() + USED;
+    while tidecast_socket::unread(stream)? > 0 && Instant::now() < until {
+        std::thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// Files that are received, one after the other.
@@ -195,8 +217,9 @@ mod tests {
     #[test]
     fn a_failure_is_told_and_a_directory_refused() {
         let (here, there) = UnixStream::pair().unwrap();
-        send(&there, true, || Some(Err("it is gone"))).unwrap();
+        let sending = std::thread::spawn(move || send(&there, true, || Some(Err("it is gone"))));
         assert_eq!(Descriptors::new(here).unwrap().next().unwrap_err().to_string(), "it is gone");
+        sending.join().unwrap().unwrap();
 
         let (here, there) = UnixStream::pair().unwrap();
         let mut once = Some(Ok::<_, io::Error>(File::open("/").unwrap()));
@@ -205,5 +228,18 @@ mod tests {
         assert_eq!(files.next().unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(files);
         assert!(sending.join().unwrap().is_err(), "the other end is gone");
+    }
+
+    #[test]
+    fn a_client_that_asks_without_receiving_gets_one_frame() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.write_all(&[1; 10]).unwrap();
+        let mut given = 0;
+        let error = send(&there, false, || {
+            given += 1;
+            Some(Ok::<_, io::Error>(file(given)))
+        });
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(given, BATCH);
     }
 }

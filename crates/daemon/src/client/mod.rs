@@ -54,7 +54,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No process listens.
-    #[error("no daemon answers at {}: {source}; start one: tidecast daemon", path.display())]
+    #[error("no daemon answers at {}: {source}; {}", path.display(), start(path))]
     NoDaemon {
         /// Its socket.
         path: PathBuf,
@@ -82,6 +82,14 @@ pub enum ClientError {
         /// For people.
         why: String,
     },
+}
+
+/// How to start the daemon that listens there.
+fn start(socket: &Path) -> &'static str {
+    match socket.starts_with("/run/tidecast") {
+        true => "as root, start it: systemctl start tidecast",
+        false => "start one: tidecast daemon",
+    }
 }
 
 /// The daemon of this host.

@@ -6,7 +6,7 @@
 //! comes before users' daemons, older before younger; so parents never form a cycle. No state is kept: a
 //! daemon that ends disappears from the list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -44,9 +44,16 @@ pub(crate) struct Election {
     me: Rank,
     /// The user of the host's daemon, besides root.
     host: Option<u32>,
-    backoff: Mutex<HashMap<u32, Instant>>,
+    backoff: Mutex<HashMap<Silent, Instant>>,
     /// The parent at the last look.
     last: Mutex<Option<String>>,
+}
+
+/// Daemons that do not answer: of a user whose answers are trusted one process, of other users all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Silent {
+    Process(u32),
+    User(u32),
 }
 
 /// Another daemon of this machine, from which this one may take caches.
@@ -54,7 +61,7 @@ pub(crate) struct Parent {
     pub(crate) client: Client,
     /// Its name.
     pub(crate) name: String,
-    pid: u32,
+    silent: Silent,
     /// It is the host's or of our own user: its answers are trusted, and our requests are no secret to it.
     pub(crate) is_plausible: bool,
     /// It may put links into our directories, and sees the same ones.
@@ -115,10 +122,14 @@ impl Election {
         {
             let mut backoff = self.backoff.lock();
             backoff.retain(|_, until| *until > Instant::now());
-            older_daemons.retain(|rank| !backoff.contains_key(&rank.pid));
+            older_daemons.retain(|rank| !backoff.contains_key(&self.silent(*rank)));
         }
+        let mut silent = HashSet::new();
         let mut left = ASKED;
         for rank in older_daemons {
+            if silent.contains(&self.silent(rank)) {
+                continue;
+            }
             let client = self.client(rank);
             // A name with a false user costs next to nothing, however many there are.
             if timeout(ANSWER, client.connect()).await.is_ok_and(|connected| connected.is_err()) {
@@ -126,7 +137,10 @@ impl Election {
             }
             match self.ask(rank, client).await {
                 Some(parent) => return Some(parent),
-                None => self.back_off(rank.pid),
+                None => {
+                    silent.insert(self.silent(rank));
+                    self.back_off(self.silent(rank));
+                }
             }
             left -= 1;
             if left == 0 {
@@ -154,19 +168,24 @@ impl Election {
         (status.state == "running").then_some(Parent {
             client,
             name: status.name,
-            pid: rank.pid,
+            silent: self.silent(rank),
             is_plausible: self.is_plausible(rank),
             links: rank.uid == self.me.uid && sees_the_same(rank.pid),
         })
     }
 
-    fn back_off(&self, pid: u32) {
-        self.backoff.lock().insert(pid, Instant::now() + BACKOFF);
+    fn back_off(&self, silent: Silent) {
+        self.backoff.lock().insert(silent, Instant::now() + BACKOFF);
+    }
+
+    /// A user may have any number of processes with names as of daemons.
+    fn silent(&self, rank: Rank) -> Silent {
+        if self.is_plausible(rank) { Silent::Process(rank.pid) } else { Silent::User(rank.uid) }
     }
 
     /// A parent has failed: another one is to be taken.
     pub(crate) fn give_up(&self, parent: &Parent) {
-        self.back_off(parent.pid);
+        self.back_off(parent.silent);
     }
 }
 

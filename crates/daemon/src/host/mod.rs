@@ -7,4 +7,5 @@ pub(crate) mod file_stamp;
 mod job_process;
 pub(crate) mod limits;
 pub(crate) mod service;
+pub(crate) mod shares;
 pub(crate) mod state_dir;

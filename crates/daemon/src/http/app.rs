@@ -6,7 +6,7 @@ use axum::body::Body;
 
 use super::manifests::Manifests;
 use super::sessions::Sessions;
-use super::shares::Shares;
+use super::shares::UserShares;
 use crate::config::Config;
 use crate::directory::names::Signer;
 use crate::host::activity::Activity;
@@ -46,11 +46,11 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     pub(crate) manifests: Manifests,
     /// Uploads and downloads.
-    pub(crate) transfers: Shares,
+    pub(crate) transfers: UserShares,
     /// Declarations of caches, with their manifests.
-    pub(crate) declarations: Shares,
+    pub(crate) declarations: UserShares,
     /// Requests with long answers.
-    pub(crate) answers: Shares,
+    pub(crate) answers: UserShares,
 }
 
 impl App {

@@ -9,7 +9,6 @@ use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use hyper_util::server::conn::auto::upgrade::downcast;
 use tidecast_depot::{Busy, View};
 use tidecast_metainfo::Manifest;
 
@@ -51,7 +50,7 @@ pub(super) async fn files(
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let Ok(parts) = downcast::<TokioIo<Connection>>(upgraded) else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<Connection>>() else { return };
         let (connection, is_asked) = (parts.io.into_inner(), !parts.read_buf.is_empty());
         // A thread of its own, as it waits for the client.
         let give = move || {

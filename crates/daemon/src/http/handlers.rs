@@ -134,7 +134,9 @@ pub(super) async fn get(State(app): Daemon, caller: Caller, JsonBody(get): JsonB
     let name: CacheName = get.name.parse().map_err(ApiError::malformed)?;
     let wait = Duration::from_secs(get.wait.min(WAIT));
     let audited = Audited::on(&app.audit, &caller, "get", get.name.clone());
-    let got = app.getting.get(&caller, name, wait, get).await;
+    // A daemon of another user fetches caches itself: here this user's own fetches would wait for them.
+    let fetches = !is_stranger(caller.uid, app.config.serves);
+    let got = app.getting.get(&caller, name, (wait, fetches), get).await;
     let audited = match &got {
         // It will be asked for again.
         Ok(Got::Wait { .. }) => return got.map(Json),

@@ -10,14 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, getrlimit};
 use tidecast_admission::{Gate, Unauthenticated, UntilAuthenticated, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::unix::{SocketAddr, UCred};
+use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 
 /// Most connections of one user, where the limit of file descriptors allows it.
@@ -75,11 +73,9 @@ impl Shared {
     }
 }
 
-impl Listener for Shared {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+impl Shared {
+    /// The next connection.
+    pub(super) async fn accept(&self) -> Connection {
         loop {
             let (stream, cred, admitted) = accept_local(&self.listener, &self.gate).await;
             let user = cred.as_ref().map_or(u32::MAX, UCred::uid);
@@ -87,29 +83,14 @@ impl Listener for Shared {
                 tracing::debug!(user, most = self.most, "closed a connection: its user has too many");
                 continue;
             };
-            let Ok(address) = stream.peer_addr() else { continue };
-            return (
-                Connection { stream: UntilAuthenticated::new(stream, admitted), cred, _seat: seat },
-                address,
-            );
+            return Connection { stream: UntilAuthenticated::new(stream, admitted), cred, _seat: seat };
         }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 }
 
 /// The credentials of the client, and whether it has made a request.
 #[derive(Clone)]
 pub(super) struct Cred(pub(super) Option<UCred>, pub(super) Unauthenticated);
-
-impl Connected<IncomingStream<'_, Shared>> for Cred {
-    fn connect_info(stream: IncomingStream<'_, Shared>) -> Self {
-        let connection = stream.io();
-        Self(connection.cred, connection.stream.unauthenticated())
-    }
-}
 
 /// A client's stream. It ends with an error when its place is needed, or its time has expired, before it has
 /// made a request.
@@ -120,6 +101,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// The credentials of the client.
+    pub(super) fn cred(&self) -> Cred {
+        Cred(self.cred, self.stream.unauthenticated())
+    }
+
     /// A duplicate of the socket, for a connection that continues without HTTP.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.stream.get_ref().as_fd().try_clone_to_owned()
@@ -173,10 +159,10 @@ mod tests {
     async fn silent_connections_of_a_user_give_way_to_later_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let mut shared = Shared::new(UnixListener::bind(&path).unwrap(), MOST);
-        let mut dial = async || {
+        let shared = Shared::new(UnixListener::bind(&path).unwrap(), MOST);
+        let dial = async || {
             let there = UnixStream::connect(&path).await.unwrap();
-            (there, shared.accept().await.0)
+            (there, shared.accept().await)
         };
         let (mut there, mut asked) = dial().await;
         asked.stream.unauthenticated().prove();

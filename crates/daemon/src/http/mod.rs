@@ -13,6 +13,7 @@ pub(crate) mod shares;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::connect_info::ConnectInfo;
@@ -22,6 +23,11 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tidecast_socket::{BindError, Bound};
 use tokio::net::UnixListener;
 
@@ -31,8 +37,14 @@ use crate::model::api_error::{ApiError, ErrorKind};
 use app::App;
 use listener::Cred;
 
-/// Most bytes of a request that is neither a manifest nor an upload.
-const MAX_REQUEST: usize = 256 << 10;
+/// Most bytes of a request that is neither a manifest nor an upload, nor names hosts.
+const MAX_REQUEST: usize = 16 << 10;
+/// Most bytes of a request that names hosts.
+const MAX_HOSTS: usize = 1 << 20;
+/// Bytes of a connection in memory, each way; a request's head has no more.
+const BUFFER: usize = 64 << 10;
+/// A connection without a request is closed after this long.
+const IDLE: Duration = Duration::from_secs(60);
 /// Uploads and downloads of one user at once.
 pub(crate) const TRANSFERS: usize = 128;
 /// Other requests of one user at once that can have a long body or answer.
@@ -72,6 +84,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/caches/{id}/manifest", get(download::manifest))
         .route("/v1/where", get(handlers::holders))
         .route("/v1/history", get(handlers::history))
+        .route("/v1/caches/{id}/replicate", post(handlers::replicate).layer(DefaultBodyLimit::max(MAX_HOSTS)))
         .layer(from_fn_with_state(app.answers.clone(), shares::counted));
     Router::new()
         .merge(transfers)
@@ -83,7 +96,6 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/caches/{id}/extend", post(handlers::extend))
         .route("/v1/caches/{id}/pin", post(handlers::pin))
         .route("/v1/caches/{id}/unpin", post(handlers::unpin))
-        .route("/v1/caches/{id}/replicate", post(handlers::replicate))
         .route("/v1/get", post(handlers::get))
         .route("/v1/fsck", post(handlers::fsck))
         .route("/v1/admin/{what}", post(handlers::admin))
@@ -144,7 +156,7 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Optio
     Ok((UnixListener::from_std(listener)?, Some(bound)))
 }
 
-/// Serves until the future is dropped.
+/// Serves until the future is dropped; requests in progress continue.
 pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, audience: Audience) -> std::io::Result<()> {
     let serves = app.config.serves;
     let admitted = router(app).layer(from_fn(move |request, next| admit(audience, serves, request, next)));
@@ -152,6 +164,21 @@ pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, audience: Audie
         Audience::Users => listener::MOST,
         Audience::Daemons => listener::MOST_OF_DAEMONS,
     };
-    axum::serve(listener::Shared::new(listener, most), admitted.into_make_service_with_connect_info::<Cred>())
-        .await
+    let shared = listener::Shared::new(listener, most);
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(BUFFER);
+    loop {
+        let connection = shared.accept().await;
+        let (info, routes) = (ConnectInfo(connection.cred()), TowerToHyperService::new(admitted.clone()));
+        let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(info.clone());
+            routes.call(request)
+        });
+        let served = protocol.serve_connection(TokioIo::new(connection), answer).with_upgrades();
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::debug!(%error, "a client's connection has ended");
+            }
+        });
+    }
 }

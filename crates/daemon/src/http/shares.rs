@@ -4,9 +4,7 @@
 //! A request counts until its response has left the daemon: the response is passed on in small [`Portions`], of
 //! which the connection buffers only a few.
 
-use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,66 +15,40 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::listener::Cred;
+use crate::host::shares::Shares;
 use crate::model::api_error::{ApiError, ErrorKind};
 
 /// A request waits this long for earlier ones of its user. It holds a connection only.
 const WAITS: Duration = Duration::from_mins(10);
 /// Bytes of a response that are passed to the connection at a time.
 const PORTION: usize = 64 << 10;
-/// Users remembered before those without requests are forgotten.
-const REMEMBERED: usize = 1024;
 
-/// A number of permits for each user.
-#[derive(Clone)]
-pub(crate) struct Shares {
-    each: usize,
-    users: Arc<Mutex<HashMap<u32, Weak<Semaphore>>>>,
-}
+/// Requests at once, by user.
+pub(crate) type UserShares = Shares<u32>;
 
-impl Shares {
-    /// `each`: requests of one user at once.
-    pub(crate) fn new(each: usize) -> Self {
-        Self { each, users: Arc::default() }
-    }
-
-    /// Waits for a permit of this user.
-    ///
-    /// # Errors
-    /// Earlier requests of the user take too long.
-    pub(crate) async fn take(&self, user: u32) -> Result<OwnedSemaphorePermit, ApiError> {
-        let busy = |_| {
-            let why = format!("{} earlier requests of this user are still in progress", self.each);
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why)
-        };
-        let permit = tokio::time::timeout(WAITS, self.of(user).acquire_owned()).await.map_err(busy)?;
-        permit.map_err(ApiError::internal)
-    }
-
-    fn of(&self, user: u32) -> Arc<Semaphore> {
-        let mut users = self.users.lock();
-        if let Some(known) = users.get(&user).and_then(Weak::upgrade) {
-            return known;
-        }
-        if users.len() >= REMEMBERED {
-            users.retain(|_, semaphore| semaphore.strong_count() > 0);
-        }
-        let new = Arc::new(Semaphore::new(self.each));
-        users.insert(user, Arc::downgrade(&new));
-        new
-    }
+/// Waits for a permit of this user.
+///
+/// # Errors
+/// Earlier requests of the user take too long.
+pub(super) async fn take(shares: &UserShares, user: u32) -> Result<OwnedSemaphorePermit, ApiError> {
+    let busy = |_| {
+        let why = format!("{} earlier requests of this user are still in progress", shares.each());
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why)
+    };
+    let permit = tokio::time::timeout(WAITS, shares.of(user).acquire_owned()).await.map_err(busy)?;
+    permit.map_err(ApiError::internal)
 }
 
 /// For a route: its requests, with their responses, count as requests of their user.
-pub(super) async fn counted(State(shares): State<Shares>, request: Request, next: Next) -> Response {
+pub(super) async fn counted(State(shares): State<UserShares>, request: Request, next: Next) -> Response {
     let user = match request.extensions().get::<ConnectInfo<Cred>>() {
         Some(ConnectInfo(Cred(Some(cred), _))) => cred.uid(),
         _ => u32::MAX,
     };
-    match shares.take(user).await {
+    match take(&shares, user).await {
         Ok(permit) => {
             let body = |body| Body::new(Portions { body, rest: Bytes::new(), _permit: permit });
             next.run(request).await.map(body)
@@ -137,20 +109,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_user_waits_for_its_own_requests_only() {
-        let shares = Shares::new(2);
-        let first = shares.take(1).await.unwrap();
-        let _second = shares.take(1).await.unwrap();
-        let _other = shares.take(2).await.unwrap();
-        assert_eq!(shares.take(1).await.unwrap_err().kind, ErrorKind::Wait);
+        let shares = UserShares::new(2);
+        let first = take(&shares, 1).await.unwrap();
+        let _second = take(&shares, 1).await.unwrap();
+        let _other = take(&shares, 2).await.unwrap();
+        assert_eq!(take(&shares, 1).await.unwrap_err().kind, ErrorKind::Wait);
         drop(first);
-        drop(shares.take(1).await.unwrap());
+        drop(take(&shares, 1).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_permit_is_held_until_the_last_portion_is_taken() {
-        let shares = Shares::new(1);
+        let shares = UserShares::new(1);
         let bytes: Vec<u8> = (0..3 * PORTION + 7).map(|n| n as u8).collect();
-        let permit = shares.take(1).await.unwrap();
+        let permit = take(&shares, 1).await.unwrap();
         let mut body = Portions { body: bytes.clone().into(), rest: Bytes::new(), _permit: permit };
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut read = Vec::new();

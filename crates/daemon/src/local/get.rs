@@ -28,11 +28,12 @@ pub(crate) struct Getting {
 
 impl Getting {
     /// Has a cache here for `caller`, and kept while a process of his (by default the caller's parent) runs.
+    /// `fetches`: from other hosts too, if need be.
     pub(crate) async fn get(
         &self,
         caller: &Caller,
         name: CacheName,
-        wait: Duration,
+        (wait, fetches): (Duration, bool),
         get: Get,
     ) -> Result<Got, ApiError> {
         // Another user's daemon takes the bytes itself: no process of its is minded.
@@ -61,6 +62,9 @@ impl Getting {
             }
             _ => (None, None),
         };
+        if !fetches && (here.is_none() || newer.is_some()) {
+            return Err(ApiError::absent(&name.to_string()));
+        }
         let name = match (&here, newer) {
             (Some(record), None) => return self.hand(caller, record.id, user, (0.0, None), older).await,
             (_, newer) => newer.unwrap_or(name),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidecast_depot::{Admission, CacheId, Declare, Depot, Reader};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::records::Records;
 use crate::host::caller::Caller;
@@ -26,10 +26,11 @@ use crate::storage::upload::{CHUNKS, Upload, forget, write};
 /// Of an upload that is refused, this much is read on, this long at most.
 const MOST_DRAINED: usize = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
-/// The content comes within this time after the declaration.
-const WAITING: Duration = Duration::from_mins(10);
-/// No upload is silent for longer.
-const SILENT: Duration = Duration::from_mins(10);
+/// The content comes within this time after the declaration: it holds room that others may need.
+const WAITING: Duration = Duration::from_mins(2);
+/// In this time an upload brings at least these bytes, or its rest.
+const PERIOD: Duration = Duration::from_mins(2);
+const LEAST: usize = 1 << 20;
 /// Declared caches of one user that may wait for their content.
 const BEGUN: usize = 256;
 /// Bytes of their manifests, which are kept in memory: one may be larger, if it is the only one.
@@ -204,11 +205,16 @@ impl Uploads {
     }
 
     async fn feed(&self, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
-        let late = |_| ApiError::malformed("upload interrupted: no bytes before the timeout");
-        while let Some(frame) = timeout(SILENT, body.frame()).await.map_err(late)? {
+        let late = |_| ApiError::malformed("upload interrupted: too few bytes before the timeout");
+        let (mut until, mut came) = (Instant::now() + PERIOD, 0);
+        while let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? {
             let frame = frame.map_err(|e| ApiError::malformed(format!("upload interrupted: {e}")))?;
             let Ok(data) = frame.into_data() else { continue };
+            came += data.len();
             self.limits.throttle.store(data.len() as u64).await;
+            if came >= LEAST {
+                (until, came) = (Instant::now() + PERIOD, 0);
+            }
             if chunks.send(Some(data)).await.is_err() {
                 // The writer has ended, and reports why.
                 return Ok(());

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::fetch::Fetcher;
 use super::fetch_state::{Failed, FetchState};
+use crate::host::shares::Shares;
 use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::name::CacheName;
 use crate::model::types::TransferProgress;
@@ -23,6 +24,8 @@ use crate::storage::store::Store;
 const REJECTED: Duration = Duration::from_secs(15 * 60);
 /// Later callers get the result of a fetch for this long.
 const TOLD: Duration = Duration::from_secs(30);
+/// Fetches of one owner that are in progress or wait.
+const WAITING: usize = 1000;
 /// Rejections remembered.
 const REMEMBERED: usize = 10_000;
 
@@ -43,6 +46,8 @@ pub(crate) struct Requests {
     running: Mutex<HashMap<Key, Fetch>>,
     rejected: Mutex<HashMap<Key, (Instant, Failed)>>,
     room: Arc<Semaphore>,
+    /// Of each owner one fetch waits for room: those of others take their turns between an owner's many.
+    turns: Shares<String>,
     allowed: Mutex<usize>,
 }
 
@@ -56,6 +61,7 @@ impl Requests {
             running: Mutex::default(),
             rejected: Mutex::default(),
             room: Arc::new(Semaphore::new(transfers)),
+            turns: Shares::new(1),
             allowed: Mutex::new(transfers),
         }
     }
@@ -143,13 +149,20 @@ impl Requests {
                 return Ok(fetch.state.clone());
             }
         }
+        let own =
+            running.iter().filter(|((_, owner), fetch)| *owner == reader.owner && fetch.ended.is_none());
+        if own.count() >= WAITING {
+            let why = format!("{WAITING} fetches for {} are in progress; try again later", reader.owner);
+            return Err(Failed::new(ErrorKind::Wait, why).into());
+        }
         let waiting = FetchState::Waiting { why: "looking for a source".into(), bytes: 0, total: 0 };
         let (tell, state) = watch::channel(waiting);
         let (requests, at) = (self.clone(), key.clone());
         let task = tokio::spawn(async move {
             let began = Instant::now();
-            let room = requests.room.clone();
-            let Ok(permit) = room.acquire_owned().await else { return };
+            let turn = requests.turns.of(reader.owner.clone()).acquire_owned().await;
+            let Ok(permit) = requests.room.clone().acquire_owned().await else { return };
+            drop(turn);
             let fetched = requests.fetcher.fetch(&name, &reader, offered, &tell).await;
             drop(permit);
             let who = reader.owner.as_str();

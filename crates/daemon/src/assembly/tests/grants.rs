@@ -253,9 +253,10 @@ async fn nobody_asks_in_the_name_of_another_user() {
     head.create(&alice, own, &[("file", b"acgt")]).await;
     let get = Get { name: "nt".into(), copy_for: Some("alice".into()), ..Get::default() };
     let getting = &head.daemon.app.getting;
-    let refused = getting.get(&bob, "nt".parse().unwrap(), Duration::ZERO, get.clone()).await.unwrap_err();
+    let refused =
+        getting.get(&bob, "nt".parse().unwrap(), (Duration::ZERO, true), get.clone()).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Forbidden, "{refused:?}");
-    assert!(getting.get(&alice, "nt".parse().unwrap(), Duration::ZERO, get).await.is_ok());
+    assert!(getting.get(&alice, "nt".parse().unwrap(), (Duration::ZERO, true), get).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

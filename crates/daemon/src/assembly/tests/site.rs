@@ -278,7 +278,7 @@ impl Host {
     pub(super) async fn got(&self, who: &Caller, get: Get) -> Result<Got, ApiError> {
         let get = Get { copy_for: Some(who.name.clone()), ..get };
         let name = get.name.parse().unwrap();
-        self.daemon.app.getting.get(who, name, Duration::from_secs(60), get).await
+        self.daemon.app.getting.get(who, name, (Duration::from_secs(60), true), get).await
     }
 
     /// The content of the one file of a small cache.
