@@ -217,3 +217,23 @@ def test_a_file_of_another_host_makes_no_program_that_runs_with_the_rights_of_wh
     modes = [(at / "run").stat().st_mode & 0o7777 for at in (pulled, copied, asked)]
     assert modes == [0o755, 0o6755, 0o4755], list(map(oct, modes))
     assert (pulled / "project").stat().st_mode & 0o7777 == 0o2775
+
+
+def test_a_copy_writes_nothing_into_a_planted_directory(alice, place, tmp_path):
+    source = tmp_path / "source"
+    trees.blob(source / "in/file", 5000)
+    (source / "link").symlink_to("in/file")
+    given_to(source, ALICE)
+    (place / "source").mkdir()
+    given_to(place / "source", BOB, 0o777)
+    said = alice.run("copy", "-rl", "--no-times", source, place)
+    assert said.wait() != 0 and "belongs to another user" in said.err, said.story()
+    assert not list((place / "source").iterdir())
+    (place / "link").symlink_to("in/file")
+    os.chown(place / "link", BOB, BOB, follow_symlinks=False)
+    assert alice.run("copy", "-rl", "--no-times", source / "link", place).wait() != 0
+    own = tmp_path / "own"
+    own.mkdir()
+    given_to(own, BOB, 0o777)
+    alice("copy", "-rl", "--no-times", source, own)
+    trees.assert_same(source / "in/file", own / "source/in/file")

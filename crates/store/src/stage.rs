@@ -1,5 +1,6 @@
 //! The staging area: its names, its lock, and the directories made in it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::error::Error;
 const NAME_MAX: usize = 200;
 
 /// Names tried for a staging area: other users can occupy some.
-const NAMES: u32 = 64;
+const NAMES: u64 = 64;
 
 /// A staging area that this process holds the lock of.
 pub(crate) struct Stage {
@@ -26,16 +27,17 @@ impl Stage {
     /// Makes or takes over the staging area for `name`; `id` tells manifests and selections apart. A name that another
     /// user has occupied is left for the next one.
     pub(crate) fn take(disk: &dyn Disk, name: &[u8], id: &[u8; 32]) -> Result<Self, Error> {
-        let mut number = 1;
-        loop {
+        for number in 1..=NAMES {
             match Self::take_one(disk, name, id, number) {
-                Err(Error::Conflict { .. }) if number < NAMES => number += 1,
+                Err(Error::Conflict { .. }) => {}
                 other => return other,
             }
         }
+        // A random one, which no later run finds.
+        Self::take_one(disk, name, id, RandomState::new().hash_one(id))
     }
 
-    fn take_one(disk: &dyn Disk, name: &[u8], id: &[u8; 32], number: u32) -> Result<Self, Error> {
+    fn take_one(disk: &dyn Disk, name: &[u8], id: &[u8; 32], number: u64) -> Result<Self, Error> {
         let mut dir = b".tidecast-".to_vec();
         dir.extend(name.iter().take(NAME_MAX));
         let short: String = id.iter().take(4).map(|b| format!("{b:02x}")).collect();

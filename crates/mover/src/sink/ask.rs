@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tidecast_hash::Digest;
 
 use super::attributes::mtime;
-use super::dirs::{Dirs, kind, look, split};
+use super::dirs::{Dirs, is_planted, kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::journal::id;
 use super::{Directory, Relaxed, Staging, Writer};
@@ -191,7 +191,7 @@ impl Directory {
             }
             Kind::File { .. } | Kind::HardLink { .. } => false,
         };
-        if !same {
+        if !same || is != FileType::Directory && is_planted(&dir, &stat).doing("stat")? {
             return Ok(Existing::No);
         }
         let attributes = self.owners.settled(entry, Some(&stat));

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use tidecast_text::escaped_bytes;
 
-use super::dirs::kind;
+use super::dirs::{is_planted, kind};
 use super::entry_error::{Doing, EntryResult};
 use crate::entry::{Attributes, Entry, Kind, Owner, Time};
 use crate::error::Error;
@@ -31,10 +31,6 @@ type Names = HashMap<(Arc<str>, bool), Option<u32>>;
 /// Set-user-id and set-group-id.
 pub(super) const SET_UID: u32 = 0o4000;
 pub(super) const SET_GID: u32 = 0o2000;
-/// Only owners of names may replace them.
-const STICKY: u32 = 0o1000;
-const ALL_WRITE: u32 = 0o002;
-const GROUP_WRITES: u32 = 0o020;
 /// Rights that a program has of its file, as set-user-id gives them.
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -185,10 +181,7 @@ impl Owners {
             return Ok(false);
         }
         if !self.is_root() {
-            let dir = fs::fstat(dir).doing("stat")?;
-            let plants = dir.st_mode & ALL_WRITE != 0
-                || dir.st_mode & (STICKY | GROUP_WRITES) == STICKY | GROUP_WRITES;
-            return Ok(plants && dir.st_uid != has);
+            return is_planted(dir, stat).doing("stat");
         }
         let (gets, _) = self.resolve(&attributes.owner, (has, stat.st_gid));
         let capable = || attributes.xattrs.iter().flatten().any(|(name, _)| name == CAPABILITY);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::entry_error::{Doing, EntryError, EntryResult};
@@ -54,9 +54,12 @@ impl Dirs {
         Self { base, known: Vec::new() }
     }
 
-    /// A directory that must be there.
+    /// A directory that must be there; [`Errno::PERM`]: another user may have planted it.
     pub(super) fn find(&mut self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
-        self.reach(path, &mut |at, name, _| fs::openat(at, name, STEP, Mode::empty()))
+        self.reach(path, &mut |at, name, _| {
+            let fd = fs::openat(at, name, STEP, Mode::empty())?;
+            if is_planted(at, &fs::fstat(&fd)?)? { Err(Errno::PERM) } else { Ok(fd) }
+        })
     }
 
     /// A directory that is created if it is missing, as are those above it; non-directories in its way are
@@ -119,6 +122,24 @@ impl Dirs {
     }
 }
 
+/// Only owners of names may replace them.
+const STICKY: u32 = 0o1000;
+const ALL_WRITE: u32 = 0o002;
+const GROUP_WRITES: u32 = 0o020;
+
+/// Whether a name in a directory may have been planted by another user, for this process to use it as it is: it is
+/// another user's, and all may create names there. Root is to say itself what it trusts.
+pub(super) fn is_planted(dir: &OwnedFd, stat: &Stat) -> Result<bool, Errno> {
+    let me = rustix::process::geteuid();
+    if me.is_root() || [0, me.as_raw()].contains(&stat.st_uid) {
+        return Ok(false);
+    }
+    let dir = fs::fstat(dir)?;
+    let plants =
+        dir.st_mode & ALL_WRITE != 0 || dir.st_mode & (STICKY | GROUP_WRITES) == STICKY | GROUP_WRITES;
+    Ok(plants && dir.st_uid != stat.st_uid)
+}
+
 /// A directory in another, and whether it was made.
 fn step(
     at: &OwnedFd,
@@ -128,7 +149,13 @@ fn step(
     let mut made = false;
     for _ in 0..4 {
         match fs::openat(at, name, STEP, Mode::empty()) {
-            Ok(fd) => return Ok((fd, made)),
+            Ok(fd) => {
+                if !made && is_planted(at, &fs::fstat(&fd)?)? {
+                    let why = "it belongs to another user, in a directory where all may create names";
+                    return Err(NoDirectory::Because(EntryError::because("write into", why)));
+                }
+                return Ok((fd, made));
+            }
             Err(Errno::NOENT) => match fs::mkdirat(at, name, Mode::from_raw_mode(0o700)) {
                 Ok(()) => made = true,
                 Err(Errno::EXIST) => {}
