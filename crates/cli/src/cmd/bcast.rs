@@ -26,7 +26,8 @@ Examples:
   tidecast bcast /sw/env --to /scratch/env --hosts 'node[001-064,100]'
 
   # A different path on each host; workers started by any command
-  tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' --launch 'ip netns exec {host} {command}'";
+  tidecast bcast data --to '/scratch/{host}/data' --hosts 'n[1-8]' \\
+      --launch 'ip netns exec {host} {command}'";
 
 const AFTER: &str = concat!(
     include_str!("../../help/bcast.txt"),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::builder::Resettable;
 use serde::Serialize;
 use tidecast_text::count;
 
@@ -44,11 +45,67 @@ fn write_pages(dir: &Path, command: &clap::Command, pages: &mut Vec<PathBuf>) ->
 }
 
 fn write_page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
+    let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let command = command.after_help(Resettable::Reset).after_long_help(Resettable::Reset);
     let man = clap_mangen::Man::new(command);
     let path = dir.join(man.get_filename());
     let mut text = Vec::new();
     man.render(&mut text)?;
+    text.extend(sections(&after.unwrap_or_default()).into_bytes());
     tidecast_paths::output(&path, &text, 0o666, &|| true)
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// The text behind the options as sections of roff(7): a line such as `Examples:` begins one, indented lines stay as they
+/// are, others are filled.
+fn sections(text: &str) -> String {
+    let (mut page, mut is_filled) = (String::new(), true);
+    for line in text.lines() {
+        let heading = line.strip_suffix(':').filter(|name| !name.is_empty() && !name.contains(['.', ',']));
+        if let Some(name) = heading.filter(|_| !line.starts_with(' ')) {
+            page.push_str(&format!(
+                "{}.SH {}\n",
+                if is_filled { "" } else { ".fi\n" },
+                roff(&name.to_uppercase())
+            ));
+            is_filled = true;
+            continue;
+        }
+        if line.is_empty() {
+            page.push_str(if is_filled { ".PP\n" } else { "\n" });
+            continue;
+        }
+        let fills = !line.starts_with(' ');
+        if fills != is_filled {
+            page.push_str(if fills { ".fi\n" } else { ".nf\n" });
+            is_filled = fills;
+        }
+        page.push_str(&roff(line));
+        page.push('\n');
+    }
+    page
+}
+
+/// A line of text that roff does not take for a request.
+fn roff(line: &str) -> String {
+    let line = line.replace('\\', "\\e").replace('-', "\\-");
+    if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_options_becomes_sections() {
+        let text =
+            "Examples:\n  # One\n  tidecast get a \\\n      --to b\n\nProse of\nlines.\n\nKeys:\n  .dir, 'x'";
+        assert_eq!(
+            sections(text),
+            ".SH EXAMPLES\n.nf\n  # One\n  tidecast get a \\e\n      \\-\\-to b\n\n.fi\nProse of\nlines.\n.PP\n\
+             .SH KEYS\n.nf\n  .dir, 'x'\n"
+        );
+        assert_eq!(roff(".x"), "\\&.x");
+    }
 }

@@ -46,6 +46,7 @@ fn usual_cores() -> f64 {
 pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
     let mut table = options.table.clone();
     let serves = serves(table.system);
+    refuse_service(options)?;
     let dir = directory(&table, serves, options.state_dir.as_deref())?;
     add_site(&mut table, &dir)?;
     let (name, user) = names(table.name, serves)?;
@@ -94,6 +95,19 @@ pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
         without: Vec::new(),
         memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
+}
+
+/// Root cannot listen in the directory of the installed service, which is the service's user's.
+fn refuse_service(options: &DaemonOptions) -> Result<(), Error> {
+    let user = host_uid().filter(|user| *user != 0 && rustix::process::geteuid().is_root());
+    let Some(user) = user.filter(|_| options.socket.is_none() && options.table.dir.is_none()) else {
+        return Ok(());
+    };
+    let user = nix::unistd::User::from_uid(user.into()).ok().flatten().map_or(user.to_string(), |u| u.name);
+    Err(Error::usage(format!(
+        "the daemon of this host runs as the user {user}: start it with `systemctl start tidecast`, or without systemd \
+         with `runuser -u {user} -- tidecast daemon --system`"
+    )))
 }
 
 /// The address that a setting names; any address and the usual port where it leaves one out.

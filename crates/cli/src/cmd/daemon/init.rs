@@ -6,6 +6,7 @@ use tidecast::daemon::{InitOptions, daemon_dir, init, service};
 use tidecast_identity::Invitation;
 use tidecast_identity::date::utc;
 use tidecast_secret::TICKET;
+use tidecast_text::quote;
 
 use crate::cmd::Context;
 use crate::failure::{Failure, Outcome};
@@ -68,7 +69,9 @@ pub(super) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let unit = service::start()?;
         reporter.result(&format!("the daemon is running and starts at boot ({})", unit.display()));
     } else {
-        reporter.result("start the daemon: tidecast daemon");
+        let words = args.dir.iter().map(|dir| format!(" --dir {}", quote(&dir.to_string_lossy())));
+        let command: String = std::iter::once("tidecast daemon".to_owned()).chain(words).collect();
+        reporter.result(&format!("start the daemon: {command}"));
     }
     if made.authority {
         reporter.result("invite other hosts: tidecast ca invite host:NAME");

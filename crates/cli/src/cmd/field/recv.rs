@@ -66,10 +66,17 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast field recv --listen :7500                 # prints the command for the sender
-  tidecast field recv --volume steps --missing nan   # whole steps, with NaN for missing values
-  tidecast field recv --record /scratch/run7         # all steps, for ParaView: /scratch/run7/series.xdmf
-  tidecast field recv --plain --packing xyz --shape 1024,1024,1024   # from another program, in the paper's format";
+  # Print the command for the sender
+  tidecast field recv --listen :7500
+
+  # Whole steps, with NaN for missing values
+  tidecast field recv --volume steps --missing nan
+
+  # All steps, for ParaView: /scratch/run7/series.xdmf
+  tidecast field recv --record /scratch/run7
+
+  # From another program, in the paper's format
+  tidecast field recv --plain --packing xyz --shape 1024,1024,1024";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.cpus {

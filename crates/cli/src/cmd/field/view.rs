@@ -46,7 +46,9 @@ Examples:
   tidecast field view fast slow                       # two streams side by side
   tidecast field view field+http://node2:8765/field   # one volume from slabs on two hosts
   tidecast field view --record run7                   # recorded steps
-  tidecast field view --base-path /node/n7/8765 --allow-host portal.example    # behind Open OnDemand";
+
+  # Behind Open OnDemand
+  tidecast field view --base-path /node/n7/8765 --allow-host portal.example";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let options = ViewOptions {
