@@ -1,5 +1,7 @@
 //! Unix sockets at paths: of any length ([`ShortPath`]), and made without removing anything but a dead socket ([`bind`]).
 //!
+//! [`unread`] asks the kernel with one line of `unsafe`, as no library does.
+//!
 //! A socket grants access, so [`bind`] also refuses a directory in which another user could replace it.
 
 mod bind;
