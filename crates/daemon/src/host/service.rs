@@ -1,26 +1,17 @@
-//! Sockets from and notifications to the service manager (systemd's protocols, without its library).
+//! Sockets from and notifications to the service manager (systemd's protocols, without its library: notifying is one
+//! datagram).
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-
-/// The first socket that was handed over; the number is part of the protocol.
-const FIRST: i32 = 3;
+use listenfd::ListenFd;
 
 /// The socket that listens for us already; None: we make it ourselves.
 pub(crate) fn listener() -> io::Result<Option<UnixListener>> {
-    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-    if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS").is_none_or(|n| n == 0) {
-        return Ok(None);
-    }
-    // Duplicates the descriptor with this number, by way of the kernel.
-    let this = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let listener = UnixListener::from(pidfd_getfd(&this, FIRST, PidfdGetfdFlags::empty())?);
-    listener.local_addr()?;
-    listener.set_nonblocking(true)?;
-    Ok(Some(listener))
+    let listener = ListenFd::from_env().take_unix_listener(0)?;
+    listener.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+    Ok(listener)
 }
 
 /// Sends a status to the service manager, if there is one.

@@ -106,7 +106,10 @@ pub fn start() -> Result<PathBuf, Error> {
             unit
         }
     };
-    run(&["systemctl", "enable", "--now", "tidecast.socket", "tidecast.service"])?;
+    run(&["systemctl", "enable", "tidecast.socket", "tidecast.service"])?;
+    run(&["systemctl", "start", "tidecast.socket"])?;
+    // One that runs has started without the site.
+    run(&["systemctl", "restart", "tidecast.service"])?;
     Ok(unit)
 }
 
