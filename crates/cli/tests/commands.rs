@@ -227,7 +227,7 @@ fn manual_pages_and_completions_are_written() {
     let dir = tempfile::tempdir().unwrap();
     done(tidecast(dir.path(), &["man", "man1"]));
     let page = std::fs::read_to_string(dir.path().join("man1/tidecast.1")).unwrap();
-    assert!(page.contains("Exit codes"), "{page}");
+    assert!(page.contains(".SH EXIT CODES"), "{page}");
     let get = std::fs::read_to_string(dir.path().join("man1/tidecast-get.1")).unwrap();
     assert!(get.contains("seed\\-for"));
     assert_pages_match(&dir.path().join("man1"), &done(tidecast(dir.path(), &["--help"])));

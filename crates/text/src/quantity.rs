@@ -109,7 +109,8 @@ impl fmt::Display for Span {
             0..=9 => write!(f, "{:.2} s", self.0.as_secs_f64()),
             10..=59 => write!(f, "{:.1} s", self.0.as_secs_f64()),
             60..=3599 => write!(f, "{}m {:02}s", seconds / 60, seconds % 60),
-            _ => write!(f, "{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+            3600..=172_799 => write!(f, "{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+            _ => write!(f, "{}d {:02}h", seconds / 86400, seconds % 86400 / 3600),
         }
     }
 }
@@ -162,6 +163,8 @@ mod tests {
         assert_eq!(Span(Duration::from_millis(1234)).to_string(), "1.23 s");
         assert_eq!(Span(Duration::from_secs(125)).to_string(), "2m 05s");
         assert_eq!(Span(Duration::from_secs(7260)).to_string(), "2h 01m");
+        assert_eq!(Span(Duration::from_secs(172_799)).to_string(), "47h 59m");
+        assert_eq!(Span(Duration::from_secs(30 * 86_400)).to_string(), "30d 00h");
         assert_eq!(bytes_per_second(f64::NAN), "0 B/s");
         assert_eq!(bytes_per_second(1.5e9), "1.50 GB/s");
         assert_eq!(

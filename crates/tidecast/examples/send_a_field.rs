@@ -1,6 +1,5 @@
 //! Sends a field that this program has in memory, step by step, into the shared memory of a receiver.
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use tidecast::field::{ReceiveOptions, SendOptions, Shape, Source, SourceError, Step, Wait, receive, send};
 
 struct Steps(Shape);
@@ -35,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiving = receive(options);
     let to = vec![receiving.ready_blocking()?.address];
     let options = SendOptions { to, key, streams: 2, rate: Some(100_000_000), ..Default::default() };
-    println!("{}", send(Box::new(Steps(Shape::new(32, 32, 32)?)), options).wait_blocking()?.sent);
+    send(Box::new(Steps(Shape::new(32, 32, 32)?)), options).wait_blocking()?;
+    println!("{} steps received", receiving.wait_blocking()?.received.steps);
     Ok(())
 }

@@ -62,9 +62,11 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
     let client = Client::new(socket.as_ref());
     start(0, async move |work| {
         work.started(());
-        let find =
-            |dir: &PathBuf| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()));
-        let dir = options.to.as_ref().map(find).transpose()?;
+        let make = |dir: &PathBuf| {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+            dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))
+        };
+        let dir = options.to.as_ref().map(make).transpose()?;
         let why = RefCell::new(None);
         let ready = tokio::select! {
             ready = fetch(&client, &name, &options, &why, work) => ready?,

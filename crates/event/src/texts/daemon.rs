@@ -65,9 +65,9 @@ impl Started {
             false => format!("other daemons connect to {}", listen.join(", ")),
         };
         let (socket, bytes, capacity) = (self.socket.display(), Size(self.bytes), Size(self.capacity));
-        let Self { name, caches, .. } = self;
+        let (name, caches) = (&self.name, count(self.caches, "cache"));
         let mut lines =
-            vec![format!("{name}: {caches} caches, {bytes} of {capacity}; users ask at {socket}; {others}")];
+            vec![format!("{name}: {caches}, {bytes} of {capacity}; users ask at {socket}; {others}")];
         lines.extend(self.serves.as_ref().map(|url| format!("URL for tidecast copy: {url}")));
         lines
     }

@@ -19,7 +19,7 @@ use crate::report::{Reporter, fields_of};
 pub(super) struct Args {
     /// [ORIGIN/]NAME[@VERSION]
     name: CacheName,
-    /// Link or copy the cache into this directory, under its own name
+    /// Link or copy the cache into this directory, under its own name; created if it is missing
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     /// Choose the kind of link or copy in DIR
