@@ -57,18 +57,16 @@ fn write_page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The text behind the options as sections of roff(7): a line such as `Examples:` begins one, indented lines stay as they
-/// are, others are filled.
+/// The text behind the options as sections of roff(7): a line such as `Examples:` before an indented one begins
+/// one, indented lines stay as they are, others are filled.
 fn sections(text: &str) -> String {
     let (mut page, mut is_filled) = (String::new(), true);
-    for line in text.lines() {
-        let heading = line.strip_suffix(':').filter(|name| !name.is_empty() && !name.contains(['.', ',']));
-        if let Some(name) = heading.filter(|_| !line.starts_with(' ')) {
-            page.push_str(&format!(
-                "{}.SH {}\n",
-                if is_filled { "" } else { ".fi\n" },
-                roff(&name.to_uppercase())
-            ));
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let heading = line.strip_suffix(':').filter(|_| !line.starts_with(' '));
+        if let Some(name) = heading.filter(|_| lines.peek().is_some_and(|next| next.starts_with(' '))) {
+            let name = name.split([',', '(']).next().unwrap_or(name).trim_end().to_uppercase();
+            page.push_str(&format!("{}.SH {}\n", if is_filled { "" } else { ".fi\n" }, roff(&name)));
             is_filled = true;
             continue;
         }
@@ -99,8 +97,7 @@ mod tests {
 
     #[test]
     fn what_follows_the_options_becomes_sections() {
-        let text =
-            "Examples:\n  # One\n  tidecast get a \\\n      --to b\n\nProse of\nlines.\n\nKeys:\n  .dir, 'x'";
+        let text = "Examples:\n  # One\n  tidecast get a \\\n      --to b\n\nProse of\nlines.\n\nKeys, by name (all):\n  .dir, 'x'";
         assert_eq!(
             sections(text),
             ".SH EXAMPLES\n.nf\n  # One\n  tidecast get a \\e\n      \\-\\-to b\n\n.fi\nProse of\nlines.\n.PP\n\
