@@ -48,7 +48,7 @@ with socket.socket(socket.AF_UNIX) as s:
 #: `systemctl` for the unit of the daemon: applies the unit and its tmpfiles without systemd.
 SYSTEMCTL = """\
 #!/bin/sh
-# systemctl enable --now|start|restart|stop|disable|reload UNIT..
+# systemctl enable [--now]|start|restart|stop|disable|reload UNIT..
 stop() {
   [ -f /run/tidecast.pid ] || return 0
   kill "$(cat /run/tidecast.pid)"
@@ -59,6 +59,11 @@ stop() {
   done
   rm -f /run/tidecast.pid
 }
+# Enabling starts nothing by itself, and the daemon makes its socket itself.
+case "$*" in
+  "enable --now"*) ;;
+  enable* | "start tidecast.socket") exit 0 ;;
+esac
 case "$1" in
   stop | disable) stop ;;
   reload) kill -HUP "$(cat /run/tidecast.pid)" ;;
