@@ -159,8 +159,8 @@ pub struct ReceiveSpec {
     /// Everything is written to a separate directory at the destination, which is removed in the end:
     /// measures the cost of writing.
     pub discard: bool,
-    /// The data comes from another host than the one of the user who copies: it makes no programs that run with the
-    /// rights of a user who is not root.
+    /// The data comes from another host than the one of the user who copies: as an ordinary user,
+    /// the receiver removes its set-ID bits.
     pub pulled: bool,
 }
 

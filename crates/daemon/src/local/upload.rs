@@ -78,7 +78,7 @@ impl Uploads {
         let _ = self.records.store.on_disk(forget_all).await;
     }
 
-    /// Rejects a further upload of a user who has begun too many. `manifest`: bytes of its manifest.
+    /// Rejects a further upload of a user with too many unfinished ones. `manifest`: bytes of its manifest.
     fn check_share(all: &HashMap<CacheId, Begun>, owner: &str, manifest: usize) -> Result<(), ApiError> {
         let own = || all.values().filter(|begun| begun.owner == owner);
         let bytes: usize = own().map(|begun| begun.manifest).sum();
