@@ -14,7 +14,7 @@ import subprocess
 import time
 
 NEWNS, NEWUTS, NEWNET = 0x20000, 0x4000000, 0x40000000
-MS_REC, MS_PRIVATE, MS_BIND = 16384, 1 << 18, 4096
+MS_RDONLY, MS_BIND, MS_REC, MS_PRIVATE = 1, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 RUN_NETNS = "/run/netns"
 libc = ctypes.CDLL(None, use_errno=True)
@@ -87,7 +87,11 @@ def enter(name: str, hostname: str | None = None, hosts: str | None = None) -> N
     if hosts:
         _ok(libc.unshare(NEWNS), "unshare")
         _ok(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount /")
-        _ok(libc.mount(hosts.encode(), b"/etc/hosts", None, MS_BIND, None), "mount /etc/hosts")
+        if os.path.exists("/etc/hosts"):
+            _ok(libc.mount(hosts.encode(), b"/etc/hosts", None, MS_BIND, None), "mount /etc/hosts")
+        else:  # a bare system without it: the file's directory, which holds nothing else, over /etc
+            lower = f"lowerdir={os.path.dirname(hosts)}:/etc"
+            _ok(libc.mount(b"overlay", b"/etc", b"overlay", MS_RDONLY, lower.encode()), "mount /etc")
 
 
 def die_with_parent() -> None:

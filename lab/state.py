@@ -41,11 +41,12 @@ def folder(lab: str) -> str:
 
 
 def hosts_file(lab: str) -> str:
-    return f"{folder(lab)}/hosts"
+    """Alone in its directory, as `netns.enter` wants it."""
+    return f"{folder(lab)}/etc/hosts"
 
 
 def save(lab: str, topology: Topology, cc: str) -> None:
-    os.makedirs(folder(lab), exist_ok=True)
+    os.makedirs(os.path.dirname(hosts_file(lab)), exist_ok=True)
     with open(hosts_file(lab), "w") as f:
         f.write("127.0.0.1 localhost\n::1 localhost\n")
         f.writelines(f"{topology.address(n)} n{n:03d}\n" for n in range(len(topology.nodes)))
@@ -70,10 +71,11 @@ def update(lab: str, state: dict) -> None:
 
 
 def forget(lab: str) -> None:
-    for name in ("state.json", "state.json.new", "hosts"):
+    for name in ("state.json", "state.json.new", "etc/hosts"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{folder(lab)}/{name}")
     with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(hosts_file(lab)))
         os.rmdir(folder(lab))
 
 
