@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use tidecast_hash::{Digest, LEAF};
 use tidecast_metainfo::{FileRef, merkle};
+use tidecast_paths::OTHERS_WRITE;
 
 use crate::bits::Bits;
 use crate::disk::{DiskFile, How, Kind, Meta};
 use crate::error::{Context, Error, MOUNT};
 use crate::map::Place;
-use crate::owner::OTHERS_WRITE;
 use crate::record;
 use crate::store::{CHANGED, Download, Mode, Store};
 

@@ -7,16 +7,11 @@
 
 use std::path::Path;
 
+use tidecast_paths::{Access, STICKY};
+
 use crate::disk::{Kind, Meta};
 use crate::error::{Context, Error};
 use crate::store::Store;
-
-/// Only owners of names may replace them.
-const STICKY: u32 = 0o1000;
-const ALL_WRITE: u32 = 0o002;
-const GROUP_WRITES: u32 = 0o020;
-/// Users besides the owner may write.
-pub(crate) const OTHERS_WRITE: u32 = GROUP_WRITES | ALL_WRITE;
 
 const FILE: &str = "it belongs to another user and could be changed later; replace it with --force, or choose another \
                     destination";
@@ -31,13 +26,11 @@ impl Store {
         }
         let above = path.parent().unwrap_or(path);
         let dir = self.disk.stat(above).at("stat", &self.disk.root().join(above))?;
-        let is_sticky = dir.mode & STICKY != 0;
-        let plants = dir.mode & ALL_WRITE != 0 || is_sticky && dir.mode & GROUP_WRITES != 0;
-        if !plants || dir.owner == meta.owner {
+        let me = rustix::process::geteuid();
+        if !(Access { owner: dir.owner, mode: dir.mode }).lets_plant(meta.owner, me.as_raw()) {
             return Ok(true);
         }
-        let replaces =
-            meta.kind != Kind::Dir && (!is_sticky || dir.mine || rustix::process::geteuid().is_root());
+        let replaces = meta.kind != Kind::Dir && (dir.mode & STICKY == 0 || dir.mine || me.is_root());
         match (replaces, force) {
             (true, true) => Ok(false),
             (true, false) => Err(Error::Foreign { path: self.disk.root().join(path), why: FILE }),

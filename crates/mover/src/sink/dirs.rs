@@ -8,6 +8,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use tidecast_paths::Access;
+
 use super::entry_error::{Doing, EntryError, EntryResult};
 
 /// Handles that one writer holds.
@@ -58,7 +60,7 @@ impl Dirs {
     pub(super) fn find(&mut self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
         self.reach(path, &mut |at, name, _| {
             let fd = fs::openat(at, name, STEP, Mode::empty())?;
-            if is_planted(at, &fs::fstat(&fd)?)? { Err(Errno::PERM) } else { Ok(fd) }
+            if is_planted_dir(at, &fd)? { Err(Errno::PERM) } else { Ok(fd) }
         })
     }
 
@@ -122,22 +124,18 @@ impl Dirs {
     }
 }
 
-/// Only owners of names may replace them.
-const STICKY: u32 = 0o1000;
-const ALL_WRITE: u32 = 0o002;
-const GROUP_WRITES: u32 = 0o020;
-
-/// Whether a name in a directory may have been planted by another user, for this process to use it as it is: it is
-/// another user's, and all may create names there. Root is to say itself what it trusts.
+/// Whether a name in a directory may have been planted by another user. Root is to say itself what it trusts.
 pub(super) fn is_planted(dir: &OwnedFd, stat: &Stat) -> Result<bool, Errno> {
     let me = rustix::process::geteuid();
     if me.is_root() || [0, me.as_raw()].contains(&stat.st_uid) {
         return Ok(false);
     }
     let dir = fs::fstat(dir)?;
-    let plants =
-        dir.st_mode & ALL_WRITE != 0 || dir.st_mode & (STICKY | GROUP_WRITES) == STICKY | GROUP_WRITES;
-    Ok(plants && dir.st_uid != stat.st_uid)
+    Ok(Access { owner: dir.st_uid, mode: dir.st_mode }.lets_plant(stat.st_uid, me.as_raw()))
+}
+
+fn is_planted_dir(dir: &OwnedFd, opened: &OwnedFd) -> Result<bool, Errno> {
+    Ok(!rustix::process::geteuid().is_root() && is_planted(dir, &fs::fstat(opened)?)?)
 }
 
 /// A directory in another, and whether it was made.
@@ -150,7 +148,7 @@ fn step(
     for _ in 0..4 {
         match fs::openat(at, name, STEP, Mode::empty()) {
             Ok(fd) => {
-                if !made && is_planted(at, &fs::fstat(&fd)?)? {
+                if !made && is_planted_dir(at, &fd)? {
                     let why = "it belongs to another user, in a directory where all may create names";
                     return Err(NoDirectory::Because(EntryError::because("write into", why)));
                 }

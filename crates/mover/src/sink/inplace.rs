@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use tidecast_paths::OTHERS_WRITE;
 
 use super::attributes::unsupported;
 use super::dirs::{Dirs, kind, look, split};
@@ -27,8 +28,6 @@ use crate::spec::{Durable, InPlace};
 const PARTS: u64 = BLOCK as u64;
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;
-/// Permissions of other users than the owner that make the names of a directory untrusted.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// A file here that is updated.
 #[derive(Debug)]
