@@ -1,47 +1,43 @@
 //! How many callers take files at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::shares::UserShares;
 use crate::model::api_error::{ApiError, ErrorKind};
 
 /// Callers that are given files at once; of one user.
 const SESSIONS: usize = 256;
 const OF_ONE_USER: usize = 16;
 
-/// Running file transfers, by user.
-#[derive(Clone, Default)]
-pub(crate) struct Sessions(Arc<Mutex<BTreeMap<u32, usize>>>);
+/// Running file transfers, of all users and of each.
+#[derive(Clone)]
+pub(crate) struct Sessions {
+    all: Arc<Semaphore>,
+    users: UserShares,
+}
 
 /// One of them, counted as long as it lives.
 pub(super) struct Session {
-    all: Sessions,
-    user: u32,
+    _permits: [OwnedSemaphorePermit; 2],
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(SESSIONS)), users: UserShares::new(OF_ONE_USER) }
+    }
 }
 
 impl Sessions {
     pub(super) fn begin(&self, user: u32) -> Result<Session, ApiError> {
-        let mut all = self.0.lock();
-        if all.values().sum::<usize>() >= SESSIONS || all.get(&user).is_some_and(|n| *n >= OF_ONE_USER) {
+        let of_user = self.users.of(user).try_acquire_owned();
+        let permits = of_user.and_then(|of_user| Ok([of_user, self.all.clone().try_acquire_owned()?]));
+        let _permits = permits.map_err(|_| {
             let why = "too many clients are receiving files; try again later";
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why));
-        }
-        *all.entry(user).or_default() += 1;
-        Ok(Session { all: self.clone(), user })
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock();
-        if let Some(count) = all.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.user);
-            }
-        }
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Wait, why)
+        })?;
+        Ok(Session { _permits })
     }
 }
