@@ -116,7 +116,8 @@ pub(crate) struct ConnectionArgs {
     /// $TIDECAST_COPY_KEY]
     #[arg(long, value_name = "@FILE|-", value_parser = ServerKey::given)]
     key: Option<ServerKey>,
-    /// Start the other end by this command: a program and its arguments, quoted if they contain blanks
+    /// Start the other end by this command: a program and its arguments, quoted if they contain blanks; it is run as
+    /// `COMMAND HOST -- PROGRAM copy-end` and must connect that program's standard input and output
     #[arg(
         short = 'e',
         long,

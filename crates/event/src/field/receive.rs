@@ -45,7 +45,7 @@ impl Started {
         }];
         if self.send.is_some() {
             let key = self.key_file.as_ref().map_or(String::new(), |file| {
-                format!("; {}: a file of mode 0600 there with the key", file.display())
+                format!("; {}: a copy of this host's key there, with mode 0600 (scp -p)", file.display())
             });
             notes.push(format!("run this command on the sending host (SOURCE: a file of the field{key}):"));
         }
