@@ -15,7 +15,7 @@ use crate::cmd;
 /// them. `mount` makes a tree visible at once and fetches files when they are opened. Every piece is verified, and an
 /// interrupted transfer resumes where it stopped.
 #[derive(Parser, Debug)]
-#[command(name = "tidecast", version, long_version = VERSION.as_str(), propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
+#[command(name = "tidecast", version, long_version = VERSION.as_str(), propagate_version = true, after_help = include_str!("../help/examples.txt").trim_end(), after_long_help = AFTER, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -33,27 +33,6 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     let (version, arch, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH, std::env::consts::OS);
     format!("{version}\ncommit: {commit}\ntarget: {arch} {os} {libc}\nassertions: {checks}")
 });
-
-const EXAMPLES: &str = "\
-Examples:
-  # One host shares a directory privately; others fetch it with the printed ticket, saved in a file of mode 0600
-  tidecast share /data/genomes
-  tidecast get @ticket --to /scratch
-
-  # The same with a manifest, for any BitTorrent client
-  tidecast tracker --listen :6969
-  tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
-  tidecast seed genomes.torrent /data/genomes
-  tidecast get genomes.torrent --to /scratch
-
-  # Copy a file to the same path on 64 nodes; in a batch job, leave out --hosts
-  tidecast bcast model.bin --to /tmp/model.bin --hosts 'node[001-064]'
-
-  # Mount a software environment; its files are fetched when they are opened
-  tidecast mount @ticket /opt/env
-
-  # Compare the data with the manifest
-  tidecast verify genomes.torrent /scratch/genomes";
 
 const AFTER: &str = include_str!("../help/tidecast.txt");
 

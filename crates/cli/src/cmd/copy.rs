@@ -43,7 +43,7 @@ use crate::report::Reporter;
 /// are kept (-rt: times, but no links, modes or owners). Flags for things that are always done (-z, -P, -S, ...) have no
 /// effect; -h alone prints the help.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = include_str!("../../help/copy_examples.txt").trim_end(), args_override_self = true)]
 pub(crate) struct Args {
     /// Sources, and last the destination (with --to-memory, sources only)
     #[arg(required = true, value_name = "SRC... DEST")]
@@ -84,18 +84,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     rsync: Rsync,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
-  tidecast copy store:'/archive/cmip6/*.nc' .        # and back
-  tidecast copy store:/archive/all.tar - | tar t     # one file to standard output
-  tidecast copy --delete a:/data/ b:/mirror/         # from one remote host to another
-  tidecast copy 'dtn[1-4]:/data/' 'dtn[5-8]:/archive/'   # by four pairs of hosts in parallel
-  tidecast copy --from-null 10GiB store:/tmp --to-null   # measure the network alone
-  tidecast copy --explain /data/cmip6 store:/archive # find the bottleneck
-  tidecast copy --key @key /data/cmip6 tidecast://store/   # to a copy-server
-  tidecast copy store:'/archive/*.nc' --to-memory    # for a program (Python: tidecast.copy.files)";
 
 /// The maximum number of threads per end.
 const MAX_READERS: u64 = 256;

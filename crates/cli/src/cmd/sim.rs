@@ -89,37 +89,11 @@ Examples:
 /// The topologies, algorithms and faults, which need more space than the help of a flag has.
 fn more() -> String {
     let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
-    format!(
-        "{EXAMPLES}\n\n\
-         Topologies (node 0 is the origin; RATE of a node's card, each direction):\n\
-         \x20 single:N@RATE                     one switch\n\
-         \x20 bordeaux:N,N,N@RATE               switches in a row, one narrow link:\n\
-         \x20     ,bottleneck=RATE ,trunk=RATE ,delay=10ms ,loss=0.1%\n\
-         \x20 nat:N@RATE                        all but the origin behind a NAT\n\
-         \x20 sites:N,N@RATE,wan=RATE,delay=T   distant sites\n\
-         \x20 leafspine:LEAVES,SPINES,N@RATE    N nodes per leaf\n\
-         \x20 fattree:K@RATE                    both take ,oversubscribe=X\n\
-         \x20 dragonfly:A,H,P@RATE              ,global=RATE ,local=RATE ,delay=T\n\
-         \x20 All accept ,origin=RATE. A file has lines `switch NAME`,\n\
-         \x20 `nodes COUNT SWITCH RATE`, `link SWITCH SWITCH RATE`;\n\
-         \x20 --print-topology prints one. Slurm's topology.conf and\n\
-         \x20 topology.yaml, and rules as for bcast --topology, are accepted\n\
-         \x20 too: with --rate, and links as wide as the nodes below them.\n\n\
-         Algorithms:\n\
-         \x20 {names}\n\
-         \x20 plan: bcast with a known topology; plan-untold: with an unknown\n\
-         \x20 topology; swarm: get, with unknown members; classic, stock:\n\
-         \x20 BitTorrent with all of its mechanisms and with none\n\
-         \x20 file servers that all nodes read: {servers}\n\
-         \x20 mount: all nodes open the same files, which are sent to all nodes\n\
-         \x20 when one opens them; mount-pull: each node fetches its files\n\
-         \x20 -shuffled after algorithms from flat on: ranks ignore the switches;\n\
-         \x20 sbcast-4: --fanout 4.\n\n\
-         Faults, KIND:NODES[=VALUE][@START[+DURATION]]:\n{faults}",
-        names = wrapped(&Algorithm::NAMES, 64, "\n  "),
-        servers = Server::NAMES.join(", "),
-        faults = indented(&tidecast::sim::faults()).trim_end(),
-    )
+    let text = include_str!("../../help/sim.txt")
+        .replace("{names}", &wrapped(&Algorithm::NAMES, 64, "\n  "))
+        .replace("{servers}", &Server::NAMES.join(", "))
+        .replace("{faults}", &indented(&tidecast::sim::faults()));
+    format!("{EXAMPLES}\n\n{}", text.trim_end())
 }
 
 /// Words with commas, in lines of at most `width` letters.

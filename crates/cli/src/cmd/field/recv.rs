@@ -19,7 +19,7 @@ use tidecast::settings::Listen;
 /// packets are counted by step and stream. The command line for the sender is printed. Ctrl-C ends the receiver and removes
 /// the shared memory.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = include_str!("../../../help/field_recv_examples.txt").trim_end())]
 pub(crate) struct Args {
     /// Receive the first stream at this port, the others at the next ports; port 0: consecutive free ports
     #[arg(long, value_name = "[ADDR]:PORT", default_value = ":7500")]
@@ -63,20 +63,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<Cpus>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  # Print the command for the sender
-  tidecast field recv --listen :7500
-
-  # Whole steps, with NaN for missing values
-  tidecast field recv --volume steps --missing nan
-
-  # All steps, for ParaView: /scratch/run7/series.xdmf
-  tidecast field recv --record /scratch/run7
-
-  # From another program, in the paper's format
-  tidecast field recv --plain --packing xyz --shape 1024,1024,1024";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.cpus {

@@ -15,7 +15,7 @@ use crate::report::{Reporter, fields_of};
 /// receivers. The page loads nothing from other hosts. Only browsers with the token in the URL have access. Ctrl-C ends
 /// the viewer.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = include_str!("../../../help/field_view_examples.txt").trim_end())]
 pub(crate) struct Args {
     /// Show these fields [default: all fields in shared memory]
     #[arg(value_name = "NAME")]
@@ -39,16 +39,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "/PATH", default_value = "")]
     base_path: String,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  tidecast field view                                 # open the printed URL in a browser
-  tidecast field view fast slow                       # two streams side by side
-  tidecast field view field+http://node2:8765/field   # one volume from slabs on two hosts
-  tidecast field view --record run7                   # recorded steps
-
-  # Behind Open OnDemand
-  tidecast field view --base-path /node/n7/8765 --allow-host portal.example";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let options = ViewOptions {
