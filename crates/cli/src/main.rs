@@ -56,7 +56,11 @@ fn usage_error(error: &clap::Error) -> ExitCode {
     if !(json && error.use_stderr()) {
         // An argument may be a file name with control characters: escape it before it reaches a terminal.
         let shown = |word: OsString| OsString::from(tidecast_text::escaped(&word).to_string());
-        if !error.use_stderr() || std::env::args_os().all(|word| shown(word.clone()) == word) {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        report::begin_error();
+        if std::env::args_os().all(|word| shown(word.clone()) == word) {
             error.exit();
         }
         let again = Cli::try_parse_from(std::env::args_os().map(shown)).err();

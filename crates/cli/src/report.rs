@@ -393,6 +393,11 @@ fn write(bytes: &[u8]) {
     }
 }
 
+/// Begins the line of an error that is printed by another crate.
+pub(crate) fn begin_error() {
+    let _ = write!(std::io::stderr().lock(), "tidecast: ");
+}
+
 /// Prints a line on standard error. A failure is ignored, since it cannot be reported elsewhere.
 pub(crate) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
