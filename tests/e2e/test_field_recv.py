@@ -1,4 +1,6 @@
 """`tidecast field recv`, from a sender and a reader that were written from the format's description alone."""
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -428,30 +430,45 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
 
 
 def sleeps(process: int) -> bool:
-    """Whether all threads of a process wait."""
+    """Whether all threads of a process wait, or are held."""
     states = (path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{process}/task").glob("*/stat"))
-    return all(state == "S" for state in states)
+    return all(state in "St" for state in states)
+
+
+@contextlib.contextmanager
+def held(thread: int):
+    """The thread stands still, as one that waits for a disk, and continues at the end."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    seize, interrupt, detach, of_any_kind = 0x4206, 0x4207, 17, 0x40000000
+    for request in (seize, interrupt):
+        assert ptrace(request, thread, None, None) == 0, os.strerror(ctypes.get_errno())
+    os.waitpid(thread, of_any_kind)
+    try:
+        yield
+    finally:
+        ptrace(detach, thread, None, None)
+
+
+def threads(process: int, name: str) -> list[int]:
+    return sorted(int(path.parent.name) for path in pathlib.Path(f"/proc/{process}/task").glob("*/comm") if path.read_text().strip() == name)
 
 
 def test_steps_wait_while_the_disk_is_busy(recv, tmp_path):
     directory = tmp_path / "run"
-    directory.mkdir()
-    # Whoever opens it to write waits until somebody reads.
-    os.mkfifo(directory / "steps.jsonl")
     here = recv("--streams", 2, "--record", directory)
+    # The second writes what the first has copied.
+    writer = here.until("both threads", lambda: threads(here.proc.process.pid, "recorder")[1:])[0]
     sender = Sender(here.ports, SHAPE, here.key).begin()
     volumes = [field(SHAPE, seed) for seed in range(6)]
-    for batch, values in enumerate(volumes):
-        sender.send(values, batch)
-        here.until("the step is whole", lambda: here.proc.out.count('"event":"step"') == batch + 1)  # noqa: B023
-        # So it has been copied, too, before another takes its place in the volume.
-        here.until("no thread has anything to do", lambda: sleeps(here.proc.process.pid))
-    assert not (directory / "c").exists()
-    reader = os.open(directory / "steps.jsonl", os.O_RDONLY)
-    try:
-        done = here.stop()
-    finally:
-        os.close(reader)
+    with held(writer):
+        for batch, values in enumerate(volumes):
+            sender.send(values, batch)
+            here.until("the step is whole", lambda: here.proc.out.count('"event":"step"') == batch + 1)  # noqa: B023
+            # So it has been copied, too, before another takes its place in the volume.
+            here.until("no thread has anything to do", lambda: sleeps(here.proc.process.pid))
+        assert not (directory / "c").exists()
+    done = here.stop()
     assert (done["recorded"], done["skipped"]) == (6, 0)
     np.testing.assert_array_equal(zarr.open_array(directory, mode="r")[:], np.stack(volumes))
 

@@ -268,16 +268,16 @@ impl Receiver {
     /// When a port is taken, or another receiver has the name, or nothing can be recorded.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let name = crate::shm::Name::take(&options.name)?;
-        if let Some(dir) = &options.record {
-            record::prepare(dir).map_err(|error| Error::Record { dir: dir.clone(), error })?;
-        }
+        let prepared =
+            |dir: &PathBuf| record::prepare(dir).map_err(|error| Error::Record { dir: dir.clone(), error });
+        let recording = options.record.as_ref().map(prepared).transpose()?;
         let inlets = listen(options.listen, options.streams)?;
         let addresses = inlets.iter().filter_map(|inlet| inlet.address().ok()).collect();
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
         let (jobs, blocks) = bounded(fec::WAITING);
         let (recorder, takes) = bounded(record::COPYING);
-        let recorder = options.record.is_some().then_some(recorder);
+        let recorder = recording.is_some().then_some(recorder);
         let hub = Arc::new(Hub::new(options, name, told, kick, jobs, recorder));
         hub.begin_foreign()?;
         let mut receiver = Self { hub: hub.clone(), events, threads: Vec::new(), addresses };
@@ -299,7 +299,7 @@ impl Receiver {
                 }
             }
         })?;
-        if let Some(dir) = options.record.clone() {
+        if let Some(dir) = recording {
             let hub = hub.clone();
             receiver.thread("recorder", move || record::work(&hub, &dir, &takes))?;
         }

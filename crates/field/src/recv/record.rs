@@ -4,9 +4,9 @@
 //! A step is copied out of the volume before it is written, so that a disk that is busy for a moment costs nothing, and one that is too slow
 //! costs steps of the recording and nothing else.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::{Value, json};
 use tidecast_event::field::receive::Closed;
+use tidecast_paths::Root;
 
 use super::slot::Area;
 use super::{Event, Hub};
@@ -60,24 +61,31 @@ impl ClosedStep {
     }
 }
 
-/// Checks that steps can be recorded here: before the first one comes, while the user is still watching.
-pub(super) fn prepare(dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    before(dir)?;
-    let probe = dir.join("zarr.json.part");
-    File::create(&probe)?;
-    fs::remove_file(&probe)
+/// Modes of new directories and files, before the umask.
+const DIR: u32 = 0o777;
+const FILE: u32 = 0o666;
+
+/// Opens the directory of a recording, made if need be, and checks that steps can be recorded there: before the first
+/// one comes, while the user is still watching.
+pub(super) fn prepare(dir: &Path) -> io::Result<Root> {
+    let dir = Root::make(dir)?;
+    before(&dir)?;
+    let probe = "zarr.json.part";
+    dir.remove_file(probe)?;
+    dir.create(probe, FILE)?;
+    dir.remove_file(probe)?;
+    Ok(dir)
 }
 
 /// The shape and the steps of the recording that a directory has, if it has one; other contents are not
 /// overwritten.
-fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
+fn before(dir: &Root) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
     let foreign =
         |what: &str| Err(io::Error::other(format!("the directory contains {what}; name another directory")));
-    if [".zgroup", ".zarray"].iter().any(|name| dir.join(name).exists()) {
+    if [".zgroup", ".zarray"].iter().any(|name| matches!(dir.look(name), Ok(Some(_)))) {
         return foreign("Zarr data of version 2");
     }
-    let text = match fs::read(dir.join("zarr.json")) {
+    let text = match dir.read("zarr.json") {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -98,7 +106,7 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
 }
 
 /// Records until the receiver ends or the disk fails: steps are copied here, and written by a thread of its own.
-pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<ClosedStep>) {
+pub(super) fn work(hub: &Hub, dir: &Root, takes: &Receiver<ClosedStep>) {
     let (held, (copied, waiting), (used, emptied)) = (&AtomicUsize::new(0), unbounded(), unbounded());
     std::thread::scope(|threads| {
         threads.spawn(move || write(hub, dir, waiting, (held, used)));
@@ -123,11 +131,11 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<ClosedStep>) {
 /// Writes the copied steps, until there are no more or the disk fails.
 fn write(
     hub: &Hub,
-    dir: &Path,
+    dir: &Root,
     waiting: Receiver<(ClosedStep, Vec<u8>)>,
     (held, used): (&AtomicUsize, Sender<Vec<u8>>),
 ) {
-    let mut recording: Option<Recording> = None;
+    let mut recording: Option<Recording<'_>> = None;
     for (take, buffer) in waiting {
         let done = match &mut recording {
             Some(recording) => recording.add(&take, &buffer),
@@ -140,7 +148,7 @@ fn write(
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
-                let why = format!("recording into {} stopped", dir.display());
+                let why = format!("recording into {} stopped", dir.path().display());
                 hub.report(Event::Note(format!("{why}, receiving continues: {error}")));
                 hub.unrecorded.lock().get_or_insert(format!("{why}: {error}"));
                 break;
@@ -148,7 +156,7 @@ fn write(
         }
     }
     if let Some(Err(error)) = recording.map(|mut recording| recording.write_series()) {
-        let why = format!("cannot write the series of {}: {error}", dir.display());
+        let why = format!("cannot write the series of {}: {error}", dir.path().display());
         hub.unrecorded.lock().get_or_insert(why);
     }
 }
@@ -188,8 +196,8 @@ fn copy(take: &ClosedStep, buffer: &mut Vec<u8>) -> bool {
 }
 
 /// A directory with a recording.
-struct Recording {
-    dir: PathBuf,
+struct Recording<'d> {
+    dir: &'d Root,
     /// Planes, rows and values of a row.
     sides: [u32; 3],
     first_plane: u32,
@@ -199,10 +207,9 @@ struct Recording {
     series: Option<Instant>,
 }
 
-impl Recording {
+impl<'d> Recording<'d> {
     /// Begins a recording, or continues one of the same shape.
-    fn open(dir: &Path, take: &ClosedStep) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
+    fn open(dir: &'d Root, take: &ClosedStep) -> io::Result<Self> {
         let (nx, ny, _) = take.shape.sides();
         let sides = [take.planes.1 - take.planes.0, ny, nx];
         let steps = match before(dir)? {
@@ -214,8 +221,9 @@ impl Recording {
                 ));
             }
         };
-        let log = OpenOptions::new().create(true).append(true).open(dir.join("steps.jsonl"))?;
-        let (dir, title) = (dir.to_owned(), take.title.clone());
+        let mut log = dir.open_or_create("steps.jsonl", FILE)?;
+        log.seek(SeekFrom::End(0))?;
+        let title = take.title.clone();
         Ok(Self { dir, sides, first_plane: take.planes.0, title, steps, log, series: None })
     }
 
@@ -225,9 +233,9 @@ impl Recording {
             return Err(io::Error::other("the shape changed; start again with another directory"));
         }
         let index = self.steps.len();
-        let chunk = self.dir.join(format!("c/{index}/0/0"));
-        fs::create_dir_all(&chunk)?;
-        put(&chunk.join("0"), values)?;
+        let chunk = format!("c/{index}/0/0");
+        self.dir.make_dirs(&chunk, DIR)?;
+        put(self.dir, &format!("{chunk}/0"), values)?;
         let mut line = serde_json::to_value(&take.closed)?;
         line["index"] = index.into();
         let range = range(values);
@@ -236,7 +244,7 @@ impl Recording {
         writeln!(self.log, "{line}")?;
         self.steps.push(take.closed.step);
         let said = json!({ "name": self.title, "steps": self.steps, "first_plane": self.first_plane });
-        put(&self.dir.join("zarr.json"), self.array(&said).to_string().as_bytes())?;
+        put(self.dir, "zarr.json", self.array(&said).to_string().as_bytes())?;
         if self.series.is_none_or(|written| written.elapsed() > SERIES) {
             self.write_series()?;
         }
@@ -258,29 +266,29 @@ impl Recording {
     fn write_series(&mut self) -> io::Result<()> {
         self.write_group()?;
         self.series = Some(Instant::now());
-        put(&self.dir.join("series.xdmf"), self.xdmf().as_bytes())
+        put(self.dir, "series.xdmf", self.xdmf().as_bytes())
     }
 
     /// The group for xarray, which opens no array that is in none, with the numbers of steps and of planes as coordinates. The coordinates are written
     /// first, so that none names a step that is not there.
     fn write_group(&self) -> io::Result<()> {
-        let (dir, nz) = (self.dir.join(GROUP), self.sides[0]);
-        fs::create_dir_all(dir.join(FIELD))?;
-        match std::os::unix::fs::symlink("../../c", dir.join(FIELD).join("c")) {
+        let (dir, nz) = (self.dir, self.sides[0]);
+        dir.make_dirs(format!("{GROUP}/{FIELD}"), DIR)?;
+        match dir.symlink("../../c", format!("{GROUP}/{FIELD}/c")) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let planes: Vec<_> = (self.first_plane..self.first_plane + nz).map(u64::from).collect();
-        let (step, z) = (coordinate(&dir, "step", &self.steps)?, coordinate(&dir, "z", &planes)?);
+        let (step, z) = (coordinate(dir, "step", &self.steps)?, coordinate(dir, "z", &planes)?);
         let field = self.array(&json!({ "long_name": self.title }));
-        put(&dir.join(FIELD).join("zarr.json"), field.to_string().as_bytes())?;
+        put(dir, &format!("{GROUP}/{FIELD}/zarr.json"), field.to_string().as_bytes())?;
         let group = json!({
             "zarr_format": 3, "node_type": "group", "attributes": { "title": self.title },
             "consolidated_metadata": {
                 "kind": "inline", "must_understand": false, "metadata": { FIELD: field, "step": step, "z": z },
             },
         });
-        put(&dir.join("zarr.json"), group.to_string().as_bytes())
+        put(dir, &format!("{GROUP}/zarr.json"), group.to_string().as_bytes())
     }
 
     /// The series for ParaView. Time is the number within the recording: numbers of steps come again when a sender goes round.
@@ -330,17 +338,17 @@ fn described(kind: &str, fill: &Value, (shape, chunk): (Value, Value), names: &V
 }
 
 /// Writes a coordinate of the group; answers its metadata.
-fn coordinate(group: &Path, name: &str, numbers: &[u64]) -> io::Result<Value> {
-    let chunks = group.join(name).join("c");
-    fs::create_dir_all(&chunks)?;
+fn coordinate(dir: &Root, name: &str, numbers: &[u64]) -> io::Result<Value> {
+    let chunks = format!("{GROUP}/{name}/c");
+    dir.make_dirs(&chunks, DIR)?;
     for (place, chunk) in numbers.chunks(NUMBERS).enumerate() {
         let filled = chunk.iter().chain(std::iter::repeat(&0)).take(NUMBERS);
         let bytes: Vec<u8> = filled.flat_map(|number| number.to_le_bytes()).collect();
-        put(&chunks.join(place.to_string()), &bytes)?;
+        put(dir, &format!("{chunks}/{place}"), &bytes)?;
     }
     let shapes = (json!([numbers.len()]), json!([NUMBERS]));
     let said = described("int64", &json!(0), shapes, &json!([name]), &json!({}));
-    put(&group.join(name).join("zarr.json"), said.to_string().as_bytes())?;
+    put(dir, &format!("{GROUP}/{name}/zarr.json"), said.to_string().as_bytes())?;
     Ok(said)
 }
 
@@ -372,12 +380,14 @@ fn range(values: &[u8]) -> Option<(f32, f32)> {
 }
 
 /// Writes a file atomically.
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let part = path.with_added_extension("part");
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+fn put(dir: &Root, path: &str, bytes: &[u8]) -> io::Result<()> {
+    let part = format!("{path}.part");
+    dir.remove_file(&part)?;
+    let written = dir.create(&part, FILE).and_then(|mut file| file.write_all(bytes));
+    let written = written.and_then(|()| dir.rename(&part, path, true));
     if written.is_err() {
         // The part that a full disk holds is of no use.
-        let _ = fs::remove_file(&part);
+        let _ = dir.remove_file(&part);
     }
     written
 }
@@ -385,7 +395,29 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn links_in_the_directory_lead_no_write_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (at, victim) = (dir.path().join("run"), dir.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        fs::create_dir_all(at.join("c")).unwrap();
+        symlink(&victim, at.join("zarr.json.part")).unwrap();
+        symlink(dir.path(), at.join("c/0")).unwrap();
+        symlink(&victim, at.join("steps.jsonl")).unwrap();
+        let root = prepare(&at).unwrap();
+        assert!(!at.join("zarr.json.part").exists());
+        assert!(root.make_dirs("c/0/0/0", DIR).is_err() && root.open_or_create("steps.jsonl", FILE).is_err());
+        symlink(&victim, at.join("series.xdmf.part")).unwrap();
+        put(&root, "series.xdmf", b"new").unwrap();
+        assert_eq!(fs::read(at.join("series.xdmf")).unwrap(), b"new");
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert!(!dir.path().join("0").exists());
+    }
 
     #[test]
     fn where_nothing_can_be_recorded_is_known_before() {
@@ -407,7 +439,7 @@ mod tests {
             assert!(error.contains(said), "{error}");
         }
         write(r#"{"shape":[2,4,4,4],"attributes":{"steps":[1,2]}}"#);
-        assert_eq!(before(&new).unwrap(), Some((vec![2, 4, 4, 4], vec![1, 2])));
+        assert_eq!(before(&Root::open(&new).unwrap()).unwrap(), Some((vec![2, 4, 4, 4], vec![1, 2])));
         fs::write(new.join(".zgroup"), "").unwrap();
         assert!(prepare(&new).unwrap_err().to_string().contains("version 2"));
     }
