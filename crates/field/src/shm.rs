@@ -42,6 +42,14 @@ pub enum Error {
     /// Another receiver has it.
     #[error("{path} belongs to a running receiver; give this one another --name", path = .0.display())]
     Taken(PathBuf),
+    /// Another user has it, with a receiver or without.
+    #[error("user {owner} uses the name of {path}; give this receiver another --name", path = path.display())]
+    Foreign {
+        /// The shared memory.
+        path: PathBuf,
+        /// The user.
+        owner: u32,
+    },
     /// There is not as much memory.
     #[error("{DIR} has no space for {size} more; use a smaller volume or `--volume live`", size = Size(*.0))]
     Full(u64),
@@ -86,10 +94,16 @@ impl Name {
         let path = path(name)?;
         let lock = Path::new(DIR).join(format!(".{PREFIX}{name}.lock"));
         loop {
-            let held =
-                open_lock(&lock).map_err(|error| Error::Io { doing: "open", path: lock.clone(), error })?;
+            let me = rustix::process::geteuid().as_raw();
+            let foreign = |owner| Error::Foreign { path: path.clone(), owner };
+            let other =
+                || std::fs::symlink_metadata(&lock).ok().map(|meta| meta.uid()).filter(|uid| *uid != me);
+            let held = open_lock(&lock).map_err(|error| match other() {
+                Some(owner) if error.kind() == io::ErrorKind::PermissionDenied => foreign(owner),
+                _ => Error::Io { doing: "open", path: lock.clone(), error },
+            })?;
             rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive)
-                .map_err(|_| Error::Taken(path.clone()))?;
+                .map_err(|_| other().map_or_else(|| Error::Taken(path.clone()), foreign))?;
             // The previous holder may have removed the file since it was opened: then another is in its
             // place.
             if held.metadata().is_ok_and(|meta| meta.nlink() > 0) {
