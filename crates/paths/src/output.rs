@@ -5,26 +5,32 @@
 //! `>` do. So are files whose directory accepts no new file (a bind mount of one file, a directory of another
 //! user).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fstatfs};
 use rustix::io::Errno;
 
 use crate::Root;
 
+/// Permissions of other users than the owner.
+const OTHERS: u32 = 0o077;
+/// The magic number of the file system of pipes without a name.
+const PIPES: rustix::fs::FsWord = 0x5049_5045;
 /// How often a wait for a reader looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes `bytes` to the file, pipe or device that `path` names. `mode` is that of a new file, before the
-/// umask. `is_over` ends the wait for the reader of a pipe: it is called before each wait.
+/// umask; content for the owner alone (no permissions for others) is written through only where no other user gets it.
+/// `is_over` ends the wait for the reader of a pipe: it is called before each wait.
 ///
 /// # Errors
-/// The system's error; [`io::ErrorKind::Interrupted`] when `is_over` ended a wait, and
+/// The system's error; [`io::ErrorKind::PermissionDenied`] for content of the owner alone where others would get it;
+/// [`io::ErrorKind::Interrupted`] when `is_over` ended a wait, and
 /// [`io::ErrorKind::InvalidInput`] for a socket.
 pub fn output(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
@@ -67,12 +73,29 @@ fn takes_no_new_name(e: &io::Error) -> bool {
 
 fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<()> {
     let mut file = open(path, mode, is_over)?;
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if mode & OTHERS == 0 && !is_stdout(path) && !keeps_secrets(&file, &meta)? {
+        let why = "it belongs to another user, or other users may read it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    if !meta.is_file() {
         return send(&file, bytes, is_over);
     }
     file.set_len(0)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Whether what is written to an open file, pipe or device reaches no other user. Another user may have given it the
+/// name that is written to.
+fn keeps_secrets(file: &File, meta: &Metadata) -> io::Result<bool> {
+    let (kind, me) = (meta.file_type(), rustix::process::geteuid().as_raw());
+    Ok(match meta.uid() {
+        uid if uid == me => !kind.is_file() || meta.mode() & OTHERS == 0,
+        0 if kind.is_char_device() => true,
+        // A pipe without a name was given to this process when it started.
+        _ => kind.is_fifo() && fstatfs(file)?.f_type == PIPES,
+    })
 }
 
 /// Opens the existing file, or the target of a link, for writing. For a pipe, waits for a reader.
@@ -182,6 +205,29 @@ mod tests {
         });
         output(&pipe, &bytes, 0o666, &|| false).unwrap();
         assert!(reader.join().unwrap() == bytes && fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    }
+
+    #[test]
+    fn what_is_for_the_owner_alone_is_not_written_where_others_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (open, link) = (dir.path().join("open"), dir.path().join("link"));
+        fs::write(&open, "old").unwrap();
+        symlink("open", &link).unwrap();
+        let error = output(&link, b"key", 0o600, &|| true).unwrap_err();
+        assert_eq!(
+            (error.kind(), fs::read(&open).unwrap()),
+            (io::ErrorKind::PermissionDenied, b"old".into())
+        );
+        output(&link, b"no secret", 0o644, &|| true).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o600)).unwrap();
+        output(&link, b"key", 0o600, &|| true).unwrap();
+        assert_eq!(fs::read(&open).unwrap(), b"key");
+        output(Path::new("/dev/null"), b"key", 0o600, &|| true).unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        output(Path::new(&path), b"key", 0o600, &|| true).unwrap();
+        drop(writer);
+        assert_eq!(io::read_to_string(reader).unwrap(), "key");
     }
 
     #[test]
