@@ -144,6 +144,7 @@ impl SiteCa {
             return Err(Error::Ca("the name must have 1 to 64 bytes and no control characters".into()));
         }
         files::make_dir(dir)?;
+        files::check_own(dir)?;
         let key = KeyPair::generate().map_err(|_| Error::Random)?;
         let mut params = root_params(name);
         (params.not_before, params.not_after) = dates(now, ROOT_LIFETIME)?;
@@ -168,6 +169,7 @@ impl SiteCa {
         let Some(bytes) = files::read_secret(&path)? else {
             return Err(Error::Ca(format!("no CA in {}; create one with: tidecast ca init", dir.display())));
         };
+        files::check_own(dir)?;
         let damaged = |why: &str| Error::Damaged { path: path.clone(), why: why.to_owned() };
         let text = String::from_utf8(bytes).map_err(|_| damaged("not text"))?;
         let at = text.find("-----BEGIN PRIVATE KEY").ok_or_else(|| damaged("no private key"))?;

@@ -28,6 +28,9 @@ pub enum Error {
         /// The user of this process.
         user: u32,
     },
+    /// Other users can put files into the state directory.
+    #[error("other users can write to {}; choose another state directory with --state-dir", .0.display())]
+    Open(PathBuf),
     /// A secret file can be read by other users.
     #[error("{} may be read by other users (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
     Exposed {

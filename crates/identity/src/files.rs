@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use tidecast_paths::Access;
+
 use crate::Error;
 
 /// No file of this crate is longer; a longer one is damaged, and is not read into memory.
@@ -17,6 +19,27 @@ fn fail(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Err
 /// Makes the directory (mode 0700) and its parents if absent.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create", dir))
+}
+
+/// Checks that a directory is this user's and that no other user can put files into it; an empty one is narrowed to mode
+/// 0700.
+pub(crate) fn check_own(dir: &Path) -> Result<(), Error> {
+    let meta = fs::metadata(dir).map_err(fail("use", dir))?;
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let (dir, owner) = (dir.display(), meta.uid());
+        return Err(Error::Ca(format!("{dir} belongs to user {owner}; use a directory of your own")));
+    }
+    if meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
+    let is_empty = fs::read_dir(dir).map_err(fail("open", dir))?.next().is_none();
+    let is_same = open.metadata().is_ok_and(|now| (now.dev(), now.ino()) == (meta.dev(), meta.ino()));
+    if !is_empty || !is_same {
+        let dir = dir.display();
+        return Err(Error::Ca(format!("other users can write to {dir}; run: chmod go-w {dir}")));
+    }
+    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(fail("narrow", dir))
 }
 
 /// Names that Tidecast gives to files and directories of its state directory.
@@ -35,10 +58,10 @@ const NAMES: &[&str] = &[
 
 /// The state directory of this user: created with mode 0700; an existing one with a wider mode is narrowed, if it
 /// has only Tidecast's own files. One that other programs use too (a home, `/tmp`) keeps its mode: every file in it
-/// is readable by its owner alone.
+/// is readable by its owner alone. One in which other users could plant files is refused.
 ///
 /// # Errors
-/// It belongs to another user, is not a directory, or cannot be created or narrowed.
+/// It belongs to another user or is open to all, is not a directory, or cannot be created or narrowed.
 pub fn own_dir(dir: &Path) -> Result<(), Error> {
     make_dir(dir)?;
     let meta = fs::metadata(dir).map_err(fail("use", dir))?;
@@ -46,8 +69,12 @@ pub fn own_dir(dir: &Path) -> Result<(), Error> {
     if meta.uid() != user {
         return Err(Error::Foreign { path: dir.to_owned(), owner: meta.uid(), user });
     }
-    if meta.mode() & 0o077 == 0 || meta.mode() & 0o1000 != 0 || !is_ours_alone(dir) {
+    if meta.mode() & 0o077 == 0 {
         return Ok(());
+    }
+    if meta.mode() & 0o1000 != 0 || !is_ours_alone(dir) {
+        let is_open = Access { owner: user, mode: meta.mode() }.is_open();
+        return if is_open { Err(Error::Open(dir.to_owned())) } else { Ok(()) };
     }
     // By descriptor, and only if it is not a link: the checked directory is the one that is changed.
     let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
@@ -146,6 +173,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, Error> {
         .truncate(false)
         .write(true)
         .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
         .map_err(fail("lock", path))?;
     file.lock().map_err(fail("lock", path))?;

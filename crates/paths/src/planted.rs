@@ -22,8 +22,13 @@ impl Access {
     /// any of them may replace each name anyway. Root and the owner of the directory are trusted.
     #[must_use]
     pub fn lets_plant(self, owner: u32, me: u32) -> bool {
-        let plants = self.mode & ALL_WRITE != 0 || self.mode & STICKY != 0 && self.mode & GROUP_WRITES != 0;
-        plants && ![0, me, self.owner].contains(&owner)
+        self.is_open() && ![0, me, self.owner].contains(&owner)
+    }
+
+    /// Whether users besides the owner and a group that works together may create names in this directory.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        self.mode & ALL_WRITE != 0 || self.mode & STICKY != 0 && self.mode & GROUP_WRITES != 0
     }
 }
 
