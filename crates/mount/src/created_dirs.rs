@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags, fgetxattr, flock, fsetxattr, fstat, fstatfs,
@@ -31,6 +32,10 @@ const LOCAL: [u64; 9] = [
     0xf2f5_2010,
     0xca45_1a4e,
 ];
+
+/// How often a lock is tried, and how long apart.
+const TRIES: usize = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -76,8 +81,8 @@ impl Held {
         Self::lock(dir, path, unmarked)
     }
 
-    /// The directory at a path, if it has the mark of directories to remove. `None` if it has not, or no
-    /// longer exists.
+    /// The directory at a path, if it has the mark of directories to remove. `None` if it has not, no longer
+    /// exists, or another process keeps it locked.
     ///
     /// # Errors
     /// It cannot be locked.
@@ -89,9 +94,18 @@ impl Held {
     }
 
     fn lock(dir: OwnedFd, path: PathBuf, unmarked: usize) -> io::Result<Option<Self>> {
-        // An exclusive lock is held only for a moment, by the process that removes it.
-        flock(&dir, FlockOperation::LockShared)?;
-        Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }))
+        // An exclusive lock is held only for a moment, by the process that removes it; or by another user, who may
+        // open the directory too.
+        for _ in 0..TRIES {
+            match flock(&dir, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+                locked => {
+                    locked?;
+                    return Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Its path.

@@ -45,6 +45,9 @@ pub enum Error {
     /// A directory of the tree's home belongs to another user, or others may write to it.
     #[error("{} belongs to another user, or others may write to it: remove it, or choose another directory with --cache", .0.display())]
     Foreign(PathBuf),
+    /// Every user could put another directory in the place of the cache.
+    #[error("{} is open to all users: set its sticky bit (chmod +t), or choose another directory with --cache", .0.display())]
+    OpenToAll(PathBuf),
     /// The system refuses.
     #[error("{doing}")]
     System {

@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tidecast_metainfo::Manifest;
 use tidecast_node::{Source, id_bytes, read_manifest};
-use tidecast_paths::Root;
+use tidecast_paths::{Root, STICKY};
 
 use crate::error::{Error, home};
 
@@ -18,6 +18,7 @@ const RAM: &str = "/dev/shm";
 const SHARE: u64 = 4;
 /// Names tried for a user's own directory: other users can occupy some.
 const NAMES: u32 = 64;
+const ALL_WRITE: u32 = 0o002;
 
 /// The directory of a tree on this host, which is this user's alone.
 #[derive(Debug, Clone)]
@@ -38,7 +39,9 @@ impl Home {
         let base = match cache {
             Some(dir) => {
                 fs::create_dir_all(dir).map_err(home("create the cache", dir))?;
-                dir.canonicalize().map_err(home("use the cache", dir))?
+                let base = dir.canonicalize().map_err(home("use the cache", dir))?;
+                check_way(&base)?;
+                base
             }
             None => own(&std::env::temp_dir())?,
         };
@@ -161,6 +164,18 @@ fn own(below: &Path) -> Result<PathBuf, Error> {
     Err(Error::Foreign(first))
 }
 
+/// Checks that not every user can put another directory in the place of this one, which has no links on its way. The
+/// owners and groups of the directories above it are trusted.
+fn check_way(dir: &Path) -> Result<(), Error> {
+    for at in dir.ancestors() {
+        let mode = fs::metadata(at).map_err(home("use", at))?.mode();
+        if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
+            return Err(Error::OpenToAll(at.to_owned()));
+        }
+    }
+    Ok(())
+}
+
 /// Makes a directory that belongs to this user alone. A file or directory of another user in its place is not
 /// used.
 fn private(dir: &Path) -> Result<(), Error> {
@@ -174,4 +189,27 @@ fn private(dir: &Path) -> Result<(), Error> {
         return Err(Error::Foreign(dir.to_owned()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_cache_that_every_user_may_exchange_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let inner = base.join("inner");
+        fs::create_dir(&inner).unwrap();
+        for (mode, refused) in
+            [(0o755, false), (0o2770, false), (0o1777, false), (0o777, true), (0o702, true)]
+        {
+            fs::set_permissions(&base, fs::Permissions::from_mode(mode)).unwrap();
+            let checked = check_way(&inner);
+            assert_eq!(matches!(checked, Err(Error::OpenToAll(at)) if at == base), refused, "{mode:o}");
+        }
+    }
 }

@@ -108,6 +108,11 @@ pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -
     }
 }
 
+/// The user of this process.
+fn own() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 enum Found {
     /// It has promised to.
     Stays(Packets),
@@ -128,7 +133,13 @@ pub fn join(socket: &Path) -> Result<Packets, Error> {
 }
 
 fn find(socket: &Path) -> Result<Found, Error> {
-    let Ok(server) = Packets::connect(socket) else { return Ok(Found::Nobody) };
+    let server = match Packets::connect(socket, own()) {
+        Ok(server) => server,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(Error::Foreign(socket.to_owned()));
+        }
+        Err(_) => return Ok(Found::Nobody),
+    };
     if server.send(&Ask::Expect, None).is_err() {
         return Ok(Found::Ends);
     }
@@ -253,23 +264,23 @@ pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<
     answer(server).map(drop)
 }
 
-/// Asks the server behind a mount.
+/// Asks the server behind a mount of user `owner`.
 ///
 /// # Errors
 /// It has ended, does not answer, or cannot do it.
-pub fn ask(socket: &Path, what: &Ask) -> Result<Answer, Error> {
-    let server =
-        Packets::connect(socket).map_err(system("no process serves this mount: its server has ended"))?;
+pub fn ask(socket: &Path, owner: u32, what: &Ask) -> Result<Answer, Error> {
+    let server = Packets::connect(socket, owner);
+    let server = server.map_err(system("no process serves this mount: its server has ended"))?;
     server.send(what, None).map_err(system("the server of this mount has ended"))?;
     answer(&server)
 }
 
-/// The status of the server of a mount.
+/// The status of the server of a mount of user `owner`.
 ///
 /// # Errors
 /// As [`ask`].
-pub fn status(socket: &Path) -> Result<Status, Error> {
-    match ask(socket, &Ask::Status)? {
+pub fn status(socket: &Path, owner: u32) -> Result<Status, Error> {
+    match ask(socket, owner, &Ask::Status)? {
         Answer::Status(status) => Ok(*status),
         _ => Err(Error::Astray),
     }
@@ -279,7 +290,7 @@ impl Mounted {
     /// The status of its server, or why no process serves it.
     #[must_use]
     pub fn state(&self) -> State {
-        let (status, dead) = match status(&self.source) {
+        let (status, dead) = match status(&self.source, self.user) {
             Ok(status) => (Some(status), None),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -292,7 +303,7 @@ impl Mounted {
     /// # Errors
     /// As [`ask`].
     pub fn restart(&self) -> Result<(), Error> {
-        ask(&self.source, &Ask::Restart).map(drop)
+        ask(&self.source, self.user, &Ask::Restart).map(drop)
     }
 }
 
@@ -302,7 +313,7 @@ impl Mounted {
 pub fn silence(socket: &Path, stop: impl Fn() -> bool) -> Option<String> {
     let (until, mut failed) = (Instant::now() + SILENCE, None);
     while Instant::now() < until && !stop() {
-        let status = status(socket).ok()?;
+        let status = status(socket, own()).ok()?;
         if !status.peers.is_empty() || !status.has_origin || status.pieces_missing == 0 {
             return None;
         }

@@ -39,6 +39,16 @@ pub struct Mounted {
     pub at: PathBuf,
     /// Its source; see [`How::source`].
     pub source: PathBuf,
+    /// The user who mounted it, as the kernel has noted.
+    pub user: u32,
+}
+
+impl Mounted {
+    /// Whether this user mounted it.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.user == rustix::process::geteuid().as_raw()
+    }
 }
 
 /// Mounts at a directory, and gives the device over which the kernel will ask.
@@ -158,7 +168,7 @@ pub fn mounted_at(at: &Path) -> Option<Mounted> {
 pub fn clean(at: &Path) -> Result<bool, Error> {
     let Some(mounted) = mounted_at(at) else { return Ok(false) };
     // A live server answers at its socket, and must not be asked over a mount that it may just be starting.
-    if Packets::connect(&mounted.source).is_ok() {
+    if Packets::connect(&mounted.source, mounted.user).is_ok() {
         return Ok(false);
     }
     // Unlike others, this question always goes to the server: the kernel knows whether there is one.
@@ -175,8 +185,10 @@ fn parse(table: &[u8]) -> Vec<Mounted> {
         let mut words = line.split(|byte| *byte == b' ');
         let at = words.nth(4)?;
         let mut rest = words.skip_while(|word| *word != b"-").skip(1);
-        let (kind, source) = (rest.next()?, rest.next()?);
-        (kind == TYPE.as_bytes()).then(|| Mounted { at: table_path(at), source: table_path(source) })
+        let (kind, source, options) = (rest.next()?, rest.next()?, rest.next()?);
+        let user = options.split(|byte| *byte == b',').find_map(|option| option.strip_prefix(b"user_id="))?;
+        let user = str::from_utf8(user).ok()?.parse().ok()?;
+        (kind == TYPE.as_bytes()).then(|| Mounted { at: table_path(at), source: table_path(source), user })
     };
     table.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
@@ -211,9 +223,9 @@ mod tests {
     #[test]
     fn mount_tables_are_read() {
         let table = b"25 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
-            99 25 0:55 / /opt/my\\040env ro,nosuid - fuse.tidecast /run/a\\134b.sock ro,user_id=0\n\
+            99 25 0:55 / /opt/my\\040env ro,nosuid - fuse.tidecast /run/a\\134b.sock ro,user_id=7,group_id=8\n\
             100 25 0:56 / /x ro master:2 shared:9 - fuse.sshfs h:/ ro\n";
-        let expected = Mounted { at: "/opt/my env".into(), source: "/run/a\\b.sock".into() };
+        let expected = Mounted { at: "/opt/my env".into(), source: "/run/a\\b.sock".into(), user: 7 };
         assert_eq!(parse(table), [expected]);
         assert_eq!(parse(b"rubbish - \n\n1 2 3 4 /x - fuse.tidecast"), []);
     }

@@ -63,14 +63,20 @@ impl Packets {
         Ok((Packets(socket), user))
     }
 
-    /// Connects to the process that listens at a path.
+    /// Connects to the process of user `owner`, or of root, that listens at a path.
     ///
     /// # Errors
-    /// `NotFound` or `ConnectionRefused` if no process does; an error of the system.
-    pub fn connect(path: &Path) -> io::Result<Packets> {
+    /// `NotFound` or `ConnectionRefused` if no process does, `PermissionDenied` if it is another user's; an error of
+    /// the system.
+    pub fn connect(path: &Path, owner: u32) -> io::Result<Packets> {
         let socket = Self::socket()?;
         let short = ShortPath::of(path)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(short.path())?)?;
+        let user = rustix::net::sockopt::socket_peercred(&socket)?.uid.as_raw();
+        if ![owner, 0].contains(&user) {
+            let why = format!("the process at {} belongs to user {user}", path.display());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
         Ok(Packets(socket))
     }
 
@@ -156,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let (listener, _bound) = Packets::listen(&path).unwrap();
-        let here = Packets::connect(&path).unwrap();
+        let here = Packets::connect(&path, rustix::process::geteuid().as_raw()).unwrap();
         let (there, user) = listener.accept().unwrap();
         assert_eq!(user, rustix::process::geteuid().as_raw());
         let (mut reader, mut writer) = std::io::pipe().unwrap();
@@ -183,10 +189,14 @@ mod tests {
         let path = dir.path().join("long".repeat(50));
         std::fs::create_dir(&path).unwrap();
         let path = path.join("s");
-        assert_eq!(Packets::connect(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        let me = rustix::process::geteuid().as_raw();
+        assert_eq!(Packets::connect(&path, me).unwrap_err().kind(), ErrorKind::NotFound);
         drop(Packets::listen(&path).unwrap());
-        assert_eq!(Packets::connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert_eq!(Packets::connect(&path, me).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let _again = Packets::listen(&path).unwrap();
-        Packets::connect(&path).unwrap();
+        Packets::connect(&path, me).unwrap();
+        if me != 0 {
+            assert_eq!(Packets::connect(&path, me + 1).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use tidecast::event::daemon::Status;
 use tidecast::event::status::{Process, Shown};
-use tidecast::{Kind, Mode, MountOptions, Prefetch, Program, ServeOptions, UnmountOptions};
+use tidecast::{Kind, Mode, MountOptions, Mounted, Prefetch, Program, ServeOptions, UnmountOptions};
 use tidecast_mount::server::End;
 use tidecast_mount::{Packets, Role, keeper};
 use tidecast_text::{Span, escaped};
@@ -245,6 +245,8 @@ pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Report
         if shown.is_empty() {
             return Err(anyhow!("{} is not a tidecast mount", at.display()).into());
         }
+    } else {
+        shown.retain(Mounted::is_own);
     }
     if args.restart {
         for mounted in &shown {

@@ -188,7 +188,7 @@ pub fn unmount(at: impl AsRef<Path>, options: UnmountOptions) -> Result<Unmounte
         format!("{} is not a tidecast mount; `tidecast status` lists the mounts", at.display())
     })?;
     if options.abort {
-        launch::ask(&mounted.source, &Ask::Stop)?;
+        launch::ask(&mounted.source, mounted.user, &Ask::Stop)?;
     }
     tidecast_mount::unmount(&mounted.at, options.lazy || options.abort)?;
     Ok(Unmounted { path: mounted.at })
