@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use tidecast_event::{Context as _, Error, Fault as _};
+use tidecast_paths::Root;
 
 use super::socket::socket;
 use crate::mount::Program;
@@ -43,10 +45,14 @@ impl OnDemand {
         if !wanted || settings.socket.is_some() || rustix::process::geteuid().is_root() || answers() {
             return Ok(path);
         }
-        let dir = settings.state_dir(self.state_dir.as_deref())?.join("daemon");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let log = dir.join("daemon.log");
-        let mut child = self.start(&log).context("cannot start a daemon for this user")?;
+        let state = settings.state_dir(self.state_dir.as_deref())?;
+        let state = Root::open(&crate::state::own(Some(&state))?).fault()?;
+        let log = state.full("daemon/daemon.log");
+        let opened =
+            state.ensure_dir("daemon", 0o700).and_then(|()| state.open_or_create("daemon/daemon.log", 0o600));
+        let opened = opened.with_context(|| format!("cannot write {}", log.display()))?;
+        fcntl_setfl(&opened, OFlags::APPEND).fault()?;
+        let mut child = self.start(opened).context("cannot start a daemon for this user")?;
         let mut until = Instant::now() + STARTS;
         let mut ended = false;
         while !answers() {
@@ -68,8 +74,7 @@ impl OnDemand {
         Ok(path)
     }
 
-    fn start(&self, log: &Path) -> Result<Child, Error> {
-        let log = File::options().create(true).append(true).open(log).fault()?;
+    fn start(&self, log: File) -> Result<Child, Error> {
         let mut command = self.program.command()?;
         if let Some(dir) = &self.state_dir {
             command.arg("--state-dir").arg(dir);

@@ -27,9 +27,12 @@ mod daemon;
 mod swarm;
 mod values;
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_text::{Rate, Size, Span};
@@ -173,14 +176,31 @@ fn read(file: Option<&Path>) -> Result<Settings> {
             None => return Ok(set),
         },
     };
-    match std::fs::read_to_string(&path) {
+    match read_file(&path, must_exist) {
         Ok(text) => from_file(&text).with_context(|| format!("in {}", path.display())).map(|f| over(f, set)),
-        // A service may start this process with the HOME of another user, which must not be used.
+        // A service, or su, may start this process with the HOME of another user, which must not be used.
         Err(e) if !must_exist && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             Ok(set)
         }
         Err(e) => Err(e).with_context(|| format!("cannot read the configuration {}", path.display())),
     }
+}
+
+/// The text of a configuration file. One that the user has not named must be a file of this user or of root.
+fn read_file(path: &Path, is_named: bool) -> io::Result<String> {
+    if is_named {
+        return std::fs::read_to_string(path);
+    }
+    // A planted pipe makes no process wait.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || ![0, rustix::process::geteuid().as_raw()].contains(&meta.uid()) {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn usual_file() -> Option<PathBuf> {
