@@ -237,3 +237,75 @@ def test_a_copy_writes_nothing_into_a_planted_directory(alice, place, tmp_path):
     given_to(own, BOB, 0o777)
     alice("copy", "-rl", "--no-times", source, own)
     trees.assert_same(source / "in/file", own / "source/in/file")
+
+
+def test_a_private_key_goes_into_no_file_or_pipe_of_another_user(alice, place, tmp_path):
+    authority = tmp_path / "alice/ca"
+    alice("ca", "init", authority)
+    pipe = place / "host.pem"
+    os.mkfifo(pipe)
+    given_to(pipe, BOB, 0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert "belongs to another user" in alice("ca", "issue", authority, "host:node01", "-o", pipe, code=1).err
+        assert not os.read(reader, 100)
+    finally:
+        os.close(reader)
+    data = trees.blob(tmp_path / "alice/data", SIZE)
+    given_to(data, ALICE)
+    (place / "peer.key").touch()
+    planted = given_to(place / "peer.key", BOB, 0o666)
+    alice("publish", data, "-o", tmp_path / "alice/m.torrent", "--ssl-torrent", "--ssl-export", place, code=1)
+    assert planted.read_bytes() == b""
+
+
+def test_an_authority_lies_in_a_directory_of_its_user_alone(root, place):
+    theirs, own = place / "theirs", place / "own"
+    theirs.mkdir()
+    given_to(theirs, BOB, 0o755)
+    assert f"belongs to user {BOB}" in root("ca", "init", theirs, code=1).err
+    assert not list(theirs.iterdir())
+    own.mkdir()
+    own.chmod(0o777)
+    root("ca", "init", own)
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o770)
+    assert "chmod go-w" in root("ca", "issue", own, "host:node01", "-o", place / "key", code=1).err
+
+
+def test_a_recording_changes_nothing_outside_its_directory(root, place, tmp_path, port):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    record = place / "run"
+    record.mkdir()
+    for name in ("zarr.json.part", "steps.jsonl", "series.xdmf.part"):
+        (record / name).symlink_to(victim)
+    given_to(record, BOB)
+    recv = root.run("field", "recv", "--plain", "--listen", f"127.0.0.1:{port()}", "--name", f"planted-{os.getpid()}", "--record", record, "--steps", "1")
+    recv.until("the receiver to listen", lambda: "listening" in recv.err)
+    recv.signal(2)
+    recv.wait()
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o1770])
+def test_a_state_directory_that_others_fill_is_refused(alice, tmp_path, mode):
+    state = tmp_path / "alice/shared-state"
+    state.mkdir()
+    given_to(state, ALICE)
+    (state / "delivered").symlink_to(tmp_path)
+    given_to(state, ALICE, mode)
+    data = given_to(trees.blob(tmp_path / "alice/data", SIZE), ALICE)
+    said = alice("publish", data, "-o", tmp_path / "alice/m.torrent", "--ssl-torrent", "--ssl-export", tmp_path / "alice/keys", "--state-dir", state, code=1)
+    assert "other users can write to" in said.err
+
+
+def test_the_configuration_of_another_user_is_not_obeyed(alice, tmp_path):
+    config = tmp_path / "alice/config/tidecast/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("no_such_setting = 1\n")
+    given_to(tmp_path / "alice", ALICE)
+    harmless = ["sim", "single:2@1gbit", "--print-topology"]
+    assert "no_such_setting" in alice(*harmless, code=2).err
+    os.chown(config, BOB, BOB)
+    alice(*harmless)
