@@ -10,9 +10,11 @@ mod ads;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use tidecast_classad::{Ad, Expr, Value};
 
 use super::{Client, ClientError, batch_job, materialize};
@@ -102,7 +104,10 @@ pub async fn caches(client: &Client) -> Option<String> {
 /// It cannot be written.
 pub fn write(path: &Path, results: &[Transfer]) -> std::io::Result<()> {
     let mut text: String = results.iter().map(|result| format!("{}\n", result.ad())).collect();
-    let open = std::fs::OpenOptions::new().create(true).write(true).truncate(false).open(path);
+    // A link or a pipe that another user has put there is not written to.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = std::fs::OpenOptions::new();
+    let open = options.create(true).write(true).truncate(false).custom_flags(flags).open(path);
     open.and_then(|mut file| {
         match usize::try_from(file.metadata()?.len()) {
             Ok(len) if len <= MOST_BLANKS => {
