@@ -1,6 +1,6 @@
 //! Keys of fields: given, or made the first time and kept.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -64,8 +64,8 @@ pub fn kept_key(state_dir: Option<&Path>) -> Result<Key, Error> {
     }
     let secret = Secret::random();
     // Readable by its owner only, as a temporary file is.
-    let file = tempfile::NamedTempFile::new_in(&state).context("cannot save the key")?;
-    std::fs::write(file.path(), format!("{secret}\n")).context("cannot save the key")?;
+    let mut file = tempfile::NamedTempFile::new_in(&state).context("cannot save the key")?;
+    writeln!(file, "{secret}").context("cannot save the key")?;
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key(secret)),
         // Another receiver was quicker.
