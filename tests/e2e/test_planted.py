@@ -289,7 +289,7 @@ def test_a_recording_changes_nothing_outside_its_directory(root, place, tmp_path
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777, 0o1770])
-def test_a_state_directory_that_others_fill_is_refused(alice, tmp_path, mode):
+def test_a_state_directory_that_others_fill_is_refused(alice, place, tmp_path, mode):
     state = tmp_path / "alice/shared-state"
     state.mkdir()
     given_to(state, ALICE)
@@ -300,7 +300,7 @@ def test_a_state_directory_that_others_fill_is_refused(alice, tmp_path, mode):
     assert "other users can write to" in said.err
 
 
-def test_the_configuration_of_another_user_is_not_obeyed(alice, tmp_path):
+def test_the_configuration_of_another_user_is_not_obeyed(alice, place, tmp_path):
     config = tmp_path / "alice/config/tidecast/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("no_such_setting = 1\n")
