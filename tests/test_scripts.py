@@ -122,8 +122,8 @@ def contained(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("contained", loader))
     loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    for crate in module.CRATES:
-        (tmp_path / f"crates/{crate}/src").mkdir(parents=True)
+    for place in module.PLACES:
+        (tmp_path / "crates" / place).mkdir(parents=True)
     module.file = tmp_path / "crates/depot/src/astray.rs"
     return module
 

@@ -1,5 +1,6 @@
 """The outputs of commands: files are replaced whole, links, pipes and devices are written to."""
 import os
+import pathlib
 import signal
 import socket
 import stat
@@ -44,6 +45,14 @@ def test_a_pipe_is_written_to_and_its_reader_waited_for(tide, start, data, manif
     assert (tmp_path / "read").read_bytes() == manifest and stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+def content(path: pathlib.Path) -> str:
+    """Of a thread's file; empty when the thread has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 def test_the_wait_for_a_reader_can_be_ended(tide, data, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -54,8 +63,8 @@ def test_the_wait_for_a_reader_can_be_ended(tide, data, tmp_path):
         def waits(state=state):
             """Some thread sleeps, and the signal does not end the process as one without a handler."""
             caught = next(line for line in open(f"{state}/status") if line.startswith("SigCgt")).split()[1]
-            sleeps = any("nanosleep" in open(f"{state}/task/{task}/wchan").read() for task in os.listdir(f"{state}/task"))
-            return sleeps and int(caught, 16) & 1 << signal.SIGINT - 1
+            threads = pathlib.Path(state, "task").glob("*/wchan")
+            return any("nanosleep" in content(path) for path in threads) and int(caught, 16) & 1 << signal.SIGINT - 1
 
         writer.until("it waits", waits)
         writer.process.send_signal(signal.SIGINT)

@@ -127,9 +127,8 @@ fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
         );
         return Err(why.into());
     }
-    for (path, text) in [(dir.join("peer.crt"), &peer.cert_pem), (key, &peer.key_pem)] {
-        Output::Path(path).write(text.as_bytes(), FOR_OWNER, Some(stop))?;
-    }
+    Output::Path(dir.join("peer.crt")).write(peer.cert_pem.as_bytes(), FOR_ALL, Some(stop))?;
+    Output::Path(key).write(peer.key_pem.as_bytes(), FOR_OWNER, Some(stop))?;
     Ok(())
 }
 
