@@ -37,7 +37,7 @@ README = {
   ssh $h systemctl start tidecast; done -->
 """,
     "$ sudo apt install ./tidecast_*_amd64.deb     # Debian, Ubuntu": "<!-- not run: `make dist-test` installs each package where it belongs -->",
-    "$ make demo    # 8 emulated nodes receive a real Python environment": "<!-- not run: it is what runs this test -->",
+    "$ make demo    # 8 emulated nodes receive a Python environment: 5 minutes": "<!-- not run: it is what runs this test -->",
 }
 
 

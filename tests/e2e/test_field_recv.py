@@ -511,7 +511,7 @@ def test_where_nothing_can_be_recorded_is_said_at_once(tide, tmp_path):
     zarr.open_group(tmp_path / "v3", mode="w")
     zarr.open_group(tmp_path / "v2", mode="w", zarr_format=2)
     zarr.save_array(tmp_path / "array", np.zeros((2, 3)))
-    for place, said in {"file": "File exists", "file/run": "Not a directory", "v3": "a Zarr group", "v2": "version 2",
+    for place, said in {"file": "Not a directory", "file/run": "Not a directory", "v3": "a Zarr group", "v2": "version 2",
                         "array": "a Zarr array that is not a recording"}.items():
         proc = tide("--json", "field", "recv", "--listen", "127.0.0.1:0", "--name", unique(), "--record", tmp_path / place, code=1)
         message = proc.last("error")["message"]
