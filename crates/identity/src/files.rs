@@ -32,14 +32,23 @@ pub(crate) fn check_own(dir: &Path) -> Result<(), Error> {
     if meta.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
     let is_empty = fs::read_dir(dir).map_err(fail("open", dir))?.next().is_none();
-    let is_same = open.metadata().is_ok_and(|now| (now.dev(), now.ino()) == (meta.dev(), meta.ino()));
-    if !is_empty || !is_same {
-        let dir = dir.display();
-        return Err(Error::Ca(format!("other users can write to {dir}; run: chmod go-w {dir}")));
+    if is_empty && narrow(dir, &meta)? {
+        return Ok(());
     }
-    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(fail("narrow", dir))
+    let dir = dir.display();
+    Err(Error::Ca(format!("other users can write to {dir}; run: chmod go-w {dir}")))
+}
+
+/// Closes a directory to others. By descriptor: false if it is not the one whose metadata were looked at.
+fn narrow(dir: &Path, looked_at: &fs::Metadata) -> Result<bool, Error> {
+    let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
+    let now = open.metadata().map_err(fail("use", dir))?;
+    if (now.dev(), now.ino()) != (looked_at.dev(), looked_at.ino()) {
+        return Ok(false);
+    }
+    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(fail("narrow", dir))?;
+    Ok(true)
 }
 
 /// Names that Tidecast gives to files and directories of its state directory.
@@ -57,7 +66,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// The state directory of this user: created with mode 0700; an existing one with a wider mode is narrowed, if it
-/// has only Tidecast's own files. One that other programs use too (a home, `/tmp`) keeps its mode: every file in it
+/// has only Tidecast's own files. One that other programs use too (a home) keeps its mode: every file in it
 /// is readable by its owner alone. One in which other users could plant files is refused.
 ///
 /// # Errors
@@ -76,13 +85,7 @@ pub fn own_dir(dir: &Path) -> Result<(), Error> {
         let is_open = Access { owner: user, mode: meta.mode() }.is_open();
         return if is_open { Err(Error::Open(dir.to_owned())) } else { Ok(()) };
     }
-    // By descriptor, and only if it is not a link: the checked directory is the one that is changed.
-    let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
-    let now = open.metadata().map_err(fail("use", dir))?;
-    if (now.dev(), now.ino()) != (meta.dev(), meta.ino()) {
-        return Ok(());
-    }
-    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(fail("narrow", dir))
+    narrow(dir, &meta).map(drop)
 }
 
 /// O_DIRECTORY.
