@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tidecast_metainfo::Manifest;
 use tidecast_node::{Source, id_bytes, read_manifest};
-use tidecast_paths::{Root, STICKY};
+use tidecast_paths::{Access, Root};
 
 use crate::error::{Error, home};
 
@@ -18,7 +18,6 @@ const RAM: &str = "/dev/shm";
 const SHARE: u64 = 4;
 /// Names tried for a user's own directory: other users can occupy some.
 const NAMES: u32 = 64;
-const ALL_WRITE: u32 = 0o002;
 
 /// The directory of a tree on this host, which is this user's alone.
 #[derive(Debug, Clone)]
@@ -168,8 +167,8 @@ fn own(below: &Path) -> Result<PathBuf, Error> {
 /// owners and groups of the directories above it are trusted.
 fn check_way(dir: &Path) -> Result<(), Error> {
     for at in dir.ancestors() {
-        let mode = fs::metadata(at).map_err(home("use", at))?.mode();
-        if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
+        let meta = fs::metadata(at).map_err(home("use", at))?;
+        if (Access { owner: meta.uid(), mode: meta.mode() }).lets_exchange() {
             return Err(Error::OpenToAll(at.to_owned()));
         }
     }

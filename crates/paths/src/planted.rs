@@ -25,6 +25,12 @@ impl Access {
         self.is_open() && ![0, me, self.owner].contains(&owner)
     }
 
+    /// Whether every user may put another name in the place of one in this directory.
+    #[must_use]
+    pub fn lets_exchange(self) -> bool {
+        self.mode & ALL_WRITE != 0 && self.mode & STICKY == 0
+    }
+
     /// Whether users besides the owner and a group that works together may create names in this directory.
     #[must_use]
     pub fn is_open(self) -> bool {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-
 use tidecast_paths::Access;
 
 use super::entry_error::{Doing, EntryError, EntryResult};
