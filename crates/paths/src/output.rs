@@ -75,7 +75,7 @@ fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> boo
     let mut file = open(path, mode, is_over)?;
     let meta = file.metadata()?;
     if mode & OTHERS == 0 && !is_stdout(path) && !keeps_secrets(&file, &meta)? {
-        let why = "it belongs to another user, or other users may read it";
+        let why = "it belongs to another user, or other users may read it (chmod 600)";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     if !meta.is_file() {

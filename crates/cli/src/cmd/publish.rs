@@ -1,11 +1,11 @@
 //! `tidecast publish PATH`: writes a manifest of a file or directory.
 
-use std::fs::{DirBuilder, Metadata};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use tidecast::event::publish::Done;
 use tidecast::{Manifest, PublishOptions};
 use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
@@ -117,18 +117,9 @@ fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
         .mode(0o700)
         .create(dir)
         .with_context(|| format!("cannot create {}", dir.display()))?;
-    let key = dir.join("peer.key");
-    // Writing follows a link, so the mode of its target counts.
-    let open_to_others = |meta: &Metadata| meta.is_file() && meta.mode() & 0o077 != 0;
-    if key.is_symlink() && key.metadata().is_ok_and(|meta| open_to_others(&meta)) {
-        let why = anyhow!(
-            "cannot write the private key to {}: it is a link to a file that other users can access; run: chmod 600 {0}",
-            key.display()
-        );
-        return Err(why.into());
-    }
+    // The key first: where it cannot be kept private, neither is written.
+    Output::Path(dir.join("peer.key")).write(peer.key_pem.as_bytes(), FOR_OWNER, Some(stop))?;
     Output::Path(dir.join("peer.crt")).write(peer.cert_pem.as_bytes(), FOR_ALL, Some(stop))?;
-    Output::Path(key).write(peer.key_pem.as_bytes(), FOR_OWNER, Some(stop))?;
     Ok(())
 }
 
