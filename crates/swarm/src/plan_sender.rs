@@ -99,13 +99,17 @@ impl Engine {
         }
     }
 
-    /// Queues the pieces that a child is to get and can get now.
+    /// Queues the pieces that a child is to get and can get now: of each of its stripes one in turn.
+    ///
+    /// The one after the stripe that got the last place is the first at the next event. A turn that were kept by events
+    /// would starve stripes: where each piece that has left makes two, the same stripe always meets the free place.
     pub(crate) fn feed(&mut self, id: PeerId) {
         let Some(mut queues) = self.plan.state_mut().and_then(|c| c.take_queues(id)) else { return };
-        // They share the available space in turn.
-        queues.rotate_left(1);
-        for queue in &mut queues {
-            self.feed_queue(id, queue);
+        let mut idle = 0;
+        while idle < queues.len() {
+            let fed = self.feed_piece(id, &mut queues[0]);
+            idle = if fed { 0 } else { idle + 1 };
+            queues.rotate_left(1);
         }
         if let Some(plan) = self.plan.state_mut() {
             plan.put_back(id, queues);
@@ -115,30 +119,30 @@ impl Engine {
         }
     }
 
-    fn feed_queue(&mut self, id: PeerId, queue: &mut ChildQueue) {
-        loop {
-            if let Some((piece, from)) = queue.open() {
-                let (end, len) = (self.pieces.passable(piece, from), self.pieces.length(piece));
-                let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
-                for part in queue.wanted(from..end) {
-                    if peer.queue.len() >= self.env.limits().queued_requests {
-                        queue.reach(piece, part.start, len);
-                        return;
-                    }
-                    let len = part.end - part.start;
-                    peer.queue.push_on(Block { piece, begin: part.start, len });
-                }
-                if queue.reach(piece, end, len) {
-                    return;
-                }
-            }
-            if queue.is_last() || !self.has_push_room(id) {
-                return;
-            }
-            let Some(piece) = self.next_of(id, queue) else { return };
-            self.outbox.push(Action::Offer { peer: id, piece, stripe: queue.stripe() });
-            queue.begin(piece);
+    /// Queues what is here of the piece that a stripe has open, and begins the next; false where none is begun.
+    fn feed_piece(&mut self, id: PeerId, queue: &mut ChildQueue) -> bool {
+        if self.push_open(id, queue) || queue.is_last() || !self.has_push_room(id) {
+            return false;
         }
+        let Some(piece) = self.next_of(id, queue) else { return false };
+        self.outbox.push(Action::Offer { peer: id, piece, stripe: queue.stripe() });
+        queue.begin(piece);
+        self.push_open(id, queue);
+        true
+    }
+
+    /// Queues what is here of the piece that a stripe has open; true where it stays open.
+    fn push_open(&mut self, id: PeerId, queue: &mut ChildQueue) -> bool {
+        let Some((piece, from)) = queue.open() else { return false };
+        let (end, len) = (self.pieces.passable(piece, from), self.pieces.length(piece));
+        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return true };
+        for part in queue.wanted(from..end) {
+            if peer.queue.len() >= self.env.limits().queued_requests {
+                return queue.reach(piece, part.start, len);
+            }
+            peer.queue.push_on(Block { piece, begin: part.start, len: part.end - part.start });
+        }
+        queue.reach(piece, end, len)
     }
 
     /// Takes the next piece out of a list that the child surely lacks and of which something is here.
@@ -305,6 +309,44 @@ mod tests {
             usize::from(now.is_multiple_of([100, 5][peer.0 as usize - 1]))
         });
         assert!(two > one * 8, "{one} and {two} bytes");
+    }
+
+    /// Both stripes get a new first member that takes little: it gets what each has given so far, in turn.
+    #[test]
+    fn no_stripe_of_a_child_waits_for_another() {
+        let (lengths, limits) = (vec![1 << 16; 400].into(), Limits::default());
+        let setup =
+            Setup { lengths, have: vec![0..400], want: vec![], policy: Policy::TIDECAST, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let role = |epoch, children: [u32; 2]| {
+            let stripes = children.map(|child| Edges { parent: None, children: vec![child] }).to_vec();
+            Event::Plan(Arc::new(Role { epoch, member: 0, sources: vec![0], stripes }))
+        };
+        let join = |member: u32| {
+            let (peer, below) = (PeerId(member), u32::MAX);
+            let up = Event::PeerUp { peer, protocol: TIDE, candidate: None };
+            let met = Event::Member { peer, member, distance: 0 };
+            [up, met, Event::HasNone { peer }, Event::OfferBelow { peer, below }]
+        };
+        // The stripe of each offer, of this many.
+        let mut offers = |count: usize, events: Vec<Event>| {
+            let (mut events, mut offers) = (VecDeque::from(events), Vec::new());
+            while offers.len() < count {
+                engine.handle(Time(0), events.pop_front().unwrap());
+                for action in std::iter::from_fn(|| engine.poll()) {
+                    match action {
+                        Action::Serve { peer, block } => events.push_back(Event::Sent { peer, block }),
+                        Action::Offer { stripe, .. } => offers.push(stripe),
+                        _ => {}
+                    }
+                }
+            }
+            offers
+        };
+        offers(400, [role(1, [1, 2])].into_iter().chain(join(1)).chain(join(2)).collect());
+        let offers = offers(200, [role(2, [3, 3])].into_iter().chain(join(3)).collect());
+        let first = offers.iter().filter(|stripe| **stripe == 0).count();
+        assert!(first.abs_diff(offers.len() - first) <= 2, "{offers:?}");
     }
 
     fn offered(engine: &mut Engine, event: Event) -> Vec<u32> {
