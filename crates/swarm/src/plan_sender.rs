@@ -101,8 +101,8 @@ impl Engine {
 
     /// Queues the pieces that a child is to get and can get now: of each of its stripes one in turn.
     ///
-    /// The one after the stripe that got the last place is the first at the next event. A turn that were kept by events
-    /// would starve stripes: where each piece that has left makes two, the same stripe always meets the free place.
+    /// The next event begins with the stripe after the one that was served last. Turns by events would starve stripes:
+    /// where each piece that leaves makes two events, the same stripe always meets the free place.
     pub(crate) fn feed(&mut self, id: PeerId) {
         let Some(mut queues) = self.plan.state_mut().and_then(|c| c.take_queues(id)) else { return };
         let mut idle = 0;
