@@ -275,6 +275,7 @@ def test_lab_nodes(lab, node, tmp_path):
     assert sent < 3 * data.stat().st_size, "the nodes serve each other"
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_hosts_on_slow_links_send_one_copy_each(lab, node, tmp_path):
     """Thin flows share links by chance: with more than two stripes some hosts had 1.1 to 1.4 copies to send."""
