@@ -259,22 +259,38 @@ mod tests {
         out
     }
 
+    /// A source of this many pieces of 64 KiB.
+    fn source(pieces: u32) -> Engine {
+        let (lengths, limits) = (vec![1 << 16; pieces as usize].into(), Limits::default());
+        let have = vec![0..pieces];
+        Engine::new(Setup { lengths, have, want: vec![], policy: Policy::TIDECAST, limits, seed: 1 }, Time(0))
+            .unwrap()
+    }
+
+    /// A source's part in an epoch of two stripes with these first members.
+    fn roots(epoch: u32, children: [u32; 2]) -> Event {
+        let stripes = children.map(|child| Edges { parent: None, children: vec![child] }).to_vec();
+        Event::Plan(Arc::new(Role { epoch, member: 0, sources: vec![0], stripes }))
+    }
+
+    /// A member that has nothing connects; its peer number is its member number.
+    fn joins(member: u32) -> [Event; 4] {
+        let (peer, below) = (PeerId(member), u32::MAX);
+        let up = Event::PeerUp { peer, protocol: TIDE, candidate: None };
+        [
+            up,
+            Event::Member { peer, member, distance: 0 },
+            Event::HasNone { peer },
+            Event::OfferBelow { peer, below },
+        ]
+    }
+
     /// A source of two stripes, whose first members take blocks at the instants that `taken` tells: this many bytes each
     /// have been offered when `ends` milliseconds have passed.
     fn two_stripes(ends: u64, taken: impl Fn(u64, PeerId, usize) -> usize) -> [u64; 2] {
-        let (lengths, limits) = (vec![1 << 16; 4000].into(), Limits::default());
-        let setup =
-            Setup { lengths, have: vec![0..4000], want: vec![], policy: Policy::TIDECAST, limits, seed: 1 };
-        let mut engine = Engine::new(setup, Time(0)).unwrap();
-        let stripes = (1..=2).map(|child| Edges { parent: None, children: vec![child] }).collect();
+        let mut engine = source(4000);
         let (mut sent, mut offered) = ([VecDeque::new(), VecDeque::new()], [0; 2]);
-        let mut events = vec![Event::Plan(Arc::new(Role { epoch: 1, member: 0, sources: vec![0], stripes }))];
-        for (peer, member) in [(PeerId(1), 1), (PeerId(2), 2)] {
-            events.push(Event::PeerUp { peer, protocol: TIDE, candidate: None });
-            events.push(Event::Member { peer, member, distance: 0 });
-            events.push(Event::HasNone { peer });
-            events.push(Event::OfferBelow { peer, below: u32::MAX });
-        }
+        let mut events: Vec<Event> = [roots(1, [1, 2])].into_iter().chain(joins(1)).chain(joins(2)).collect();
         for now in 0..ends {
             for event in events.drain(..).chain([Event::Tick]) {
                 engine.handle(Time(now * 1_000_000), event);
@@ -314,20 +330,7 @@ mod tests {
     /// Both stripes get a new first member that takes little: it gets what each has given so far, in turn.
     #[test]
     fn no_stripe_of_a_child_waits_for_another() {
-        let (lengths, limits) = (vec![1 << 16; 400].into(), Limits::default());
-        let setup =
-            Setup { lengths, have: vec![0..400], want: vec![], policy: Policy::TIDECAST, limits, seed: 1 };
-        let mut engine = Engine::new(setup, Time(0)).unwrap();
-        let role = |epoch, children: [u32; 2]| {
-            let stripes = children.map(|child| Edges { parent: None, children: vec![child] }).to_vec();
-            Event::Plan(Arc::new(Role { epoch, member: 0, sources: vec![0], stripes }))
-        };
-        let join = |member: u32| {
-            let (peer, below) = (PeerId(member), u32::MAX);
-            let up = Event::PeerUp { peer, protocol: TIDE, candidate: None };
-            let met = Event::Member { peer, member, distance: 0 };
-            [up, met, Event::HasNone { peer }, Event::OfferBelow { peer, below }]
-        };
+        let mut engine = source(400);
         // The stripe of each offer, of this many.
         let mut offers = |count: usize, events: Vec<Event>| {
             let (mut events, mut offers) = (VecDeque::from(events), Vec::new());
@@ -343,8 +346,8 @@ mod tests {
             }
             offers
         };
-        offers(400, [role(1, [1, 2])].into_iter().chain(join(1)).chain(join(2)).collect());
-        let offers = offers(200, [role(2, [3, 3])].into_iter().chain(join(3)).collect());
+        offers(400, [roots(1, [1, 2])].into_iter().chain(joins(1)).chain(joins(2)).collect());
+        let offers = offers(200, [roots(2, [3, 3])].into_iter().chain(joins(3)).collect());
         let first = offers.iter().filter(|stripe| **stripe == 0).count();
         assert!(first.abs_diff(offers.len() - first) <= 2, "{offers:?}");
     }
