@@ -23,12 +23,13 @@ fn main() {
     let (mut trees, mut meshes) = (Vec::new(), Vec::new());
     for seed in first..first + graphs {
         let text = graph(&mut Rng::new(seed));
-        let (ratio, limit) = simulate(&text, size);
+        let topology = Topology::from_text(&text).unwrap();
+        let kind = if topology.links.len() < topology.switches.len() { &mut trees } else { &mut meshes };
+        let (ratio, limit) = simulate(topology, size);
         if ratio < NEAR {
             println!("{seed:5} {ratio:.3} {limit}: {}", text.trim().replace('\n', ", "));
         }
-        let lines = |word| text.lines().filter(|line| line.starts_with(word)).count();
-        if lines("link") < lines("switch") { trees.push(ratio) } else { meshes.push(ratio) }
+        kind.push(ratio);
     }
     for (kind, mut ratios) in [("trees", trees), ("meshes", meshes)] {
         ratios.sort_by(f64::total_cmp);
@@ -44,13 +45,11 @@ fn spread(ratios: &[f64]) -> String {
 }
 
 /// The bound over the time of the last receiver, and what sets the bound.
-fn simulate(text: &str, size: u64) -> (f64, String) {
-    let topology = Topology::from_text(text).unwrap();
+fn simulate(topology: Topology, size: u64) -> (f64, String) {
     let plan = Plan::new(&PlanRequest { size, ..PlanRequest::default() }, topology).unwrap();
     let outcome = plan.run(0, &Progress::new()).unwrap();
     let last = outcome.finished.iter().map(|at| at.unwrap().0).max().unwrap();
-    let bound = plan.bound.cut.unwrap().min(plan.bound.time);
-    (bound.0 as f64 / last as f64, plan.bound.limit)
+    (plan.bound.cut.unwrap().0 as f64 / last as f64, plan.bound.limit)
 }
 
 /// A topology file of 2 to 12 switches: three of four are trees, the others have more links.
