@@ -28,7 +28,7 @@
 //! let source = open(&[file], Some(Shape::new(8, 8, 8)?), None)?;
 //! let options = SendOptions { to, streams: 2, key: secret, rate: Some(100_000_000), ..Default::default() };
 //! assert_eq!(send(source, options).wait_blocking()?.sent.steps, 3);
-//! assert_eq!(receiving.wait_blocking()?.received.lost, 0);
+//! assert_eq!(receiving.wait_blocking()?.received.steps, 3);
 //! # Ok(())
 //! # }
 //! ```

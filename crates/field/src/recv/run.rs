@@ -102,8 +102,8 @@ pub(super) struct Open {
     pub(super) blocks: Option<Arc<Blocks>>,
     /// When its first packet came, ns.
     pub(super) began: u64,
-    /// A later step needs its place.
-    urgent: bool,
+    /// Since when a later step needs its place, ns.
+    wanted: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -290,7 +290,7 @@ impl Run {
                 if batch < oldest.batch {
                     return None;
                 }
-                oldest.urgent = true;
+                oldest.wanted.get_or_insert_with(now);
                 let _ = kick.try_send(());
             }
             self.room.wait_for(&mut steps, Duration::from_millis(10));
@@ -307,7 +307,7 @@ impl Run {
         shared.mark(volume, true);
         let step = self.terms.step(batch);
         let blocks = self.fec.as_ref().map(Fec::blocks);
-        let open = Open { batch, step, volume, blocks, began: now(), urgent: false };
+        let open = Open { batch, step, volume, blocks, began: now(), wanted: None };
         if self.policy.volumes == Volumes::Live && steps.open.last().is_none_or(|last| last.batch < batch) {
             shared.set(head::STEP, step);
         }
@@ -373,9 +373,11 @@ impl Run {
     }
 
     /// Whether no stream is waited for any longer: each has all of it, is well into a later step, or is
-    /// silent.
+    /// silent. Where a later step needs the place, a stream that has begun a later one is not waited for, and others only as
+    /// long as packets that this host has may not have been read yet.
     pub(super) fn is_over(&self, open: &Open, last: impl Fn(usize) -> (u64, u64)) -> bool {
         let now = now();
+        let past = |since: u64, pause: u64| now.saturating_sub(since) > pause;
         let farewell = self.farewell.load(Ordering::Relaxed);
         let over = |index: usize| {
             let Some(mut slot) = self.slot(index).map(Mutex::lock) else { return true };
@@ -383,19 +385,21 @@ impl Run {
             if slot.part(open.batch).is_some_and(|part| part.filled == units) {
                 return true;
             }
-            if slot
-                .newest
-                .is_some_and(|(batch, since)| batch > open.batch && now.saturating_sub(since) > GRACE)
-            {
+            if slot.newest.is_some_and(|(batch, since)| {
+                batch > open.batch && (open.wanted.is_some() || past(since, GRACE))
+            }) {
                 return true;
             }
             let (data, any) = last(index);
+            let heard = if data < self.began { open.began } else { data };
+            if open.wanted.is_some_and(|wanted| past(wanted.min(heard), GRACE)) {
+                return true;
+            }
             let since = data.max(open.began);
-            let gone = farewell > 0 && now.saturating_sub(since.max(farewell)) > GRACE;
-            gone || now.saturating_sub(any.max(self.began)) > self.silence
-                || now.saturating_sub(since) > self.silence
+            let gone = farewell > 0 && past(since.max(farewell), GRACE);
+            gone || past(any.max(self.began), self.silence) || past(since, self.silence)
         };
-        open.urgent || (0..self.ranks.len()).all(over)
+        (0..self.ranks.len()).all(over)
     }
 
     /// Whether a stream is to be shown as open, by when anything last came from it.
@@ -423,16 +427,58 @@ mod tests {
     use crate::geometry::Order;
     use crate::shm::{Name, Shared};
 
-    #[test]
-    fn a_step_waits_for_the_volume_of_one_that_is_closing() {
-        let name = Name::take(&format!("test-run-{}", std::process::id())).unwrap();
+    /// A run of two streams, which shows steps.
+    fn run_of_two(name: &str) -> Run {
+        let name = Name::take(&format!("test-{name}-{}", std::process::id())).unwrap();
         let mut terms = Terms::foreign("4,4,4".parse().unwrap(), 2);
         (terms.foreign, terms.order) = (false, Order::Zslab);
         let slabs = terms.slabs().unwrap();
         let shared = Shared::create(&name, terms.shape, &slabs, 3, "").unwrap();
         let area = Arc::new(Area::new(shared, slabs.len()));
         let policy = Policy { volumes: Volumes::Steps, missing: Missing::Keep, complete: false };
-        let run = Run::new(1, 1, terms, (0, ""), area, policy).unwrap();
+        Run::new(1, 1, terms, (0, ""), area, policy).unwrap()
+    }
+
+    #[test]
+    fn a_stream_that_has_not_been_read_yet_is_waited_for() {
+        let run = run_of_two("wanted");
+        let (kick, _kicked) = crossbeam_channel::bounded(1);
+        let enter = |index: usize, batch: u32| {
+            let open = run.enter(batch, &kick).unwrap();
+            let mut slot = run.slot(index).unwrap().lock();
+            run.insert(&mut slot, &open, index).unwrap();
+        };
+        // The first stream has brought its part of two steps before the thread of the second has run.
+        for batch in 0..2 {
+            enter(0, batch);
+            let mut slot = run.slot(0).unwrap().lock();
+            let units = run.units[0];
+            let part = slot.part(batch).unwrap();
+            assert!((0..units).all(|unit| part.claim(unit)));
+        }
+        assert!(run.enter(2, &kick).is_none(), "there is no place");
+        let mut open = run.oldest().unwrap();
+        assert!(open.batch == 0 && open.wanted.is_some());
+        let far = now() + 3_600_000_000_000;
+        open.wanted = Some(far);
+        assert!(
+            !run.is_over(&open, |_| (far, far)),
+            "the second stream may have packets that no thread has read"
+        );
+        assert!(run.is_over(&open, |_| (run.began, far)), "the second stream has fallen silent");
+        open.wanted = Some(run.began);
+        assert!(run.is_over(&open, |_| (far, far)), "the place has been wanted for too long");
+        open.wanted = Some(far);
+        enter(1, 1);
+        assert!(run.is_over(&open, |_| (far, far)), "the second stream is in the next step");
+        open.wanted = None;
+        assert!(!run.is_over(&open, |_| (far, far)), "its packets may overtake each other");
+        run.area.shared.retire(true);
+    }
+
+    #[test]
+    fn a_step_waits_for_the_volume_of_one_that_is_closing() {
+        let run = run_of_two("run");
         let (kick, _kicked) = crossbeam_channel::bounded(1);
         let volumes: Vec<_> = (0..2).map(|batch| run.enter(batch, &kick).unwrap().volume).collect();
         // Batch 0 is closing: it is sealed, and readers do not have it yet.

@@ -222,6 +222,8 @@ impl Stream {
             if run.insert(&mut slot, &open, self.index).is_none() {
                 return Err(DatagramResult::Stale);
             }
+            // A step before it may have waited for this stream.
+            let _ = self.hub.kick.try_send(());
         }
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
         // Taken out of the slot, so that the other parts can be consulted.
