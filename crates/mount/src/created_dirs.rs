@@ -33,11 +33,22 @@ const LOCAL: [u64; 9] = [
     0xca45_1a4e,
 ];
 
-/// How often a lock is tried, and how long apart.
-const TRIES: usize = 100;
+/// How often a lock is tried, and how long apart: removing a directory of a busy disk takes seconds.
+const TRIES: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directory at a path, by whether it stays.
+#[derive(Debug)]
+pub enum Found {
+    /// It was made for a mount, and stays while it is held.
+    Held(Held),
+    /// It has no mark of directories to remove: it stays.
+    Stays,
+    /// It is no longer there.
+    Gone,
+}
 
 /// A directory that a command uses, and that is there for as long.
 #[derive(Debug)]
@@ -81,21 +92,27 @@ impl Held {
         Self::lock(dir, path, unmarked)
     }
 
-    /// The directory at a path, if it has the mark of directories to remove. `None` if it has not, no longer
-    /// exists, or another process keeps it locked.
+    /// The directory at a path, held if it has the mark of directories to remove.
     ///
     /// # Errors
-    /// It cannot be locked.
-    pub fn find(path: &Path) -> io::Result<Option<Self>> {
+    /// Another process keeps it locked.
+    pub fn find(path: &Path) -> io::Result<Found> {
         match openat(CWD, path, READ, Mode::empty()) {
-            Ok(dir) if is_marked(&dir) => Self::lock(dir, path.to_owned(), 0),
-            _ => Ok(None),
+            Ok(dir) if is_marked(&dir) => {
+                Ok(Self::lock(dir, path.to_owned(), 0)?.map_or(Found::Gone, Found::Held))
+            }
+            // A directory that this user may not read was not made by a command of this user.
+            Ok(_) | Err(Errno::ACCESS) => Ok(Found::Stays),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(Found::Gone),
+            Err(error) => Err(error.into()),
         }
     }
 
+    /// `None` if it has been removed meanwhile.
     fn lock(dir: OwnedFd, path: PathBuf, unmarked: usize) -> io::Result<Option<Self>> {
-        // An exclusive lock is held only for a moment, by the process that removes it; or by another user, who may
-        // open the directory too.
+        // The process that removes it has an exclusive lock until it is gone. To go on without a lock would be to mount
+        // over a directory that is just being removed, and the kernel removes such a mount too. Another user, who
+        // may open the directory, can keep it locked for ever.
         for _ in 0..TRIES {
             match flock(&dir, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
@@ -105,7 +122,7 @@ impl Held {
                 }
             }
         }
-        Ok(None)
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps the directory locked"))
     }
 
     /// Its path.
@@ -185,12 +202,17 @@ mod tests {
     fn make(path: &Path) -> Held {
         let guard = Guard::new(&[]);
         loop {
-            let held = match find(path, &guard, Chosen::ByManifest).unwrap() {
-                Spot::Absent(absent) => Held::make(&absent).unwrap(),
-                Spot::There(place) => Held::find(place.path()).unwrap(),
-            };
-            if let Some(held) = held {
-                return held;
+            match find(path, &guard, Chosen::ByManifest).unwrap() {
+                Spot::Absent(absent) => {
+                    if let Some(held) = Held::make(&absent).unwrap() {
+                        return held;
+                    }
+                }
+                Spot::There(place) => {
+                    if let Found::Held(held) = Held::find(place.path()).unwrap() {
+                        return held;
+                    }
+                }
             }
         }
     }
@@ -214,7 +236,8 @@ mod tests {
         std::fs::write(dir.path().join("mine/x/note"), "").unwrap();
         assert!(held.release().tidy());
         assert!(dir.path().join("mine/x/note").exists() && !dir.path().join("mine/x/y").exists());
-        assert!(Held::find(&dir.path().join("mine")).unwrap().is_none());
+        assert!(matches!(Held::find(&dir.path().join("mine")).unwrap(), Found::Stays));
+        assert!(matches!(Held::find(&dir.path().join("none")).unwrap(), Found::Gone));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::Path;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountPropagationFlags;
 
-use crate::created_dirs::Held;
+use crate::created_dirs::{Found, Held};
 use crate::place::{Absent, Chosen, Guard, Spot, find};
 
 pub use command_place::place_of_command;
@@ -47,18 +47,22 @@ pub enum Settled {
 pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error> {
     for _ in 0..TRIES {
         let held = match find(at, guard, chosen)? {
-            Spot::There(place) => match Held::find(place.path()) {
-                Ok(None) if place.path().is_dir() => return Ok(Settled::There),
-                held => held,
-            },
+            Spot::There(place) => {
+                let found = Held::find(place.path());
+                match found.map_err(error::failed(format!("cannot use {}", at.display())))? {
+                    Found::Stays => return Ok(Settled::There),
+                    Found::Held(held) => Some(held),
+                    Found::Gone => None,
+                }
+            }
             Spot::Absent(absent) => match Held::make(&absent) {
                 Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
                     return Ok(Settled::Shown(absent));
                 }
-                held => held,
+                made => made.map_err(error::failed(format!("cannot create {}", at.display())))?,
             },
         };
-        if let Some(held) = held.map_err(error::failed(format!("cannot create {}", at.display())))? {
+        if let Some(held) = held {
             return Ok(Settled::Held(held));
         }
     }
@@ -86,4 +90,33 @@ pub fn separate() -> Result<(), Error> {
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private)
         .map_err(error::failed("cannot make mounts private to this namespace"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_just_being_removed_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (at, guard) = (dir.path().join("tree"), Guard::new(&[]));
+        let settled = || settle(&at, &guard, Chosen::ByCaller).unwrap();
+        drop(settled());
+        let removed = std::fs::File::open(&at).unwrap();
+        flock(&removed, FlockOperation::NonBlockingLockExclusive).unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(settled);
+            // A disk may take that long to remove it.
+            std::thread::sleep(Duration::from_millis(1200));
+            std::fs::remove_dir(&at).unwrap();
+            drop(removed);
+            assert!(matches!(next.join().unwrap(), Settled::Held(_)));
+        });
+        assert!(at.is_dir());
+    }
 }

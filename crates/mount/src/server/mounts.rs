@@ -14,7 +14,7 @@ use tidecast_net::{Demand, PeerReport, Progress};
 use tokio::sync::{mpsc, watch};
 
 use super::thread::spawn;
-use crate::created_dirs::Held;
+use crate::created_dirs::{Found, Held};
 use crate::messages::{Answer, Ask, Keep};
 use crate::mountpoint::{mounted_at, unmount};
 use crate::packets::Packets;
@@ -51,7 +51,10 @@ impl Mounted {
     fn new(at: PathBuf, made: bool) -> Self {
         // Where this process sees a mount of its own, looking at it would wait for itself.
         let made = made && mounted_at(&at).is_none();
-        let held = made.then(|| Held::find(&at).ok().flatten()).flatten();
+        let held = match made.then(|| Held::find(&at)) {
+            Some(Ok(Found::Held(held))) => Some(held),
+            _ => None,
+        };
         Self { at, held }
     }
 }
