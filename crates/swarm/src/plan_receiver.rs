@@ -20,7 +20,7 @@ use crate::state::plan_state::{Flow, SILENT, silence_limit};
 const FAILED: Duration = Duration::from_secs(2);
 /// When nothing has come for this long, missing pieces are fetched: where some peers are complete, and where
 /// none is. The first is also the time after which, once a receiver at our own place is complete, we no
-/// longer wait for a stripe that still comes.
+/// longer wait for what a late stripe may have in transit to us.
 const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// The least time taken for the usual pause of a parent that owes us nothing: it announces its pieces to its
 /// children this often (`announce`).
@@ -237,9 +237,9 @@ impl Engine {
     /// Where nothing is in flight to us, pieces of connected peers are fetched: they were left out, as the
     /// last pieces of a broken stripe are, which nothing follows.
     ///
-    /// So are, once a receiver at our place has been complete for a while, pieces that a late stripe still
-    /// has to bring: behind a lost relay it never makes up for the time until another took its place, since
-    /// its relays have no uplink to spare; complete members have spare uplink.
+    /// So are, once a receiver at our place is complete, pieces that a late stripe still has to bring, and after a while
+    /// also those that it may be bringing: behind a lost relay it never makes up for the time until another took its
+    /// place, since its relays have no uplink to spare; complete members have spare uplink.
     fn release_left_out(&mut self) {
         let (now, count) = (self.env.now(), self.pieces.count());
         let has_all = |p: &&Peer| !p.is_closing() && p.have.is_all() && !self.is_source(p);
@@ -249,9 +249,12 @@ impl Engine {
         let Some(plan) = self.plan.state_mut().filter(|c| !c.has_failed() && !c.is_source()) else {
             return;
         };
-        let late = near && !on_demand && plan.ended(now, count) >= LEFT_OUT.0;
+        let over = if near && !on_demand { plan.ended(now, count) } else { None };
+        let behind = over.map(|_| plan.far_behind(count));
+        let late = over.is_some_and(|over| over >= LEFT_OUT.0);
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
         let moved = plan.last_moved().max(plan.wishes().last());
+        self.release_held(behind.unwrap_or_default());
         if !late && (self.downloads.outstanding() > 0 || now.since(moved) < pause) {
             return;
         }
@@ -261,8 +264,13 @@ impl Engine {
             }
             return;
         }
-        for piece in 0..count {
-            if self.is_awaited(piece) && self.others_have(piece) {
+        self.release_held((0..count).filter(|&piece| self.is_awaited(piece)).collect());
+    }
+
+    /// Of these pieces those that others have are no longer awaited.
+    fn release_held(&mut self, pieces: Vec<u32>) {
+        for piece in pieces {
+            if self.others_have(piece) {
                 self.await_piece(piece, false);
             }
         }

@@ -116,6 +116,34 @@ fn what_a_late_stripe_still_brings_is_asked_of_those_who_are_through() {
 }
 
 #[test]
+fn what_a_stripe_far_behind_has_not_sent_is_asked_at_once_of_those_who_are_through() {
+    const DONE: PeerId = PeerId(5);
+    let (mut engine, pieces) = (relay_of(40), 40);
+    let edges = |parent| Edges { parent: Some(parent), children: vec![] };
+    let role = Role { epoch: 2, member: 2, sources: vec![0], stripes: vec![edges(1), edges(3)] };
+    give(&mut engine, 1, Event::Plan(Arc::new(role)));
+    let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+    give(&mut engine, 1, Event::PeerUp { peer: DONE, protocol, candidate: None });
+    give(&mut engine, 1, Event::Member { peer: DONE, member: DONE.0, distance: 0 });
+    // Even pieces come by the first stripe, odd ones by the second, which has been without a parent for some time.
+    for piece in (0..pieces).filter(|piece| piece % 2 == 0 || *piece < 12) {
+        let (peer, stripe) = if piece % 2 == 0 { (PARENT, 0) } else { (CHILD, 1) };
+        give(&mut engine, 2, Event::Offered { peer, piece, stripe });
+        if piece < pieces - 2 {
+            give(&mut engine, 2, Event::PieceVerified { piece });
+        }
+    }
+    assert_eq!(asked(&mut engine, 2..150), [], "no other receiver has them");
+    give(&mut engine, 150, Event::HasAll { peer: DONE });
+    let pieces = asked(&mut engine, 150..300);
+    // The next two of the second stripe may be in transit, and the last one is not late.
+    assert!(
+        !pieces.is_empty() && pieces.iter().all(|piece| piece % 2 == 1 && (17..38).contains(piece)),
+        "{pieces:?}"
+    );
+}
+
+#[test]
 fn a_stripe_goes_on_with_another_parent() {
     let mut relay = relay();
     for piece in [0, 1] {

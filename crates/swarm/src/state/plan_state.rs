@@ -25,6 +25,8 @@ const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from
 pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// A parent has this long to be connected at the start of an epoch.
 const CONNECT: Duration = Duration::from_secs(1);
+/// Pieces of a stripe that may be in transit to us before they are offered.
+const IN_TRANSIT: usize = 2;
 /// Members of a plan that can be joined at any time wait this many times as long: hosts may be busy, links
 /// slow.
 const BUSY: u32 = 4;
@@ -184,15 +186,32 @@ impl PlanState {
     }
 
     /// A receiver at our place has everything. How long that has been known while some stripe was at the end of this many
-    /// pieces: of one that had them before the broadcast began nothing follows.
-    pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Duration {
-        let at_end = pieces.saturating_sub(self.front()) <= 2 * self.stripes.len() as u32;
+    /// pieces; none where no stripe is: of one that had them before the broadcast began nothing follows.
+    pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Option<Duration> {
         // In a busy plan a relay that is silent for seconds is not lost: otherwise finished members would be
         // asked for all that it still sends.
-        if self.wait_factor > 1 || !at_end {
-            return Duration::ZERO;
+        if self.wait_factor > 1 || !self.is_at_end(self.front(), pieces) {
+            return None;
         }
-        now.since(*self.ended.get_or_insert(now))
+        Some(now.since(*self.ended.get_or_insert(now)))
+    }
+
+    /// Whether a stripe with this front is at the end of this many pieces: few follow.
+    fn is_at_end(&self, front: u32, pieces: u32) -> bool {
+        pieces.saturating_sub(front) <= 2 * self.stripes.len() as u32
+    }
+
+    /// The pieces that late stripes still have to bring when others are at the end of this many, less those that may be in
+    /// transit. Below the fronts of the others, pieces that were not offered belong to late stripes, each of which sends
+    /// its pieces in order: the next few of each may be in transit.
+    pub(crate) fn far_behind(&self, pieces: u32) -> Vec<u32> {
+        let at_end = |state: &&Stripe| self.is_at_end(state.front, pieces);
+        let Some(low) = self.stripes.iter().filter(at_end).map(|state| state.front).min() else {
+            return Vec::new();
+        };
+        let late = self.stripes.iter().filter(|state| !at_end(state)).count();
+        let behind = (self.released..low).filter(|&p| self.awaits(p) && self.stripe_of(p).is_none());
+        behind.skip(IN_TRANSIT * late).collect()
     }
 
     /// It has failed.
