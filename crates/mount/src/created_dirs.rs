@@ -1,9 +1,10 @@
 //! Directories that are made for the time of a mount, and removed after it.
 //!
 //! They are marked by an extended attribute, so that the last of several commands that use one removes it,
-//! whichever command has made it. Each user of such a directory holds a shared lock on it; it is removed
-//! under an exclusive one, and only while it is empty. On a file system that other hosts see too they stay:
-//! their locks do not reach this host.
+//! whichever command has made it. Each command holds a shared lock on the directory of its mount, also on one without the
+//! mark: another command may just be about to mark it, and would remove it, and with it the mount. It is removed
+//! under an exclusive lock, and only while it is empty. On a file system that other hosts see too directories stay:
+//! locks of those hosts do not reach this one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,6 +36,7 @@ const LOCAL: [u64; 9] = [
 
 /// How often a lock is tried, and how long apart: removing a directory of a busy disk takes seconds.
 const TRIES: usize = 1000;
+const TRIES_UNMARKED: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -44,8 +46,9 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 pub enum Found {
     /// It was made for a mount, and stays while it is held.
     Held(Held),
-    /// It has no mark of directories to remove: it stays.
-    Stays,
+    /// It has no mark of directories to remove: it stays. Held if this user can lock it, as the process that has made it may
+    /// be about to mark it.
+    Stays(Option<Held>),
     /// It is no longer there.
     Gone,
 }
@@ -89,40 +92,37 @@ impl Held {
                 unmarked += 1;
             }
         }
-        Self::lock(dir, path, unmarked)
+        if is_local(&dir) {
+            lock(&dir, TRIES)?;
+        }
+        Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }))
     }
 
-    /// The directory at a path, held if it has the mark of directories to remove.
+    /// The directory at a path, held if this user can lock it.
     ///
     /// # Errors
-    /// Another process keeps it locked.
+    /// It has the mark of directories to remove, and another process keeps it locked.
     pub fn find(path: &Path) -> io::Result<Found> {
-        match openat(CWD, path, READ, Mode::empty()) {
-            Ok(dir) if is_marked(&dir) => {
-                Ok(Self::lock(dir, path.to_owned(), 0)?.map_or(Found::Gone, Found::Held))
-            }
-            // A directory that this user may not read was not made by a command of this user.
-            Ok(_) | Err(Errno::ACCESS) => Ok(Found::Stays),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(Found::Gone),
-            Err(error) => Err(error.into()),
+        let dir = match openat(CWD, path, READ, Mode::empty()) {
+            Ok(dir) if is_local(&dir) => dir,
+            Ok(_) | Err(Errno::ACCESS) => return Ok(Found::Stays(None)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Found::Gone),
+            Err(error) => return Err(error.into()),
+        };
+        // A file system may have no marks, and others who may open a directory can keep it locked for ever.
+        let locked = lock(&dir, if has_mark(&dir) { TRIES } else { TRIES_UNMARKED });
+        if !is_at(&dir, path) {
+            return Ok(Found::Gone);
         }
-    }
-
-    /// `None` if it has been removed meanwhile.
-    fn lock(dir: OwnedFd, path: PathBuf, unmarked: usize) -> io::Result<Option<Self>> {
-        // The process that removes it has an exclusive lock until it is gone. To go on without a lock would be to mount
-        // over a directory that is just being removed, and the kernel removes such a mount too. Another user, who
-        // may open the directory, can keep it locked for ever.
-        for _ in 0..TRIES {
-            match flock(&dir, FlockOperation::NonBlockingLockShared) {
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
-                locked => {
-                    locked?;
-                    return Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }));
-                }
-            }
+        // Only now: it may have been marked while it was waited for.
+        let marked = is_marked(&dir);
+        let held = Self { _dir: dir, path: path.to_owned(), unmarked: 0 };
+        match locked {
+            Ok(()) if marked => Ok(Found::Held(held)),
+            Ok(()) => Ok(Found::Stays(Some(held))),
+            Err(error) if marked => Err(error),
+            Err(_) => Ok(Found::Stays(None)),
         }
-        Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps the directory locked"))
     }
 
     /// Its path.
@@ -178,10 +178,28 @@ fn tidy(path: &Path, unmarked: usize) -> bool {
     true
 }
 
+/// Has a shared lock on it.
+fn lock(dir: &OwnedFd, tries: usize) -> io::Result<()> {
+    // The process that removes it has an exclusive lock until it is gone. To go on without a lock would be to mount
+    // over a directory that is just being removed, and the kernel removes such a mount too.
+    for attempt in 1..=tries {
+        match flock(dir, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) if attempt < tries => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => break,
+            done => return Ok(done?),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps the directory locked"))
+}
+
 fn is_marked(dir: &OwnedFd) -> bool {
     // A directory of another user is not removed, whatever its mark.
     let ours = fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
-    ours && fgetxattr(dir, MARK, &mut [0u8; 8]).is_ok()
+    ours && has_mark(dir)
+}
+
+fn has_mark(dir: &OwnedFd) -> bool {
+    fgetxattr(dir, MARK, &mut [0u8; 8]).is_ok()
 }
 
 fn is_at(dir: &OwnedFd, path: &Path) -> bool {
@@ -208,11 +226,11 @@ mod tests {
                         return held;
                     }
                 }
-                Spot::There(place) => {
-                    if let Found::Held(held) = Held::find(place.path()).unwrap() {
-                        return held;
-                    }
-                }
+                Spot::There(place) => match Held::find(place.path()).unwrap() {
+                    // The one that has made it may not have marked it yet.
+                    Found::Held(held) | Found::Stays(Some(held)) => return held,
+                    Found::Stays(None) | Found::Gone => {}
+                },
             }
         }
     }
@@ -229,6 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_marked_only_later_stays_for_its_second_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::create_dir(&path).unwrap();
+        let Found::Stays(Some(second)) = Held::find(&path).unwrap() else { panic!("it has no mark") };
+        let made = std::fs::File::open(&path).unwrap();
+        fsetxattr(&made, MARK, b"1", XattrFlags::empty()).unwrap();
+        let Found::Held(first) = Held::find(&path).unwrap() else { panic!("it has a mark") };
+        assert!(!first.release().tidy());
+        assert!(path.is_dir(), "the second uses it");
+        assert!(second.release().tidy());
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn what_was_written_meanwhile_stays_and_so_does_what_was_there() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("mine")).unwrap();
@@ -236,7 +269,7 @@ mod tests {
         std::fs::write(dir.path().join("mine/x/note"), "").unwrap();
         assert!(held.release().tidy());
         assert!(dir.path().join("mine/x/note").exists() && !dir.path().join("mine/x/y").exists());
-        assert!(matches!(Held::find(&dir.path().join("mine")).unwrap(), Found::Stays));
+        assert!(matches!(Held::find(&dir.path().join("mine")).unwrap(), Found::Stays(Some(_))));
         assert!(matches!(Held::find(&dir.path().join("none")).unwrap(), Found::Gone));
     }
 

@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// inode and number.
 struct Held {
     at: PathBuf,
-    made: bool,
+    hold: bool,
     device: OwnedFd,
     opens: Option<OwnedFd>,
     backings: Vec<(u64, u32)>,
@@ -96,14 +96,14 @@ fn hold(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
         if let Some(opens) = &held.opens {
             let _ = socket.send(&Keep::Opens { number }, Some(opens.as_fd()));
         }
-        let message = Keep::Device { number, at: held.at.clone(), made: held.made };
+        let message = Keep::Device { number, at: held.at.clone(), hold: held.hold };
         let _ = socket.send(&message, Some(held.device.as_fd()));
     }
     let _ = socket.send(&Keep::Begin, None);
     while let Ok((message, device)) = socket.receive::<Keep>(None) {
         match (message, device) {
-            (Keep::Device { number, at, made }, Some(device)) => {
-                devices.insert(number, Held { at, made, device, opens: None, backings: Vec::new() });
+            (Keep::Device { number, at, hold }, Some(device)) => {
+                devices.insert(number, Held { at, hold, device, opens: None, backings: Vec::new() });
             }
             (Keep::Opens { number }, opens) => {
                 if let Some(held) = devices.get_mut(&number) {

@@ -252,13 +252,14 @@ impl Drop for Interrupts {
     }
 }
 
-/// Mounts, and hands the mount to the server. `made`: the directory is removed after the mount.
+/// Mounts, and hands the mount to the server. `hold`: the directory may be one that another process removes, or that is to be
+/// removed after the mount; the server sees to both.
 ///
 /// # Errors
 /// The mount fails; the server has ended.
-pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<(), Error> {
+pub fn attach(server: &Packets, place: &Place, how: &How, hold: bool) -> Result<(), Error> {
     let device = mount(place, how)?;
-    let ask = Ask::Serve { at: place.path().to_owned(), made };
+    let ask = Ask::Serve { at: place.path().to_owned(), hold };
     server.send(&ask, Some(device.as_fd())).map_err(system("the server has ended"))?;
     drop(device);
     answer(server).map(drop)

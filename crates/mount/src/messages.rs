@@ -46,8 +46,8 @@ pub enum Ask {
     Serve {
         /// Where it is.
         at: PathBuf,
-        /// The directory was made for it, and is removed after it.
-        made: bool,
+        /// Keep the directory from being removed meanwhile, and remove it after the mount if it was made for one.
+        hold: bool,
     },
     /// End: waiting requests fail, and all mounts are dead.
     Stop,
@@ -77,8 +77,8 @@ pub enum Keep {
         number: u32,
         /// Where it is mounted.
         at: PathBuf,
-        /// The directory was made for it, and is removed after it.
-        made: bool,
+        /// Keep the directory from being removed meanwhile, and remove it after the mount if it was made for one.
+        hold: bool,
     },
     /// The record of a mount's open files; it comes with the message.
     Opens {

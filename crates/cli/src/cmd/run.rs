@@ -100,7 +100,9 @@ fn show_and_execute(
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
         None => (prefix(&home, &args.command)?, Chosen::ByManifest),
     };
-    let place = match settle(&at, &guard, chosen).map_err(unsettled)? {
+    // Until the server holds the directory too.
+    let mut _held = None;
+    let (place, hold) = match settle(&at, &guard, chosen).map_err(unsettled)? {
         Settled::Held(held) => {
             let mut inside =
                 Command::new(std::env::current_exe().context("cannot find the path of this program")?);
@@ -111,9 +113,10 @@ fn show_and_execute(
             drop(server);
             end_as(code)
         }
-        Settled::There => {
+        Settled::There(held) => {
+            _held = held;
             separate()?;
-            Place::open(&at, &guard, chosen).map_err(Failure::usage)?
+            (Place::open(&at, &guard, chosen).map_err(Failure::usage)?, true)
         }
         Settled::Shown(absent) => {
             let here = std::env::current_dir().context("cannot determine the working directory")?;
@@ -122,10 +125,10 @@ fn show_and_execute(
             // The working directory may now be below the new mount: enter it again by its path.
             std::env::set_current_dir(&here)
                 .with_context(|| format!("cannot enter {} again", here.display()))?;
-            Place::open(&at, &guard, chosen).map_err(Failure::usage)?
+            (Place::open(&at, &guard, chosen).map_err(Failure::usage)?, false)
         }
     };
-    Err(become_command(args, server, &place, (home.socket(), false), report))
+    Err(become_command(args, server, &place, (home.socket(), hold), report))
 }
 
 fn unsettled(error: Error) -> Failure {
@@ -135,17 +138,17 @@ fn unsettled(error: Error) -> Failure {
     }
 }
 
-/// Mounts in this namespace, and executes the command in this process; returns only on failure. `made`: the directory is
-/// removed after the mount.
+/// Mounts in this namespace, and executes the command in this process; returns only on failure. `hold`: as
+/// [`launch::attach`] takes it.
 fn become_command(
     args: &Args,
     server: Packets,
     place: &Place,
-    (source, made): (PathBuf, bool),
+    (source, hold): (PathBuf, bool),
     report: Option<&Report>,
 ) -> Failure {
     let how = How { source, allow_other: false };
-    if let Err(error) = launch::attach(&server, place, &how, made) {
+    if let Err(error) = launch::attach(&server, place, &how, hold) {
         return error.into();
     }
     drop(server);

@@ -32,8 +32,8 @@ const TRIES: usize = 1000;
 /// The place of a tree, before its mount.
 #[derive(Debug)]
 pub enum Settled {
-    /// A directory that stays.
-    There,
+    /// A directory that stays, held if this user can lock it.
+    There(Option<Held>),
     /// One that is made for this command, or was for another, and is removed when no command uses it.
     Held(Held),
     /// None, and this user may make none: the command is shown one.
@@ -50,7 +50,7 @@ pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error
             Spot::There(place) => {
                 let found = Held::find(place.path());
                 match found.map_err(error::failed(format!("cannot use {}", at.display())))? {
-                    Found::Stays => return Ok(Settled::There),
+                    Found::Stays(held) => return Ok(Settled::There(held)),
                     Found::Held(held) => Some(held),
                     Found::Gone => None,
                 }

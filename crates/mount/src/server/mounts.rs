@@ -43,16 +43,16 @@ pub(super) enum Event {
 /// A mount that is served here.
 struct Mounted {
     at: PathBuf,
-    /// Its directory, if that was made for it.
+    /// Its directory, if that may be one that is removed.
     held: Option<Held>,
 }
 
 impl Mounted {
-    fn new(at: PathBuf, made: bool) -> Self {
+    fn new(at: PathBuf, hold: bool) -> Self {
         // Where this process sees a mount of its own, looking at it would wait for itself.
-        let made = made && mounted_at(&at).is_none();
-        let held = match made.then(|| Held::find(&at)) {
-            Some(Ok(Found::Held(held))) => Some(held),
+        let hold = hold && mounted_at(&at).is_none();
+        let held = match hold.then(|| Held::find(&at)) {
+            Some(Ok(Found::Held(held) | Found::Stays(Some(held)))) => Some(held),
             _ => None,
         };
         Self { at, held }
@@ -112,8 +112,8 @@ impl Mounts {
             let (message, fd) =
                 self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper process has ended")?;
             match (message, fd) {
-                (Keep::Device { number, at, made }, Some(device)) => {
-                    let mounted = Mounted::new(at, made);
+                (Keep::Device { number, at, hold }, Some(device)) => {
+                    let mounted = Mounted::new(at, hold);
                     let mut table = self.table.lock();
                     table.next = table.next.max(number + 1);
                     table.devices.insert(number, mounted);
@@ -213,7 +213,7 @@ impl Mounts {
         let (answer, event) = match (ask, device) {
             (Ask::Expect, _) => (Answer::Ending, None),
             (Ask::Status, _) => (Answer::Status(Box::new(self.status())), None),
-            (Ask::Serve { at, made }, Some(device)) => match self.clone().add(at, made, device) {
+            (Ask::Serve { at, hold }, Some(device)) => match self.clone().add(at, hold, device) {
                 Ok(()) => (Answer::Done, None),
                 Err(error) => (Answer::Failed(error.to_string()), None),
             },
@@ -228,9 +228,9 @@ impl Mounts {
     }
 
     /// Serves one more mount, and has the keeper keep it.
-    fn add(self: Arc<Self>, at: PathBuf, made: bool, device: OwnedFd) -> Result<(), Error> {
+    fn add(self: Arc<Self>, at: PathBuf, hold: bool, device: OwnedFd) -> Result<(), Error> {
         let opens = opens().context("cannot record open files")?;
-        let mounted = Mounted::new(at.clone(), made);
+        let mounted = Mounted::new(at.clone(), hold);
         let number = {
             let mut table = self.table.lock();
             if table.closed {
@@ -241,7 +241,7 @@ impl Mounts {
             table.devices.insert(number, mounted);
             number
         };
-        let kept = self.keeper.send(&Keep::Device { number, at, made }, Some(device.as_fd()));
+        let kept = self.keeper.send(&Keep::Device { number, at, hold }, Some(device.as_fd()));
         if kept.and_then(|()| self.keeper.send(&Keep::Opens { number }, Some(opens.as_fd()))).is_err() {
             tracing::warn!("the keeper process has ended: mounts end with this process");
         }
