@@ -6,6 +6,7 @@ use tidecast_event::field::receive::{Closed, Loss};
 
 use super::run::{Open, Run};
 use super::slot::Part;
+use super::socket::Backlog;
 use super::{Event, Hub, Volumes};
 use crate::layout::{head, slab};
 use crate::shm::now;
@@ -18,7 +19,8 @@ impl Run {
     pub(super) fn close_due(&self, hub: &Hub, all: bool) {
         let _one = self.closing.lock();
         let last = |index: usize| hub.counts.get(index).map_or((0, 0), |c| (c.last_data.get(), c.last.get()));
-        while let Some(open) = self.oldest().filter(|open| all || self.is_over(open, last)) {
+        let unread = |index: usize| hub.backlogs.get(index).is_some_and(Backlog::is_any);
+        while let Some(open) = self.oldest().filter(|open| all || self.is_over(open, last, unread)) {
             self.close(hub, &open);
         }
     }

@@ -14,6 +14,7 @@ use super::fec::Job;
 use super::record::ClosedStep;
 use super::run::{Run, Terms};
 use super::slot::{Area, Part};
+use super::socket::Backlog;
 use super::{Event, Options, Policy, Progress};
 use crate::control::Hello;
 use crate::key::{ControlKey, Secret};
@@ -97,6 +98,8 @@ pub(super) struct Hub {
     /// Rises with every run.
     pub(super) version: AtomicU64,
     pub(super) counts: Vec<Counts>,
+    /// Of each stream.
+    pub(super) backlogs: Vec<Backlog>,
     events: Sender<Event>,
     pub(super) unheard: Count,
     pub(super) kick: Sender<()>,
@@ -112,7 +115,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(
         options: &Options,
-        name: Name,
+        (name, backlogs): (Name, Vec<Backlog>),
         events: Sender<Event>,
         kick: Sender<()>,
         jobs: Sender<Job>,
@@ -127,6 +130,7 @@ impl Hub {
             current: Mutex::default(),
             version: AtomicU64::new(0),
             counts: (0..options.streams).map(|_| Counts::default()).collect(),
+            backlogs,
             events,
             unheard: Count::default(),
             kick,

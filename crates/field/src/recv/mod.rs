@@ -278,7 +278,8 @@ impl Receiver {
         let (jobs, blocks) = bounded(fec::WAITING);
         let (recorder, takes) = bounded(record::COPYING);
         let recorder = recording.is_some().then_some(recorder);
-        let hub = Arc::new(Hub::new(options, name, told, kick, jobs, recorder));
+        let backlogs = inlets.iter().map(ReceiveSocket::backlog).collect();
+        let hub = Arc::new(Hub::new(options, (name, backlogs), told, kick, jobs, recorder));
         hub.begin_foreign()?;
         let mut receiver = Self { hub: hub.clone(), events, threads: Vec::new(), addresses };
         for (index, inlet) in inlets.into_iter().enumerate() {

@@ -19,6 +19,12 @@ use crate::shm::now;
 
 /// How long late packets are accepted after a later step has begun, and after a sender's farewell.
 pub(super) const GRACE: u64 = 50_000_000;
+/// How much longer, where packets have arrived that the stream's thread has not stored: on a busy host it may not run for a
+/// while. Less than a later step waits for a place.
+const BACKLOG: u64 = 200_000_000;
+/// How often, and how long each time, a step waits for a place.
+const WAITS: usize = 50;
+const WAIT: Duration = Duration::from_millis(10);
 /// After this much silence a stream is not waited for.
 const SILENCE: u64 = 2_000_000_000;
 /// Steps under way at the same time.
@@ -273,7 +279,7 @@ impl Run {
     /// is no place.
     pub(super) fn enter(&self, batch: u32, kick: &crossbeam_channel::Sender<()>) -> Option<Open> {
         let mut steps = self.steps.lock();
-        for _ in 0..20 {
+        for _ in 0..WAITS {
             if self.is_closed(batch) || self.retired.load(Ordering::Acquire) {
                 return None;
             }
@@ -293,7 +299,7 @@ impl Run {
                 oldest.wanted.get_or_insert_with(now);
                 let _ = kick.try_send(());
             }
-            self.room.wait_for(&mut steps, Duration::from_millis(10));
+            self.room.wait_for(&mut steps, WAIT);
         }
         None
     }
@@ -374,8 +380,14 @@ impl Run {
 
     /// Whether no stream is waited for any longer: each has all of it, is well into a later step, or is
     /// silent. Where a later step needs the place, a stream that has begun a later one is not waited for, and others only as
-    /// long as packets that this host has may not have been read yet.
-    pub(super) fn is_over(&self, open: &Open, last: impl Fn(usize) -> (u64, u64)) -> bool {
+    /// long as their packets may have come later than those of the others, or are not stored yet. `last`: when values or parity,
+    /// and anything, came from a stream last, ns; `unread`: whether it may have packets that are not stored.
+    pub(super) fn is_over(
+        &self,
+        open: &Open,
+        last: impl Fn(usize) -> (u64, u64),
+        unread: impl Fn(usize) -> bool,
+    ) -> bool {
         let now = now();
         let past = |since: u64, pause: u64| now.saturating_sub(since) > pause;
         let farewell = self.farewell.load(Ordering::Relaxed);
@@ -392,11 +404,12 @@ impl Run {
             }
             let (data, any) = last(index);
             let heard = if data < self.began { open.began } else { data };
-            if open.wanted.is_some_and(|wanted| past(wanted.min(heard), GRACE)) {
+            let read = |since: u64| past(since, GRACE + BACKLOG) || !unread(index);
+            if open.wanted.is_some_and(|wanted| past(wanted.min(heard), GRACE) && read(wanted)) {
                 return true;
             }
             let since = data.max(open.began);
-            let gone = farewell > 0 && past(since.max(farewell), GRACE);
+            let gone = farewell > 0 && past(since.max(farewell), GRACE) && read(farewell);
             gone || past(any.max(self.began), self.silence) || past(since, self.silence)
         };
         (0..self.ranks.len()).all(over)
@@ -461,18 +474,17 @@ mod tests {
         assert!(open.batch == 0 && open.wanted.is_some());
         let far = now() + 3_600_000_000_000;
         open.wanted = Some(far);
-        assert!(
-            !run.is_over(&open, |_| (far, far)),
-            "the second stream may have packets that no thread has read"
-        );
-        assert!(run.is_over(&open, |_| (run.began, far)), "the second stream has fallen silent");
+        let over = |open: &Open, data: u64, unread: bool| run.is_over(open, |_| (data, far), |_| unread);
+        assert!(!over(&open, far, false), "packets of the second stream may be on their way");
+        assert!(over(&open, run.began, false), "the second stream has fallen silent");
+        assert!(!over(&open, run.began, true), "the second stream has packets that are not stored");
         open.wanted = Some(run.began);
-        assert!(run.is_over(&open, |_| (far, far)), "the place has been wanted for too long");
+        assert!(over(&open, far, false), "the place has been wanted for too long");
         open.wanted = Some(far);
         enter(1, 1);
-        assert!(run.is_over(&open, |_| (far, far)), "the second stream is in the next step");
+        assert!(over(&open, far, true), "the second stream is in the next step");
         open.wanted = None;
-        assert!(!run.is_over(&open, |_| (far, far)), "its packets may overtake each other");
+        assert!(!over(&open, far, false), "its packets may overtake each other");
         run.area.shared.retire(true);
     }
 

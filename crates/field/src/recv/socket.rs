@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
@@ -18,7 +20,9 @@ const KEPT: usize = 64 << 20;
 
 /// Datagrams come in here.
 pub(super) struct ReceiveSocket {
-    socket: UdpSocket,
+    socket: Arc<UdpSocket>,
+    /// Its thread has stored all datagrams that it took, and waits for the next.
+    waits: Arc<AtomicBool>,
     state: UdpSocketState,
     buffers: Vec<u8>,
     metas: [RecvMeta; BUFFERS],
@@ -40,7 +44,8 @@ impl ReceiveSocket {
         socket.bind(&address.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         Ok(Self {
-            socket: socket.into(),
+            socket: Arc::new(socket.into()),
+            waits: Arc::default(),
             state,
             buffers: vec![0; BUFFERS * BUFFER],
             metas: Default::default(),
@@ -53,6 +58,11 @@ impl ReceiveSocket {
         self.socket.local_addr()
     }
 
+    /// For other threads.
+    pub(super) fn backlog(&self) -> Backlog {
+        Backlog { socket: Arc::downgrade(&self.socket), waits: self.waits.clone() }
+    }
+
     /// Waits for datagrams, at most this long. The earlier ones are dropped.
     pub(super) fn fill(&mut self, patience: Duration) -> io::Result<()> {
         self.filled = 0;
@@ -62,7 +72,10 @@ impl ReceiveSocket {
         }
         let patience =
             Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+        self.waits.store(true, Ordering::SeqCst);
+        let polled = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience));
+        self.waits.store(false, Ordering::SeqCst);
+        match polled {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
@@ -92,6 +105,29 @@ impl ReceiveSocket {
     }
 }
 
+/// Tells other threads whether datagrams have arrived at a socket that its thread, which may not have run for a while, has
+/// not stored yet.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    /// Weak: the socket is closed when its thread ends.
+    socket: Weak<UdpSocket>,
+    waits: Arc<AtomicBool>,
+}
+
+impl Backlog {
+    /// Whether there may be some.
+    pub(super) fn is_any(&self) -> bool {
+        let Some(socket) = self.socket.upgrade() else { return false };
+        let waits = || self.waits.load(Ordering::SeqCst);
+        let is_empty = || {
+            let polled = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&Timespec::default()));
+            matches!(polled, Ok(0))
+        };
+        // A second look at the thread: it may have taken the last datagrams meanwhile.
+        !(waits() && is_empty() && waits())
+    }
+}
+
 /// Sends an answer; one that is lost is asked for again.
 pub(super) fn answer(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
     let _ = socket.send_to(datagram, to);
@@ -100,6 +136,26 @@ pub(super) fn answer(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backlog_is_what_no_thread_has_stored() {
+        let mut inlet = ReceiveSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (backlog, address) = (inlet.backlog(), inlet.address().unwrap());
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                inlet.fill(Duration::from_secs(60)).unwrap();
+                inlet
+            });
+            while backlog.is_any() {
+                std::thread::yield_now();
+            }
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address).unwrap();
+            let inlet = thread.join().unwrap();
+            assert!(backlog.is_any(), "the thread has taken it, and may not have stored it yet");
+            drop(inlet);
+            assert!(!backlog.is_any(), "the thread has ended");
+        });
+    }
 
     #[test]
     fn datagrams_come_whole_and_waiting_ends() {
