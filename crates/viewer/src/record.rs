@@ -2,11 +2,12 @@
 //! `steps` has the source's numbers of them, and `steps.jsonl` beside it a line for each. Numbers repeat when
 //! a sender repeats its source: steps are requested by their positions.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -140,9 +141,9 @@ impl Record {
         let place = place.unwrap_or((array.steps.len() as u64).saturating_sub(1));
         let found = *array.steps.get(place as usize).ok_or(Error::Step(place))?;
         let path = self.chunk_path(place as usize);
-        let file = match File::open(&path) {
+        let file = match open(&path) {
             Ok(file) => Some(file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::Io { path, error }),
         };
         Ok((found, Chunk { file, path, shape: array.shape }))
@@ -179,17 +180,35 @@ impl Values for Chunk {
     }
 }
 
+/// A file of a recording, in a directory where another user may have put a pipe: opening one would wait for a writer.
+fn open(path: &Path) -> io::Result<File> {
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
 /// The contents of a file, `most` bytes of it.
 fn head(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let io = |error| Error::Io { path: path.into(), error };
     let mut text = Vec::new();
-    File::open(path).and_then(|file| file.take(most).read_to_end(&mut text)).map_err(io)?;
+    open(path).and_then(|file| file.take(most).read_to_end(&mut text)).map_err(io)?;
     Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zarr.json");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+        assert!(head(&path, DESCRIPTION).unwrap_err().to_string().contains("not a regular file"));
+    }
     use crate::reduce::{How, Region, reduce};
 
     fn description(steps: &str) -> String {
