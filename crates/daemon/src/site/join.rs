@@ -73,9 +73,10 @@ pub fn found(dir: &Path, name: &str, identity: Identity) -> Result<Joined, SiteE
 /// Makes an invitation on the host that keeps the authority, below the directory of its daemon.
 ///
 /// # Errors
-/// The authority is kept elsewhere, or cannot write its state.
+/// The authority is kept elsewhere, or cannot write its state; the directory has files of another user.
 pub fn invite(dir: &Path, invite: &Invite) -> Result<Invitation, SiteError> {
     let site = SiteDir::of(dir);
+    state_dir::secure(dir)?;
     let ca = SiteCa::open(&site.ca())?;
     let node = NodeKey::load_or_create(dir)?.id();
     let token = ca.invite(&invite.identity, invite.patience, invite.lifetime, crate::clock::now())?;
