@@ -37,8 +37,8 @@ impl Home {
         let id = HEXLOWER.encode(&source.id());
         let base = match cache {
             Some(dir) => {
-                fs::create_dir_all(dir).map_err(home("create the cache", dir))?;
-                let base = dir.canonicalize().map_err(home("use the cache", dir))?;
+                let root = Root::make(dir).map_err(home("create the cache", dir))?;
+                let base = root.real_path().map_err(home("use the cache", dir))?;
                 check_way(&base)?;
                 base
             }

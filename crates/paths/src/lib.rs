@@ -43,6 +43,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod way;
 
 pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
@@ -52,6 +53,7 @@ pub use planted::{Access, OTHERS_WRITE, STICKY};
 pub use resolve::mount_of;
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};
+pub use way::{Step, follow, named};
 
 use rustix::io::Errno;
 

@@ -3,7 +3,7 @@
 //! A regular file, or a free name, gets the content completely or not at all, by a new file and a rename. A
 //! link, a pipe or a device is never replaced: the content is written to its target, as `cp` and a shell's
 //! `>` do. So are files whose directory accepts no new file (a bind mount of one file, a directory of another
-//! user).
+//! user). Nothing is written through what another user may have planted where all users may create names.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -72,6 +72,7 @@ fn takes_no_new_name(e: &io::Error) -> bool {
 }
 
 fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<()> {
+    crate::way::refuse_planted(path)?;
     let mut file = open(path, mode, is_over)?;
     let meta = file.metadata()?;
     if mode & OTHERS == 0 && !is_stdout(path) && !keeps_secrets(&file, &meta)? {

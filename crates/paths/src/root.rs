@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -47,16 +46,21 @@ impl AsFd for Root {
 }
 
 impl Root {
-    /// Opens a directory. Links in `path` itself were chosen by the caller and are followed.
+    /// Opens a directory. Links in `path` itself were chosen by the caller and are followed, but for those that another user may
+    /// have planted.
     ///
     /// # Errors
-    /// The system's error if it does not exist, is not a directory, or access is denied.
+    /// The system's error if it does not exist, is not a directory, or access is denied;
+    /// [`io::ErrorKind::PermissionDenied`] for a planted link.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = match openat(CWD, at, flags | OFlags::RDONLY, Mode::empty()) {
+        Root::readable(crate::way::to_dir(path, None)?, path)
+    }
+
+    fn readable(dir: OwnedFd, path: &Path) -> io::Result<Self> {
+        let fd = match openat(&dir, ".", OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
+        {
             // Names below it can be used without the right to list it.
-            Err(Errno::ACCESS) => openat(CWD, at, flags | OFlags::PATH, Mode::empty())?,
+            Err(Errno::ACCESS) => dir,
             other => other?,
         };
         Ok(Root::from_fd(fd, path))
@@ -72,13 +76,9 @@ impl Root {
     /// the caller chose.
     ///
     /// # Errors
-    /// The system's error.
+    /// As [`Root::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
-        match std::fs::create_dir_all(path) {
-            // A file or a link: opening it gives the error.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Root::open(path),
-            made => made.and_then(|()| Root::open(path)),
-        }
+        Root::readable(crate::way::to_dir(path, Some(0o777))?, path)
     }
 
     /// As [`Root::make`]; created directories are accessible to their owner only.
@@ -86,8 +86,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn make_private(path: &Path) -> io::Result<Self> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        Root::open(path)
+        Root::readable(crate::way::to_dir(path, Some(0o700))?, path)
     }
 
     /// As if the kernel had no `openat2`: for tests of the fallback.

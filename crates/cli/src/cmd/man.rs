@@ -25,7 +25,7 @@ struct Pages {
 }
 
 pub(crate) fn run(args: &Args, program: clap::Command, reporter: &mut Reporter) -> Outcome {
-    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
+    tidecast_paths::Root::make(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     // Pages name the pages of their subcommands, and `help` has none.
     let mut program = program.disable_help_subcommand(true);
     program.build();

@@ -1,7 +1,5 @@
 //! `tidecast publish PATH`: writes a manifest of a file or directory.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -112,11 +110,7 @@ fn report(done: &Done, manifest: &Manifest, output: &Output, reporter: &Reporter
 
 /// Writes `peer.crt` and `peer.key` for a stock client's `set_ssl_certificate`; no Diffie-Hellman file is needed.
 fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
-    let mut make = DirBuilder::new();
-    make.recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .with_context(|| format!("cannot create {}", dir.display()))?;
+    tidecast_paths::Root::make_private(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     // The key first: where it cannot be kept private, neither is written.
     Output::Path(dir.join("peer.key")).write(peer.key_pem.as_bytes(), FOR_OWNER, Some(stop))?;
     Output::Path(dir.join("peer.crt")).write(peer.cert_pem.as_bytes(), FOR_ALL, Some(stop))?;

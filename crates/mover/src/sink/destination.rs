@@ -43,8 +43,8 @@ pub(super) struct Destination {
 /// The directory of data that is only written to measure the cost. Deletion skips names with this prefix.
 const DISCARDED: &str = ".tidecast-copy-discarded";
 
-/// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
-/// root they cannot lead out of it.
+/// How names before the destination itself are resolved: they are the user's, and links in them are followed, but for links that
+/// another user may have planted; below a server's root they cannot lead out of it.
 #[derive(Debug)]
 pub(super) struct Resolver {
     start: OwnedFd,
@@ -56,7 +56,13 @@ impl Resolver {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = flags | OFlags::CLOEXEC;
         if !self.beneath {
-            return fs::openat(&self.start, path, flags, Mode::empty());
+            let found = tidecast_paths::named(path);
+            let found = found.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::ACCESS))?;
+            return if flags.contains(OFlags::PATH) {
+                Ok(found)
+            } else {
+                fs::openat(&found, ".", flags, Mode::empty())
+            };
         }
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         fs::openat2(&self.start, path, flags, Mode::empty(), inside)
