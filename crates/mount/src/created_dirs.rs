@@ -7,7 +7,7 @@
 //! locks of those hosts do not reach this one.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub enum Found {
 /// A directory that a command uses, and that is there for as long.
 #[derive(Debug)]
 pub struct Held {
-    /// Its lock.
-    _dir: OwnedFd,
+    /// With a shared lock.
+    dir: OwnedFd,
     path: PathBuf,
     /// How many of the last names of `path` were made here and could not be marked.
     unmarked: usize,
@@ -78,7 +78,7 @@ impl Held {
                 // A command that ends may have removed the directories made so far, since they are empty.
                 Err(Errno::EXIST | Errno::NOENT) => return Ok(None),
                 Err(error) => {
-                    tidy(&path, unmarked);
+                    tidy(&path, None, unmarked);
                     return Err(error.into());
                 }
             }
@@ -95,7 +95,7 @@ impl Held {
         if is_local(&dir) {
             lock(&dir, TRIES)?;
         }
-        Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }))
+        Ok(is_at(&dir, &path).then_some(Self { dir, path, unmarked }))
     }
 
     /// The directory at a path, held if this user can lock it.
@@ -116,7 +116,7 @@ impl Held {
         }
         // Only now: it may have been marked while it was waited for.
         let marked = is_marked(&dir);
-        let held = Self { _dir: dir, path: path.to_owned(), unmarked: 0 };
+        let held = Self { dir, path: path.to_owned(), unmarked: 0 };
         match locked {
             Ok(()) if marked => Ok(Found::Held(held)),
             Ok(()) => Ok(Found::Stays(Some(held))),
@@ -135,14 +135,16 @@ impl Held {
     /// it.
     #[must_use]
     pub fn release(self) -> Released {
-        let Self { _dir, path, unmarked } = self;
-        Released { path, unmarked }
+        let Self { dir, path, unmarked } = self;
+        Released { id: id(&dir), path, unmarked }
     }
 }
 
 /// A directory that its creator no longer uses.
 #[derive(Debug)]
 pub struct Released {
+    /// The directory, whatever its path leads to now.
+    id: Option<Id>,
     path: PathBuf,
     unmarked: usize,
 }
@@ -150,30 +152,33 @@ pub struct Released {
 impl Released {
     /// Removes it, if it is empty and no process uses it. `false` while a process does.
     pub fn tidy(&self) -> bool {
-        tidy(&self.path, self.unmarked)
+        tidy(&self.path, self.id, self.unmarked)
     }
 }
 
-/// Removes a directory that was made for a mount, and the parents that were made with it. `unmarked`: how
-/// many of the last names of the path are known to be made for a mount although they have no mark. `false`
+/// Removes a directory that was made for a mount, and the parents that were made with it. `expected`: which one it is, if that is
+/// known. `unmarked`: how many of the last names of the path are known to be made for a mount although they have no mark. `false`
 /// while another process uses it.
-fn tidy(path: &Path, unmarked: usize) -> bool {
-    let mut at = path;
-    for level in 0.. {
-        let Ok(dir) = openat(CWD, at, READ, Mode::empty()) else { return true };
+fn tidy(path: &Path, expected: Option<Id>, unmarked: usize) -> bool {
+    let Ok(mut dir) = openat(CWD, path, READ, Mode::empty()) else { return true };
+    if expected.is_some() && expected != id(&dir) {
+        return true;
+    }
+    for (level, at) in path.ancestors().enumerate() {
         if level >= unmarked && !is_marked(&dir) {
             return true;
         }
         if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
             return false;
         }
-        let (Some(above), Some(name)) = (at.parent(), at.file_name()) else { return true };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(parent) = openat(CWD, above, flags, Mode::empty()) else { return true };
-        if !is_at(&dir, at) || unlinkat(&parent, name, AtFlags::REMOVEDIR).is_err() {
+        // By the directory itself: its path may lead elsewhere by now.
+        let parent = openat(&dir, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let (Some(name), Ok(parent)) = (at.file_name(), parent) else { return true };
+        if id_at(&parent, name) != id(&dir) || unlinkat(&parent, name, AtFlags::REMOVEDIR).is_err() {
             return true;
         }
-        at = above;
+        let Ok(next) = openat(&parent, ".", READ, Mode::empty()) else { return true };
+        dir = next;
     }
     true
 }
@@ -202,9 +207,19 @@ fn has_mark(dir: &OwnedFd) -> bool {
     fgetxattr(dir, MARK, &mut [0u8; 8]).is_ok()
 }
 
+/// The identity of a directory, whatever its name.
+type Id = (u64, u64);
+
+fn id(dir: &OwnedFd) -> Option<Id> {
+    fstat(dir).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn id_at(parent: impl AsFd, name: impl rustix::path::Arg) -> Option<Id> {
+    statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
 fn is_at(dir: &OwnedFd, path: &Path) -> bool {
-    let same = |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-    matches!((fstat(dir), statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)), (Ok(a), Ok(b)) if same(a, b))
+    id(dir).is_some_and(|this| id_at(CWD, path) == Some(this))
 }
 
 fn is_local(dir: &OwnedFd) -> bool {

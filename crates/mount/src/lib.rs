@@ -46,6 +46,7 @@ mod messages;
 mod mountpoint;
 pub mod namespace;
 mod options;
+mod owners;
 mod packets;
 mod passthrough;
 mod place;

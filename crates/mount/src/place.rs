@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
+use crate::owners::{Replaceable, replaceable};
+
 /// Directories without which a host does not work, or whose content all programs trust.
 const SYSTEM: [&str; 26] = [
     "/",
@@ -104,6 +106,15 @@ pub enum Unfit {
     NotEmpty {
         /// Where.
         at: PathBuf,
+    },
+    /// Another user could put another directory in its place.
+    #[error("cannot mount at {at}: {why}")]
+    Replaceable {
+        /// Where.
+        at: PathBuf,
+        /// The name on the way to it, and the user.
+        #[source]
+        why: Replaceable,
     },
     /// No directory can be there.
     #[error("cannot mount at {at}: {why}")]
@@ -323,13 +334,23 @@ impl Absent {
 pub fn find(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
     let at = &std::path::absolute(at).map_err(|why| Unfit::system(at, why))?;
     for _ in 0..LOOKS {
-        match look(at, guard, chosen) {
+        let found = look(at, guard, chosen);
+        match found.and_then(|spot| stays(at, chosen).map(|()| spot)) {
             // Made or removed between two looks, as commands do that share a place.
             Err(Unfit::System { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
             found => return found,
         }
     }
     Err(Unfit::system(at, Errno::NOENT))
+}
+
+/// Whether no other user can put another directory there.
+fn stays(at: &Path, chosen: Chosen) -> Result<(), Unfit> {
+    match replaceable(at, chosen == Chosen::ByCaller) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(Unfit::Replaceable { at: at.into(), why }),
+        Err(why) => Err(Unfit::system(at, why)),
+    }
 }
 
 fn look(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {

@@ -100,3 +100,46 @@ fn where_no_directory_can_be_the_reason_is_named() {
         assert!(unfit.contains(why), "{place}: {unfit}");
     }
 }
+
+#[test]
+fn another_user_cannot_put_another_directory_in_its_place() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can make another user's directories");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let guard = guard(&dir.path().join("home"));
+    let make = |name: &str, owner: u32, mode: u32| {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        path
+    };
+    let (sticky, open, lab) = (make("tmp", 0, 0o1777), make("open", 0, 0o777), make("lab", 61001, 0o755));
+    let planted = make("tmp/env", 61001, 0o755);
+    symlink(&lab, sticky.join("link")).unwrap();
+    std::os::unix::fs::lchown(sticky.join("link"), Some(61001), None).unwrap();
+    make("tmp/mine", 0, 0o755);
+    for chosen in [Chosen::ByCaller, Chosen::ByManifest] {
+        for place in [planted.clone(), planted.join("a/b"), sticky.join("link"), sticky.join("link/a")] {
+            let unfit = refused(&place, &guard, chosen);
+            assert!(
+                matches!(unfit, Unfit::Replaceable { why: Replaceable::Planted { owner: 61001, .. }, .. }),
+                "{}: {unfit}",
+                place.display()
+            );
+        }
+        let unfit = refused(&open.join("a"), &guard, chosen);
+        assert!(matches!(unfit, Unfit::Replaceable { why: Replaceable::ByAll { .. }, .. }), "{unfit}");
+        for place in [sticky.join("free/a"), sticky.join("mine"), sticky.join("mine/a")] {
+            find(&place, &guard, chosen).unwrap();
+        }
+    }
+    find(&lab.join("env"), &guard, Chosen::ByCaller).unwrap();
+    let unfit = refused(&lab.join("env"), &guard, Chosen::ByManifest);
+    assert!(
+        matches!(unfit, Unfit::Replaceable { why: Replaceable::OfOther { owner: 61001, .. }, .. }),
+        "{unfit}"
+    );
+}
