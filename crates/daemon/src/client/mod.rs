@@ -39,6 +39,8 @@ use crate::socket::ShortPath;
 const MAX_ANSWER: usize = 256 << 20;
 /// The daemon takes a connection within this time.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long apart a connection is tried while the daemon's queue of new ones is full.
+const QUEUE_PAUSE: Duration = Duration::from_millis(20);
 /// ... and answers within this time, besides the requested waiting time.
 const ANSWER: Duration = Duration::from_secs(120);
 
@@ -113,7 +115,15 @@ impl Client {
 
     /// Connects, and checks the process at the other end.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
-        let connect = async { UnixStream::connect(ShortPath::of(&self.path)?.path()).await };
+        let connect = async {
+            loop {
+                match UnixStream::connect(ShortPath::of(&self.path)?.path()).await {
+                    // Its queue is full: other users connect faster than it accepts.
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(QUEUE_PAUSE).await,
+                    done => return done,
+                }
+            }
+        };
         let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.shown(), source })?;
         if let Some((uid, pid)) = self.expected {
