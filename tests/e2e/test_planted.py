@@ -309,3 +309,43 @@ def test_the_configuration_of_another_user_is_not_obeyed(alice, place, tmp_path)
     assert "no_such_setting" in alice(*harmless, code=2).err
     os.chown(config, BOB, BOB)
     alice(*harmless)
+
+
+def test_nothing_is_mounted_where_another_user_could_put_another_directory(root, alice, place, tmp_path, port):
+    source = tmp_path / "src"
+    source.mkdir()
+    trees.blob(source / "file", 100)
+    listen = f"127.0.0.1:{port()}"
+    manifest = seeded(root, tmp_path, source, listen)
+    words = ["--peer", listen, "--no-lsd", "--plain", "--cache"]
+    given_to((place / "env").mkdir() or place / "env", BOB)
+    (place / "link").symlink_to(given_to((tmp_path / "hers").mkdir() or tmp_path / "hers", ALICE))
+    os.chown(place / "link", BOB, BOB, follow_symlinks=False)
+    for user in (alice, root):
+        cache = user.home / "cache"
+        for at in (place / "env", place / "env/below", place / "link", place / "link/below"):
+            said = user("run", manifest, *words, cache, "--at", at, "--", "ls", at, code=2)
+            assert "user 61002 could put another directory there" in said.err, said.err
+    at = place / "mine"
+    assert root("run", manifest, *words, root.home / "cache", "--at", at, "--", "ls", at).out == "file\n"
+    assert "could put another directory" in root("mount", manifest, place / "env", *words, root.home / "cache", code=2).err
+
+
+def test_a_link_of_another_user_leads_no_output_elsewhere(root, alice, place, tmp_path, port):
+    source = trees.blob(tmp_path / "data", SIZE)
+    listen = f"127.0.0.1:{port()}"
+    manifest = seeded(root, tmp_path, source, listen)
+    hers = tmp_path / "hers"
+    hers.mkdir()
+    (hers / "precious").write_text("hers")
+    given_to(hers, ALICE)
+    for name, target in (("dir", hers), ("out", hers / "precious")):
+        (place / name).symlink_to(target)
+        os.chown(place / name, BOB, BOB, follow_symlinks=False)
+    one = given_to(trees.blob(tmp_path / "one/file", 10).parent, ALICE)
+    for to in (place / "dir", place / "dir/new"):
+        alice("copy", "--delete", f"{one}/", f"{to}/", code=1)
+        alice.gets(manifest, to, listen, code=1)
+    alice("copy", "--backup", "--backup-dir", place / "dir", f"{one}/", given_to((tmp_path / "to").mkdir() or tmp_path / "to", ALICE), code=1)
+    assert "belongs to another user" in alice("publish", one, "-o", place / "out", code=1).err
+    assert [file.name for file in hers.iterdir()] == ["precious"] and (hers / "precious").read_text() == "hers"
