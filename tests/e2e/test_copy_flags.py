@@ -340,7 +340,7 @@ def test_flags_hold_at_both_ends_of_a_connection(way, here, ssh, server, tmp_pat
 
 
 @pytest.mark.parametrize("there", ["one", "two", "none", "both"])
-@pytest.mark.parametrize("flag", ["-u", "--existing", "--ignore-existing", "--append"])
+@pytest.mark.parametrize("flag", ["-u", "--existing", "--ignore-existing", "--append", "--min-size=1000", "--max-size=3"])
 def test_names_of_one_file_are_each_judged_by_themselves(flag, there, here, tmp_path):
     """None is linked to a file that stays at the destination and is another."""
     source = tmp_path / "src"
@@ -356,3 +356,25 @@ def test_names_of_one_file_are_each_judged_by_themselves(flag, there, here, tmp_
     here("copy", "-a", flag, f"{source}/", tmp_path / "ours")
     content = [{path.name: path.read_text() for path in (tmp_path / side).iterdir()} for side in ("ours", "theirs")]
     assert content[0] == content[1]
+
+
+@pytest.mark.parametrize("suffix", ["~", ".bak"])
+def test_what_is_deleted_is_no_backup_of_this_copy(suffix, here, tmp_path):
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "file").write_text("new")
+    for place in (tmp_path / "ours", tmp_path / "theirs"):
+        (place / "gone").mkdir(parents=True)
+        for name, text in (("file", "old"), ("gone/file", "of none"), (f"stale{suffix}", "an earlier backup")):
+            (place / name).write_text(text)
+            os.utime(place / name, (1e9, 1e9))
+    flags = ["-a", "--delete", "--delete-excluded", "-b", f"--suffix={suffix}"]
+    subprocess.run(["rsync", *flags, f"{source}/", tmp_path / "theirs"], check=True)
+    here("copy", *flags, f"{source}/", tmp_path / "ours")
+    content = [{path.name: path.read_text() for path in (tmp_path / side).iterdir() if path.is_file()} for side in ("ours", "theirs")]
+    assert content[0] == content[1] and content[0][f"file{suffix}"] == "old"
+
+
+def test_a_pipe_is_no_source_for_standard_output(here, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in here("copy", tmp_path / "pipe", "-", code=1).err

@@ -105,7 +105,13 @@ fn here(from: &Path, to: &Stream, is_over: &dyn Fn() -> bool, watch: &Watch) -> 
     let (began, monitor) = (Instant::now(), Arc::new(Monitor::default()));
     watch.look_at(vec![monitor.clone()]);
     let mut progress = Progress::default();
-    (progress.walked.bytes, progress.walked.complete) = (from.metadata()?.len(), true);
+    let meta = from.metadata()?;
+    if !meta.is_file() {
+        // Opening a pipe would wait for its writer.
+        let why = format!("{} is not a regular file", from.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    (progress.walked.bytes, progress.walked.complete) = (meta.len(), true);
     let mut say = |bytes| monitor.show(Progress { bytes, ..progress.clone() });
     let poured = pour(from, to, is_over, &mut say)?;
     let mut outcome = Outcome { seconds: began.elapsed().as_secs_f64(), ..Outcome::default() };

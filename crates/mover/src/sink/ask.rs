@@ -158,7 +158,11 @@ impl Directory {
             None => only.existing,
             Some(stat) => only.missing && !is_dir(stat),
         };
-        left_out || matches!(entry.kind, Kind::File { len, .. } if !only.has_len(len))
+        let of_other_length = matches!(entry.kind, Kind::File { len, .. } if !only.has_len(len));
+        if of_other_length {
+            self.left_out.add(&entry.path);
+        }
+        left_out || of_other_length
     }
 
     /// Whether something that must stay is in the way of an entry: a non-directory in place of a directory.

@@ -33,6 +33,8 @@ const TRIES: usize = 255;
 pub(super) struct Backups {
     suffix: Vec<u8>,
     dir: Option<Aside>,
+    /// Backups of this copy beside the files: it deletes none of them.
+    made: Named,
     state: Mutex<State>,
 }
 
@@ -89,12 +91,17 @@ impl Backups {
                 ));
             }
         }
-        Ok(Some(Self { suffix, dir, state: Mutex::new(state) }))
+        Ok(Some(Self { suffix, dir, made: Named::default(), state: Mutex::new(state) }))
     }
 
     /// The directory of backups, if it is there: nothing is deleted in it.
     pub(super) fn inode(&self) -> Option<Inode> {
         self.state.lock().inode
+    }
+
+    /// Whether this name is a backup of this copy.
+    pub(super) fn has_made(&self, path: &[u8]) -> bool {
+        self.made.has(path)
     }
 
     /// Whether a name that is deleted is kept as well: of a backup no other one is made.
@@ -149,6 +156,9 @@ impl Directory {
             }
             Err(e) => return Err(e).doing(KEEP),
         }
+        if backups.dir.is_none() {
+            backups.made.add(&beside(path, &target));
+        }
         Ok(Some(state))
     }
 
@@ -194,10 +204,8 @@ impl Directory {
         let (parent, name) = split(path);
         let mut target = [name, &backups.suffix].concat();
         let Some(aside) = &backups.dir else {
-            let here =
-                |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
             for _ in 0..TRIES {
-                if !state.placed.has(&here(&target)) {
+                if !state.placed.has(&beside(path, &target)) {
                     break;
                 }
                 target.extend_from_slice(&backups.suffix);
@@ -244,6 +252,12 @@ impl Directory {
         }
         fs::fchmod(&made, Mode::from_raw_mode(mode)).doing("set the mode of")
     }
+}
+
+/// The path of a name in the directory of `path`.
+fn beside(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let (parent, _) = split(path);
+    if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') }
 }
 
 /// Notes that this copy has given a name, so that no backup takes it.

@@ -122,7 +122,9 @@ impl Directory {
 
     /// Whether a name that the sender does not have is left alone.
     pub(super) fn stays(&self, path: &[u8], is_dir: bool) -> bool {
-        if self.filter.leaves_out(path, is_dir) {
+        if self.filter.leaves_out(path, is_dir)
+            || self.backups.as_ref().is_some_and(|made| made.has_made(path))
+        {
             return true;
         }
         let doubtful = self.is_doubtful(path, is_dir);

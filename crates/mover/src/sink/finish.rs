@@ -166,6 +166,9 @@ impl Directory {
 
     fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry, number: u64) -> EntryResult {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
+        if self.left_out.has(to) {
+            return Ok(());
+        }
         let NamedEntry { dir: from, name: old, stat: first } = match named_entry(dirs, to)? {
             Some(first) => first,
             // It was not selected.

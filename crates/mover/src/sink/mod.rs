@@ -116,6 +116,8 @@ pub struct Directory {
     counts: Counts,
     said: Mutex<Written>,
     planned: plan::Planned,
+    /// Files that were left out for their lengths: so are their further names.
+    left_out: Named,
     accept: Accept,
     /// Entries whose dropped metadata was reported, and the number with another owner at the sender.
     told: Mutex<Numbers>,
@@ -273,6 +275,7 @@ impl Directory {
             counts: Counts::default(),
             said: Mutex::default(),
             planned: plan::Planned::default(),
+            left_out: Named::default(),
             accept,
             told: Mutex::default(),
             foreign: AtomicU64::new(0),

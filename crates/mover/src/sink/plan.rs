@@ -111,10 +111,11 @@ impl Directory {
                 look(&dir, name).ok().flatten().map(|stat| (stat.st_dev, stat.st_ino))
             };
             let (first, found) = (inode(to), inode(&entry.path));
-            if self.spec.only.selects()
-                && (first.is_none() && !self.planned.made.has(to)
-                    || found.is_none() && self.spec.only.existing
-                    || found.is_some() && self.spec.only.missing)
+            if self.left_out.has(to)
+                || self.spec.only.selects()
+                    && (first.is_none() && !self.planned.made.has(to)
+                        || found.is_none() && self.spec.only.existing
+                        || found.is_some() && self.spec.only.missing)
             {
                 continue;
             }
