@@ -4,17 +4,17 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, fstatfs, mkdirat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use crate::planted::Access;
 
-/// Links that are followed, as many as the kernel follows.
-const MAX_LINKS: usize = 40;
+/// Links that are followed, as many as the kernel follows, and names that others make first.
+const MAX_TURNS: usize = 40;
 const NAMED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A name on the way.
@@ -102,18 +102,16 @@ fn walk(
 ) -> io::Result<End> {
     let mut left = VecDeque::new();
     let mut at = PathBuf::new();
-    let mut dir = openat(CWD, ".", NAMED, Mode::empty())?;
-    let mut links = 0;
+    // The working directory of an absolute path may be one that this user cannot enter.
+    let begin = if path.is_absolute() { "/" } else { "." };
+    let mut dir = openat(CWD, begin, NAMED, Mode::empty())?;
+    let mut turns = 0;
     put_first(&mut left, path, false);
     while let Some((name, of_link)) = left.pop_front() {
         let is_up = name == *OsStr::new("..");
         if name == *OsStr::new("/") || is_up {
             dir = openat(&dir, &name, NAMED, Mode::empty())?;
-            if is_up {
-                at.push("..")
-            } else {
-                at = PathBuf::from("/")
-            }
+            at.push(&name);
             continue;
         }
         at.push(&name);
@@ -129,22 +127,34 @@ fn walk(
         // The target of a dangling link is not made, as mkdir(2) makes none.
         if let (Err(Errno::NOENT), Some(mode), false) = (there, make, of_link) {
             match mkdirat(&dir, &name, Mode::from_raw_mode(mode)) {
-                Ok(()) | Err(Errno::EXIST) => there = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW),
+                Ok(()) => there = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW),
+                // Another process was faster, perhaps with a link: it is looked at like all others.
+                Err(Errno::EXIST) => {
+                    turns = turn(turns)?;
+                    at.pop();
+                    left.push_front((name, of_link));
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         match there.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Err(Errno::NOENT) => return Ok(End::Missing),
             Err(error) => return Err(error.into()),
-            Ok(FileType::Symlink) => {
-                links += 1;
-                if links > MAX_LINKS {
-                    return Err(Errno::LOOP.into());
+            // It leads to an open file, whatever it says.
+            Ok(FileType::Symlink) if is_proc(&dir) => {
+                let found = openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+                    FileType::Directory => dir = found,
+                    _ if left.is_empty() => return Ok(End::Other(found)),
+                    _ => return Err(Errno::NOTDIR.into()),
                 }
-                let target =
-                    PathBuf::from(OsString::from_vec(readlinkat(&dir, &name, Vec::new())?.into_bytes()));
+            }
+            Ok(FileType::Symlink) => {
+                turns = turn(turns)?;
+                let target = readlinkat(&dir, &name, Vec::new())?.into_bytes();
                 at.pop();
-                put_first(&mut left, &target, true);
+                put_first(&mut left, Path::new(OsStr::from_bytes(&target)), true);
             }
             Ok(FileType::Directory) => dir = openat(&dir, &name, NAMED, Mode::empty())?,
             Ok(_) if left.is_empty() => {
@@ -155,6 +165,16 @@ fn walk(
         }
     }
     Ok(End::Dir(dir))
+}
+
+/// One more turn off the way.
+fn turn(turns: usize) -> io::Result<usize> {
+    if turns < MAX_TURNS { Ok(turns + 1) } else { Err(Errno::LOOP.into()) }
+}
+
+/// Whether a directory is one of procfs, whose links do not lead where they say.
+fn is_proc(dir: &OwnedFd) -> bool {
+    fstatfs(dir).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 /// `of_link`: the path is the target of a link.
@@ -229,6 +249,9 @@ mod tests {
         }
         assert_eq!(real("far/none").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(Errno::from_io_error(&real("loop").unwrap_err()), Some(Errno::LOOP));
+        let open = std::fs::File::open(base.join("a/b")).unwrap();
+        let open = Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&open).to_string());
+        assert_eq!(Root::open(&open.join("../b")).unwrap().real_path().unwrap(), base.join("a/b"));
         std::fs::write(base.join("file"), "").unwrap();
         for path in ["file", "file/x", "file/.."] {
             assert_eq!(real(path).unwrap_err().kind(), io::ErrorKind::NotADirectory, "{path}");
