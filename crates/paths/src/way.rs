@@ -1,5 +1,5 @@
-//! The way to a path that the caller has named: name by name and link by link, each directory by its descriptor, so that
-//! every one who could lead it elsewhere is seen.
+//! The way to a path that the caller has named: name by name and link by link, each directory by its descriptor. The owner
+//! of each name, and of its directory, is checked before the name is followed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -42,7 +42,7 @@ impl Step<'_> {
 /// Follows `path` to its end, or to the first name that is missing; `look` sees each name before it is followed.
 ///
 /// # Errors
-/// Those of `look` and of the system; too many links. A name that is missing is none.
+/// Those of `look` and of the system; too many links. A missing name is no error: the way ends there.
 pub fn follow(path: &Path, look: &mut dyn FnMut(&Step<'_>) -> io::Result<()>) -> io::Result<()> {
     walk(path, None, look).map(drop)
 }
