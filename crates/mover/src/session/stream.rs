@@ -108,7 +108,8 @@ fn here(from: &Path, to: &Stream, is_over: &dyn Fn() -> bool, watch: &Watch) -> 
     let meta = from.metadata()?;
     if !meta.is_file() {
         // Opening a pipe would wait for its writer.
-        let why = format!("{} is not a regular file", from.display());
+        let what = if meta.is_dir() { "a directory" } else { "not a regular file" };
+        let why = format!("{} is {what}", from.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     (progress.walked.bytes, progress.walked.complete) = (meta.len(), true);
