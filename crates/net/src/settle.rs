@@ -46,13 +46,27 @@ enum Job {
 #[derive(Default)]
 pub(crate) struct Desk {
     digests: Vec<Digest>,
-    /// Inputs for the engine.
+    /// Inputs for the engine: to be sent in order, then [`Settler::said`] is due.
     pub(crate) heard: Vec<Input>,
+    /// The piece that may be settled once they are sent.
+    unsaid: Option<u32>,
 }
 
 impl Desk {
     fn say(&mut self, event: Event) {
         self.heard.push(Input::Event(event));
+    }
+
+    /// The verdict on a piece; in one message with that on its last block, so that the engine's thread is woken once.
+    fn conclude(&mut self, verdict: Event) {
+        let input = match self.heard.pop() {
+            Some(Input::Event(last)) => Input::Settled(last, verdict),
+            other => {
+                self.heard.extend(other);
+                Input::Event(verdict)
+            }
+        };
+        self.heard.push(input);
     }
 }
 
@@ -162,7 +176,7 @@ impl Settler {
         block.len <= SMALL && since >= self.shared.slow_until.load(Ordering::Relaxed)
     }
 
-    /// Settles a block here and now; the inputs for the engine are in the desk.
+    /// Settles a block here and now; the inputs for the engine are in the desk, empty until then.
     pub(crate) fn settle(&self, peer: PeerId, block: Block, data: &Buffer, desk: &mut Desk) {
         let shared = &self.shared;
         let began = Instant::now();
@@ -173,6 +187,11 @@ impl Settler {
             let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
             shared.slow_until.store(until, Ordering::Relaxed);
         }
+    }
+
+    /// All that was heard is sent to the engine. False if nothing is left to do; else there is more to send.
+    pub(crate) fn said(&self, desk: &mut Desk) -> bool {
+        self.shared.said(desk)
     }
 
     /// Takes the leaf hashes of a whole piece that came ahead of its data, at once, so that all that
@@ -235,9 +254,7 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
         match job {
             Job::Block { peer, block, data, _slot } => {
                 shared.settle(peer, block, &data, &mut desk);
-                for input in desk.heard.drain(..) {
-                    let _ = shared.inbox.blocking_send(input);
-                }
+                shared.deliver(&mut desk);
             }
             Job::Check { piece } => shared.check(piece),
         }
@@ -263,7 +280,7 @@ impl Shared {
         match self.table.admit(peer, block, piece_len, digests) {
             Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone, desk),
             Admitted::Duplicate => desk.say(Event::Duplicate { peer, block }),
-            Admitted::Bad => desk.say(Event::BlockBad { peer, block }),
+            Admitted::Bad => return desk.say(Event::BlockBad { peer, block }),
             Admitted::Partly { parts, proven } => {
                 for (part, fresh) in parts {
                     let from = (part.begin - block.begin) as usize;
@@ -277,9 +294,13 @@ impl Shared {
                 }
             }
         }
+        match self.table.last(block.piece) {
+            Some(settled) => self.settle_piece(block.piece, settled, desk),
+            None => desk.unsaid = Some(block.piece),
+        }
     }
 
-    /// Writes the admitted leaves, and settles the piece if these were its last.
+    /// Writes the admitted leaves.
     fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, desk: &mut Desk) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
@@ -290,19 +311,36 @@ impl Shared {
             desk.heard.push(Input::StoreFailed(error));
             return desk.say(Event::PieceDropped { piece: block.piece });
         }
-        let stored = Event::Stored { peer, block, proven };
-        match self.table.stored(block, proven) {
-            None => desk.say(stored),
-            Some(settled) => {
-                let verdict = self.settle_piece(block.piece, settled, desk);
-                // In one message: the engine's thread is woken once.
-                desk.heard.push(Input::Settled(stored, verdict));
+        self.table.stored(block, proven);
+        desk.say(Event::Stored { peer, block, proven });
+    }
+
+    /// Sends the inputs in the desk to the engine, and what follows from that; blocks while the engine is behind.
+    fn deliver(&self, desk: &mut Desk) {
+        loop {
+            for input in desk.heard.drain(..) {
+                // If the receiver is gone, the swarm has ended.
+                let _ = self.inbox.blocking_send(input);
+            }
+            if !self.said(desk) {
+                return;
             }
         }
     }
 
+    /// The inputs in the desk are sent: settles the piece if it waited for these only. True if there are more to send.
+    fn said(&self, desk: &mut Desk) -> bool {
+        debug_assert!(desk.heard.is_empty());
+        if let Some(piece) = desk.unsaid.take()
+            && let Some(settled) = self.table.said(piece)
+        {
+            self.settle_piece(piece, settled, desk);
+        }
+        !desk.heard.is_empty() || desk.unsaid.is_some()
+    }
+
     /// All blocks of a piece are on disk: compares it with the manifest.
-    fn settle_piece(&self, piece: u32, settled: Settled, desk: &mut Desk) -> Event {
+    fn settle_piece(&self, piece: u32, settled: Settled, desk: &mut Desk) {
         let good = match self.manifest.expected(piece).v2 {
             Some(_) => Ok(self.matches(piece, &settled.digests)),
             None => self.cpu.measure(Stage::Hash, || self.store.check(piece)),
@@ -313,24 +351,29 @@ impl Shared {
             }
             Ok(good)
         });
-        match kept {
+        let ended = match kept {
             Ok(true) => {
                 let digests = &self.with_digests_if_suspected(piece, settled).digests;
-                for (peer, block) in self.table.verified(piece, digests) {
-                    desk.say(Event::BlockBad { peer, block });
-                }
-                Event::PieceVerified { piece }
+                // First, so that the verdicts on the last block and on the piece go in one message.
+                let liars = self.table.verified(piece, digests).into_iter();
+                let liars = liars.map(|(peer, block)| Input::Event(Event::BlockBad { peer, block }));
+                drop(desk.heard.splice(..0, liars));
+                Some(Event::PieceVerified { piece })
             }
             Ok(false) => {
-                self.table.failed(piece, self.with_digests(piece, settled));
-                Event::PieceFailed { piece }
+                let failed = self.table.failed(piece, self.with_digests(piece, settled));
+                failed.then_some(Event::PieceFailed { piece })
             }
             Err(error) => {
                 // A failure of this host is not the fault of the peers that sent the piece.
-                self.table.dropped(piece);
-                desk.heard.push(Input::StoreFailed(error));
-                Event::PieceDropped { piece }
+                let dropped = self.table.dropped(piece, settled);
+                desk.heard.insert(0, Input::StoreFailed(error));
+                dropped.then_some(Event::PieceDropped { piece })
             }
+        };
+        match ended {
+            Some(verdict) => desk.conclude(verdict),
+            None => desk.unsaid = Some(piece),
         }
     }
 

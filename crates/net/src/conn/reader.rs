@@ -144,15 +144,22 @@ impl Reading {
         link.shared.settler.settle(peer, block, &data, desk);
         // Sent after the work, together with its results: the engine is woken once.
         received.send(Input::Event(Event::Received { peer, block }));
-        if let Ok(places) = inbox.try_reserve_many(desk.heard.len()) {
+        while let Ok(places) = inbox.try_reserve_many(desk.heard.len()) {
             places.zip(desk.heard.drain(..)).for_each(|(place, input)| place.send(input));
-            return Ok(());
+            if !link.shared.settler.said(desk) {
+                return Ok(());
+            }
         }
         // A task of its own, so that no verdict is lost if this connection ends while the engine is behind.
-        let (inbox, heard) = (inbox.clone(), std::mem::take(&mut desk.heard));
+        let (inbox, settler, mut desk) = (inbox.clone(), link.shared.settler.clone(), std::mem::take(desk));
         let sending = tokio::spawn(async move {
-            for input in heard {
-                let _ = inbox.send(input).await;
+            loop {
+                for input in desk.heard.drain(..) {
+                    let _ = inbox.send(input).await;
+                }
+                if !settler.said(&mut desk) {
+                    return;
+                }
             }
         });
         sending.await.map_err(|_| ConnError::Stopping)

@@ -37,26 +37,21 @@ impl Settler {
         let parts = match shared.table.admit(NOBODY, whole, len, &digests) {
             Admitted::Write { .. } => vec![(whole, true)],
             Admitted::Partly { parts, .. } => parts,
-            Admitted::Duplicate | Admitted::Bad => Vec::new(),
+            Admitted::Duplicate => Vec::new(),
+            Admitted::Bad => return Ok(true),
         };
-        let mut desk = Desk::default();
+        let mut written = Ok(());
         for (part, _) in parts.into_iter().filter(|(_, fresh)| *fresh) {
             let from = part.begin as usize;
             let data = bytes.get(from..from + part.len as usize).unwrap_or_default();
-            if let Err(error) = shared.store.write(piece, part.begin, data) {
-                shared.table.forget(part);
-                return Err(error);
-            }
-            if let Some(settled) = shared.table.stored(part, !digests.is_empty()) {
-                // No connection has received it: the engine is notified of the piece, not of blocks.
-                let verdict = shared.settle_piece(piece, settled, &mut desk);
-                desk.say(verdict);
+            written = written.and_then(|()| shared.store.write(piece, part.begin, data));
+            match &written {
+                Ok(()) => shared.table.stored(part, !digests.is_empty()),
+                Err(_) => shared.table.forget(part),
             }
         }
-        for input in desk.heard {
-            // If the receiver is gone, the swarm has ended.
-            let _: Result<(), _> = shared.inbox.blocking_send(input);
-        }
-        Ok(true)
+        // No connection has received it: the engine is notified of the piece, not of blocks.
+        shared.deliver(&mut Desk { unsaid: Some(piece), ..Desk::default() });
+        written.map(|()| true)
     }
 }

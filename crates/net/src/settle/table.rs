@@ -3,6 +3,9 @@
 //! The invariant: a leaf of an unverified piece is free, being written, or stored; it moves from
 //! free to writing once, so that two copies of a block never race to the disk. A verified piece
 //! has no entry and admits nothing.
+//!
+//! A piece fails only when the engine was notified of each verdict on its blocks: after the failure it would take a late
+//! one for data that is on disk, and wait for the rest of the piece without end ([`Table::last`], [`Table::failed`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +35,7 @@ pub(super) enum Admitted {
 }
 
 /// A piece whose leaves are all stored: the sender of each, and their hashes (none for v1).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Settled {
     pub(super) senders: Vec<PeerId>,
     pub(super) digests: Vec<Digest>,
@@ -62,6 +65,10 @@ pub(crate) enum Held {
 struct Entry {
     leaves: Vec<Leaf>,
     stored: usize,
+    /// Verdicts on blocks that the engine has not heard yet.
+    unsaid: usize,
+    /// The piece is being compared with the manifest.
+    settling: bool,
     settled: Settled,
     /// Leaf hashes proven against the piece's root before the data came.
     known: Option<Vec<Digest>>,
@@ -94,7 +101,8 @@ impl Table {
         }
     }
 
-    /// Claims the leaves of `block` for writing. `digests` are the block's leaf hashes, empty for v1.
+    /// Claims the leaves of `block` for writing. `digests` are the block's leaf hashes, empty for v1. Except for a bad block,
+    /// [`Table::last`] or [`Table::said`] has to follow.
     pub(super) fn admit(&self, peer: PeerId, block: Block, piece_len: u32, digests: &[Digest]) -> Admitted {
         let mut entries = self.lock(block.piece);
         if self.is_verified(block.piece) {
@@ -111,6 +119,7 @@ impl Table {
         }
         let free = entry.leaves[span.clone()].iter().filter(|l| **l == Leaf::Free).count();
         let proven = entry.known.is_some();
+        entry.unsaid += 1;
         let verdict = match free {
             0 => return Admitted::Duplicate,
             n if n == span.len() => Admitted::Write { proven },
@@ -128,15 +137,32 @@ impl Table {
         verdict
     }
 
-    /// The block is on disk. Gives the whole piece when it was the last.
-    pub(super) fn stored(&self, block: Block, proven: bool) -> Option<Settled> {
+    /// The block is on disk.
+    pub(super) fn stored(&self, block: Block, proven: bool) {
         let mut entries = self.lock(block.piece);
-        let entry = entries.get_mut(&block.piece)?;
+        let Some(entry) = entries.get_mut(&block.piece) else { return };
         let span = leaf_span(block);
         debug_assert!(entry.leaves[span.clone()].iter().all(|l| *l == Leaf::Writing));
         entry.stored += span.len();
         entry.leaves[span].fill(if proven { Leaf::Proven } else { Leaf::Stored });
-        (entry.stored == entry.leaves.len()).then(|| std::mem::take(&mut entry.settled))
+    }
+
+    /// Gives the whole piece if all is stored and the caller's verdict is the only one that the engine has not heard: the
+    /// caller settles it, and sends its verdict before that of the piece.
+    pub(super) fn last(&self, piece: u32) -> Option<Settled> {
+        self.lock(piece).get_mut(&piece)?.last()
+    }
+
+    /// The engine has heard the caller's verdict on a block. Gives the whole piece if that was the last.
+    pub(super) fn said(&self, piece: u32) -> Option<Settled> {
+        let mut entries = self.lock(piece);
+        let entry = entries.get_mut(&piece)?;
+        let whole = entry.last();
+        if whole.is_none() {
+            debug_assert!(entry.unsaid > 0);
+            entry.unsaid = entry.unsaid.saturating_sub(1);
+        }
+        whole
     }
 
     /// The block could not be written: its leaves are free again.
@@ -179,23 +205,22 @@ impl Table {
         }
     }
 
-    /// The piece does not match: it starts again, and the attempt is kept for blame.
-    pub(super) fn failed(&self, piece: u32, attempt: Settled) {
+    /// The piece does not match: it starts again, and the attempt is kept for blame. False if a verdict on a copy of a block
+    /// is still to be said: the last to call `said`, as this caller still has to, gets the piece again.
+    pub(super) fn failed(&self, piece: u32, attempt: Settled) -> bool {
         let mut entries = self.lock(piece);
-        let Some(entry) = entries.get_mut(&piece) else { return };
-        entry.leaves.clear();
-        entry.stored = 0;
+        let Some(entry) = entries.get_mut(&piece) else { return true };
+        let Some(attempt) = entry.restart(attempt) else { return false };
         if entry.attempts.len() < ATTEMPTS {
             entry.attempts.push(attempt);
         }
+        true
     }
 
-    /// The piece could not be stored: it starts again, and no peer is blamed.
-    pub(super) fn dropped(&self, piece: u32) {
-        if let Some(entry) = self.lock(piece).get_mut(&piece) {
-            entry.leaves.clear();
-            entry.stored = 0;
-        }
+    /// The piece could not be stored: it starts again, and no peer is blamed. False as with `failed`.
+    pub(super) fn dropped(&self, piece: u32, attempt: Settled) -> bool {
+        let mut entries = self.lock(piece);
+        entries.get_mut(&piece).is_none_or(|entry| entry.restart(attempt).is_some())
     }
 
     pub(super) fn has_suspects(&self, piece: u32) -> bool {
@@ -235,6 +260,28 @@ impl Entry {
         self.leaves.resize(count, Leaf::Free);
         self.settled.senders = vec![PeerId(u32::MAX); count];
         self.settled.digests = if hashed { vec![[0; 32]; count] } else { Vec::new() };
+    }
+
+    /// All that was stored, for the one that settles it.
+    fn last(&mut self) -> Option<Settled> {
+        let whole = !self.leaves.is_empty() && self.stored == self.leaves.len();
+        if !whole || self.settling || self.unsaid != 1 {
+            return None;
+        }
+        self.settling = true;
+        Some(std::mem::take(&mut self.settled))
+    }
+
+    /// Frees all leaves; unless others than the caller have a verdict to say: then the attempt is put back.
+    fn restart(&mut self, attempt: Settled) -> Option<Settled> {
+        self.settling = false;
+        if self.unsaid > 1 {
+            self.settled = attempt;
+            return None;
+        }
+        self.leaves.clear();
+        (self.stored, self.unsaid) = (0, 0);
+        Some(attempt)
     }
 
     /// Cuts a block where free leaves meet taken ones.
@@ -277,12 +324,17 @@ mod tests {
         let table = Table::new(10);
         assert_eq!(table.admit(A, block(0, 2), LEN, &[[1; 32]; 2]), WRITE);
         assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
-        assert!(table.stored(block(0, 2), false).is_none());
+        table.stored(block(0, 2), false);
         let parts = vec![(block(1, 1), false), (block(2, 1), true)];
         let partly = Admitted::Partly { parts, proven: false };
         assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32], [2; 32]]), partly);
-        let settled = table.stored(block(2, 1), false);
-        assert_eq!(settled.map(|s| s.senders), Some(vec![A, A, B]));
+        table.stored(block(2, 1), false);
+        assert_eq!(
+            (table.last(5), table.said(5), table.said(5)),
+            (None, None, None),
+            "two of three are said"
+        );
+        assert_eq!(table.last(5).map(|s| s.senders), Some(vec![A, A, B]));
         assert!(table.verified(5, &[]).is_empty());
         assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
     }
@@ -322,11 +374,29 @@ mod tests {
         assert_eq!(table.admit(A, block(0, 1), LEN, &[[1; 32]]), WRITE);
         assert_eq!(table.admit(B, block(1, 2), LEN, &[[9; 32], [3; 32]]), WRITE);
         table.stored(block(0, 1), false);
-        let attempt = table.stored(block(1, 2), false).unwrap_or_default();
-        table.failed(5, attempt);
+        table.stored(block(1, 2), false);
+        assert_eq!(table.said(5), None);
+        let attempt = table.said(5).unwrap_or_default();
+        assert!(table.failed(5, attempt));
         assert!(table.has_suspects(5));
         assert_eq!(table.admit(A, block(0, 3), LEN, &[[1; 32], [2; 32], [3; 32]]), WRITE);
-        let settled = table.stored(block(0, 3), false).unwrap_or_default();
+        table.stored(block(0, 3), false);
+        let settled = table.last(5).unwrap_or_default();
         assert_eq!(table.verified(5, &settled.digests), vec![(B, block(1, 1))]);
+    }
+
+    #[test]
+    fn a_piece_does_not_fail_while_a_verdict_on_a_copy_is_to_be_said() {
+        let table = Table::new(10);
+        assert_eq!(table.admit(A, block(0, 3), LEN, &[[1; 32]; 3]), WRITE);
+        table.stored(block(0, 3), false);
+        let attempt = table.last(5).unwrap_or_default();
+        assert_eq!(table.admit(B, block(1, 1), LEN, &[[1; 32]]), Admitted::Duplicate);
+        assert!(!table.failed(5, attempt), "B's copy came meanwhile");
+        assert_eq!(table.said(5), None, "the one that found it");
+        let attempt = table.said(5).unwrap_or_default();
+        assert_eq!(attempt.senders, [A, A, A]);
+        assert!(table.dropped(5, attempt));
+        assert_eq!(table.admit(B, block(1, 1), LEN, &[[2; 32]]), WRITE);
     }
 }

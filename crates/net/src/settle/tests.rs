@@ -4,6 +4,8 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tidecast_metainfo::Version;
 use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
 use tidecast_store::DownloadOptions;
@@ -55,16 +57,22 @@ impl Node {
             assert!(self.settler.is_light(block));
             self.settler.settle(A, block, &data, &mut desk);
             assert_eq!(desk.heard.len(), 1);
-            desk.heard.pop().unwrap()
+            let first = desk.heard.pop().unwrap();
+            assert!(!self.settler.said(&mut desk));
+            first
         } else {
             self.settler.block(slot, A, block, data);
             self.inbox.recv().await.unwrap()
         };
-        match first {
-            Input::Event(event) => vec![event],
-            Input::Settled(stored, verdict) => vec![stored, verdict],
-            _ => panic!("neither an event nor a verdict"),
-        }
+        events(first)
+    }
+}
+
+fn events(input: Input) -> Vec<Event> {
+    match input {
+        Input::Event(event) => vec![event],
+        Input::Settled(stored, verdict) => vec![stored, verdict],
+        _ => panic!("neither an event nor a verdict"),
     }
 }
 
@@ -128,4 +136,73 @@ async fn a_piece_of_one_leaf_is_proven_by_the_manifest() {
     assert_eq!(node.give(block, &[8; 1000]).await, [Event::BlockBad { peer: A, block }]);
     let proven = Event::Stored { peer: A, block, proven: true };
     assert_eq!(node.give(block, &bytes).await, [proven, Event::PieceVerified { piece: 0 }]);
+}
+
+/// The quarters of a piece of 256 KiB that an engine believes to be on disk.
+#[derive(Default)]
+struct Engine {
+    stored: [bool; 4],
+    verified: bool,
+    failures: usize,
+}
+
+impl Engine {
+    fn hear(&mut self, desk: &mut Desk) {
+        for event in desk.heard.drain(..).flat_map(events) {
+            match event {
+                Event::Stored { block, .. } | Event::Duplicate { block, .. } => {
+                    self.stored[block.begin as usize / QUARTER] = true;
+                }
+                Event::PieceFailed { .. } => {
+                    self.stored = [false; 4];
+                    self.failures += 1;
+                }
+                Event::PieceVerified { .. } => self.verified = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+const QUARTER: usize = 64 << 10;
+
+/// Three connections send blocks of a piece, some of them wrong. Each is settled, and said in a step of its own. An engine
+/// that believes a block to be on disk that is not would never ask for it again.
+#[tokio::test]
+async fn no_verdict_comes_after_the_failure_of_its_piece() {
+    let pieces = 50;
+    let bytes: Vec<u8> = (0..pieces * 4 * QUARTER).map(|i| (i * 7 + i / 251) as u8).collect();
+    let node = node(&bytes, true);
+    assert_eq!(node.manifest.piece_count() as usize, pieces);
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut failures = 0;
+    for (number, piece) in (0..).zip(bytes.chunks(4 * QUARTER)) {
+        let (mut engine, mut desks) = (Engine::default(), [const { None::<Desk> }; 3]);
+        let mut steps = 0;
+        while engine.stored != [true; 4] || desks.iter().any(Option::is_some) {
+            steps += 1;
+            assert!(steps < 10_000, "piece {number} never came: {:?}", engine.stored);
+            let who = rng.random_range(0..desks.len());
+            if let Some(desk) = &mut desks[who] {
+                engine.hear(desk);
+                if !node.settler.said(desk) {
+                    desks[who] = None;
+                }
+                continue;
+            }
+            // The same block may be asked of several.
+            let at = rng.random_range(0..4);
+            if engine.stored[at] {
+                continue;
+            }
+            let block = Block { piece: number, begin: (at * QUARTER) as u32, len: QUARTER as u32 };
+            let mut data = node.pool.get().await.unwrap();
+            data[..QUARTER].copy_from_slice(&piece[at * QUARTER..][..QUARTER]);
+            data[0] ^= u8::from(steps < 60 && rng.random_bool(0.2));
+            node.settler.settle(PeerId(who as u32), block, &data, desks[who].insert(Desk::default()));
+        }
+        assert!(engine.verified, "piece {number} is complete for the engine only");
+        failures += engine.failures;
+    }
+    assert!(failures > pieces, "{failures}");
 }
