@@ -1,6 +1,6 @@
 //! Hash and disk: takes received blocks, verifies them, writes them, settles pieces. One thread a core, fed by the
-//! connections, beside the engine. Where the network is slower than this node, the task that has read a small block
-//! settles it too: to wake a thread costs more.
+//! connections, beside the engine. The task that has read a block settles it too where the threads are at work, since a core
+//! still has the block in its cache, and a small one where the network is slower than this node: to wake a thread costs more.
 //!
 //! Promises: a block that contradicts a known leaf hash is never written; a verified piece is never
 //! written to again; of two copies of a block one is written and the other reported as duplicate;
@@ -102,8 +102,8 @@ struct Shared {
 /// How often data is read again when the host lacks resources, and the pause between.
 const LOOKS: u32 = 60;
 const SHORTAGE: std::time::Duration = std::time::Duration::from_secs(1);
-/// The largest block that its reader may settle, bytes, and the time that its disk may take, before blocks are left
-/// to the threads: for ten times that time.
+/// The largest block, bytes, that a reader settles although a thread is free; and the time that the disk may take for one
+/// that a reader settles, before blocks are left to the threads: for ten times that time.
 const SMALL: u32 = 64 << 10;
 const SLOW: Duration = Duration::from_millis(20);
 /// Work waiting for the threads; blocks are bounded tighter by their slots.
@@ -170,10 +170,11 @@ impl Settler {
         let _ = self.jobs.send(Job::Block { peer, block, data, _slot: slot });
     }
 
-    /// Whether the reader of this block, if it had to wait for it, may settle it.
-    pub(crate) fn is_light(&self, block: Block) -> bool {
+    /// Whether the reader of this block is to settle it. `waited`: it had to wait for the network.
+    pub(crate) fn is_for_reader(&self, block: Block, waited: bool) -> bool {
         let since = u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        block.len <= SMALL && since >= self.shared.slow_until.load(Ordering::Relaxed)
+        let wanted = (waited && block.len <= SMALL) || !self.jobs.is_empty();
+        wanted && since >= self.shared.slow_until.load(Ordering::Relaxed)
     }
 
     /// Settles a block here and now; the inputs for the engine are in the desk, empty until then.

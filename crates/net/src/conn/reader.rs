@@ -118,11 +118,10 @@ impl Reading {
         Ok(Block { piece, begin, len })
     }
 
-    /// Passes received blocks to the settling threads; or settles them here, if reading had to wait for the
-    /// network.
+    /// Passes received blocks to the settling threads, or settles them here. `waited`: reading had to wait for the network.
     async fn hand_over(&mut self, waited: bool) -> Result<(), ConnError> {
         let Some(run) = &self.run else { return Ok(()) };
-        if waited && self.link.shared.settler.is_light(run.block) {
+        if self.link.shared.settler.is_for_reader(run.block, waited) {
             return self.settle().await;
         }
         let settler = &self.link.shared.settler;

@@ -54,7 +54,7 @@ impl Node {
         data[..block.len as usize].copy_from_slice(&piece[from..from + block.len as usize]);
         let first = if self.light {
             let mut desk = Desk::default();
-            assert!(self.settler.is_light(block));
+            assert!(self.settler.is_for_reader(block, true));
             self.settler.settle(A, block, &data, &mut desk);
             assert_eq!(desk.heard.len(), 1);
             let first = desk.heard.pop().unwrap();
@@ -87,6 +87,23 @@ async fn a_proven_block_can_be_sent_from_where_it_is_before_its_piece_is_whole()
     for light in [false, true] {
         pass_on(light).await;
     }
+}
+
+#[tokio::test]
+async fn a_reader_settles_its_block_while_others_wait_for_the_threads() {
+    let mut node = node(&[7; 3 * LEAF], true);
+    // No thread takes what is in this queue.
+    let (jobs, _queue) = bounded(1);
+    node.settler.jobs = jobs;
+    let small = Block { piece: 0, begin: 0, len: SMALL };
+    let large = Block { len: 2 * SMALL, ..small };
+    assert!(node.settler.is_for_reader(small, true));
+    assert!(!node.settler.is_for_reader(small, false) && !node.settler.is_for_reader(large, true));
+    let slot = node.settler.slot().await.unwrap();
+    node.settler.block(slot, A, small, node.pool.get().await.unwrap());
+    assert!(node.settler.is_for_reader(large, false), "a block waits");
+    node.settler.shared.slow_until.store(u64::MAX, Ordering::Relaxed);
+    assert!(!node.settler.is_for_reader(large, false), "the disk lets connections wait");
 }
 
 async fn pass_on(light: bool) {
