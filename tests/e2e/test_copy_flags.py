@@ -378,3 +378,38 @@ def test_what_is_deleted_is_no_backup_of_this_copy(suffix, here, tmp_path):
 def test_a_pipe_is_no_source_for_standard_output(here, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "not a regular file" in here("copy", tmp_path / "pipe", "-", code=1).err
+
+
+@pytest.mark.parametrize("content", ["", "dir", "file"])
+def test_what_lies_below_a_file_that_stays_is_a_failure(content, here, tmp_path):
+    needs("rsync")
+    inside = tmp_path / "src/taken" / {"dir": "dir"}.get(content, "")
+    inside.mkdir(parents=True)
+    if content == "file":
+        (inside / "file").write_text("data")
+    for place in (tmp_path / "ours", tmp_path / "theirs"):
+        place.mkdir()
+        (place / "taken").write_text("stays")
+    theirs = subprocess.run(["rsync", "-a", "--ignore-existing", f"{tmp_path}/src/", tmp_path / "theirs"], capture_output=True)
+    assert (theirs.returncode != 0) == bool(content)
+    for run in ("-an", "-a"):
+        said = here("copy", run, "--ignore-existing", f"{tmp_path}/src/", tmp_path / "ours", code=int(bool(content))).err
+        assert ("the place of its directory is taken" in said) == bool(content)
+    assert (tmp_path / "ours/taken").read_text() == "stays"
+
+
+@pytest.mark.parametrize("flags", ["-rlk", "-rl", "-rL", "-a"])
+@pytest.mark.parametrize("leads", ["nowhere", "file", "dir"])
+def test_a_link_of_the_first_source_is_judged_as_rsync_judges_it(leads, flags, here, tmp_path):
+    needs("rsync")
+    for name in ("one/dir", "two"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "one/file").write_text("of one")
+    (tmp_path / "one/name").symlink_to(leads)
+    (tmp_path / "two/name").write_text("of two")
+    sources = [f"{tmp_path}/one/", f"{tmp_path}/two/"]
+    theirs = subprocess.run(["rsync", flags, *sources, tmp_path / "theirs"], capture_output=True)
+    ours = here.run("copy", flags, *sources, tmp_path / "ours").wait()
+    assert (ours == 0) == (theirs.returncode == 0)
+    entries = [{str(path.relative_to(side)): path.is_symlink() or path.is_dir() or path.read_text() for path in side.rglob("*")} for side in (tmp_path / "ours", tmp_path / "theirs")]
+    assert entries[0] == entries[1]

@@ -109,12 +109,18 @@ pub const SWITCHES: [Switch; 25] = [
     ("numeric-ids", None, "Keep numeric IDs of users and groups instead of mapping their names", |f, _| {
         f.receive.alter.numeric_ids = true
     }),
-    ("existing", None, "Copy only files that exist at the destination", |f, _| {
-        f.receive.only.existing = true
-    }),
-    ("ignore-existing", None, "Copy only files that do not exist at the destination", |f, _| {
-        f.receive.only.missing = true
-    }),
+    (
+        "existing",
+        None,
+        "Copy only files that exist at the destination; hard links are then copied as separate files",
+        |f, _| f.receive.only.existing = true,
+    ),
+    (
+        "ignore-existing",
+        None,
+        "Copy only files that do not exist at the destination; hard links are then copied as separate files",
+        |f, _| f.receive.only.missing = true,
+    ),
     ("size-only", None, "Treat files of equal size as unchanged", |f, _| f.receive.only.size_only = true),
     ("ignore-times", Some('I'), "Copy files even if their size and time are equal", |f, _| {
         f.receive.only.ignore_times = true
@@ -140,7 +146,8 @@ pub const SWITCHES: [Switch; 25] = [
     (
         "append",
         None,
-        "Append to files that are shorter than the source, assuming that they match its beginning; skip other files",
+        "Append to files that are shorter than the source, assuming that they match its beginning; skip other files; hard links are \
+         then copied as separate files",
         |f, _| f.receive.in_place = InPlace::Append,
     ),
     (

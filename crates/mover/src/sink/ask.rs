@@ -165,10 +165,22 @@ impl Directory {
         left_out || of_other_length
     }
 
-    /// Whether something that must stay is in the way of an entry: a non-directory in place of a directory.
+    /// Whether something that must stay is in the way of an entry: a non-directory in place of a directory. As with rsync,
+    /// what would lie below that directory is a failure.
     pub(super) fn is_blocked(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> bool {
-        let dir = if entry.kind == Kind::Dir { path } else { split(path).0 };
-        self.spec.only.missing && matches!(dirs.find(dir), Err(Errno::NOTDIR | Errno::LOOP))
+        let is_file = |found| matches!(found, Err(Errno::NOTDIR | Errno::LOOP));
+        if !self.spec.only.missing {
+            return false;
+        }
+        if is_file(dirs.find(split(path).0)) {
+            self.problem(
+                path,
+                "not copied: the place of its directory is taken, and stays as it is".into(),
+                true,
+            );
+            return true;
+        }
+        entry.kind == Kind::Dir && is_file(dirs.find(path))
     }
 
     /// Whether an entry other than a file or a further name of one is here; nothing is changed.

@@ -92,6 +92,9 @@ impl Directory {
                 Existing::Same { differs } => differs.then_some(DRESS),
             });
         }
+        if self.is_blocked(dirs, entry, path) {
+            return Ok(None);
+        }
         Ok(match self.same(dirs, entry, path)? {
             Existing::Same { differs } => differs.then_some(DRESS),
             Existing::Stays => None,

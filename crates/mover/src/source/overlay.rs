@@ -1,11 +1,13 @@
 //! Several sources whose contents are merged (`a/ b/`), with rsync's rules of precedence.
 
 use std::collections::HashMap;
+use std::io;
 
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 
 use super::location::Top;
 use super::{Dir, Tree, join};
+use crate::spec::Follow;
 
 /// Which sources may have a path in the copy: two can where contents go right into the destination, or names are the same.
 #[derive(Debug)]
@@ -75,9 +77,23 @@ impl Tree {
     /// filter leaves out.
     fn is_dir(&self, top: usize, inside: &[u8]) -> Option<bool> {
         let below = self.tops.get(top)?.below(inside)?;
-        let found = self.open(top, below, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC).ok()?;
-        let is_dir = FileType::from_raw_mode(fstat(&found).ok()?.st_mode) == FileType::Directory;
+        let found = self.open(top, below, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+        let stat = match found.and_then(fstat) {
+            Ok(stat) => stat,
+            // A link that leads nowhere is copied as it is where only links to directories are followed.
+            Err(_) if self.follow == Follow::Dirs => self.lstat(top, below).ok()?,
+            Err(_) => return None,
+        };
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         (!self.filter.leaves_out(inside, is_dir)).then_some(is_dir)
+    }
+
+    /// What has this name, if it is a link the link.
+    fn lstat(&self, top: usize, path: &[u8]) -> io::Result<Stat> {
+        let slash = path.iter().rposition(|&b| b == b'/');
+        let (dir, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+        let dir = self.open(top, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
+        Ok(statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 }
 
