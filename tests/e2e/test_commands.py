@@ -1,5 +1,7 @@
 """The commands as a person or a script meets them: exit codes, JSON, selection, verification, Ctrl-C."""
+import errno
 import json
+import os
 import signal
 
 import pytest
@@ -123,6 +125,28 @@ def test_ctrl_c_stops_cleanly_and_the_next_run_goes_on(tide, start, port, tmp_pa
     assert proc.events()[-1]["event"] == "error"
     tide(*get)
     trees.assert_same(data, tmp_path / "got/data")
+
+
+@pytest.mark.parametrize("command", ["verify", "seed", "seed --data"])
+def test_a_manifest_that_never_comes_through_a_pipe_is_waited_for_until_a_signal(tide, data, tmp_path, command):
+    pipe, second = tmp_path / "pipe", tmp_path / "second"
+    for name in (pipe, second):
+        os.mkfifo(name)
+    words = ["seed", pipe, second, "--data", data] if "--data" in command else [command, pipe, data]
+    run = tide.run(*words)
+
+    def opened() -> int | None:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return None
+
+    writer = run.until("the pipe has a reader", opened)
+    run.signal(signal.SIGTERM)
+    run.exits(3)
+    os.close(writer)
 
 
 def test_an_open_manifest_is_said_to_be_open(tide, node, data, port, tmp_path):

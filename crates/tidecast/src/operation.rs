@@ -1,14 +1,16 @@
 //! The handle of an operation, and the thread that runs it.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidecast_event::{Error, Event, Failed, NoNews, Progress, Stage, Warning, round};
-use tidecast_node::{Message, MessageSink, Rates, Stop, Stopper};
+use tidecast_event::{Context as _, Error, Event, Failed, NoNews, Progress, Stage, Warning, round};
+use tidecast_metainfo::Manifest;
+use tidecast_node::{Message, MessageSink, Rates, Stop, Stopper, read_manifest};
 
 use crate::feed::{Feed, State};
 
@@ -143,6 +145,16 @@ impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
     /// Seconds since the start, to the millisecond.
     pub(crate) fn seconds(&self) -> f64 {
         round(self.began.elapsed().as_secs_f64())
+    }
+
+    /// Reads a manifest. Its file may be a pipe (`<(...)`) to which nobody writes: a stop ends that wait.
+    pub(crate) async fn manifest(&self, from: &Path) -> Result<Manifest, Error> {
+        let from = from.to_owned();
+        let reading = tokio::task::spawn_blocking(move || read_manifest(&from));
+        tokio::select! {
+            read = reading => read.context("a thread of Tidecast failed")?,
+            () = self.stop.wait() => Err(Error::interrupted("interrupted")),
+        }
     }
 
     fn end(&self, end: Result<D, Error>) {

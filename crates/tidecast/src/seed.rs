@@ -12,8 +12,7 @@ use tidecast_identity::Terms;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Notice, Security};
 use tidecast_node::{
-    MessageSender, Part, Running, SwarmOptions, SwarmSettings, access, named, now, plain, read_manifest,
-    totals,
+    MessageSender, Part, Running, SwarmOptions, SwarmSettings, access, named, now, plain, totals,
 };
 use tidecast_store::{Opened, SeedOptions as OpenOptions, Store};
 
@@ -102,7 +101,7 @@ pub fn seed(manifest: impl AsRef<Path>, path: impl AsRef<Path>, options: SeedOpt
 
 async fn run(from: &Path, path: &Path, options: &SeedOptions, work: &Doing) -> Result<Done, Error> {
     let settings = SwarmSettings::new(&options.swarm)?;
-    let manifest = Arc::new(read_manifest(from)?);
+    let manifest = Arc::new(work.manifest(from).await?);
     let terms = options.ticket.terms(is_private(&manifest, &settings))?;
     let state_dir = state::own(options.state_dir.as_deref())?;
     let messages = MessageSender::new(work);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tidecast_event::verify::{Done, Started};
 use tidecast_event::{Error, PartialResult, Stage};
-use tidecast_node::read_manifest;
 use tidecast_publish::{Problem, Progress, Report};
 use tidecast_text::count;
 
@@ -58,7 +57,7 @@ async fn run(
     options: &VerifyOptions,
     work: &Work<Started, Done>,
 ) -> Result<Done, Error> {
-    let manifest = Arc::new(read_manifest(&from)?);
+    let manifest = Arc::new(work.manifest(&from).await?);
     let threads = options.threads.and_then(NonZero::new);
     work.started(Started { command: "verify", manifest: from, path: path.clone() });
     let counters = Arc::new(Progress::new());

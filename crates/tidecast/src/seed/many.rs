@@ -14,7 +14,7 @@ use tidecast_event::{
 };
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Port, Summary};
-use tidecast_node::{MessageSender, Running, SwarmSettings, access, plain, read_manifest, totals};
+use tidecast_node::{MessageSender, Running, SwarmSettings, access, plain, totals};
 use tidecast_text::count;
 use tokio::task::JoinSet;
 
@@ -92,7 +92,7 @@ async fn run(
 ) -> Result<ManyDone, Error> {
     let mut settings = SwarmSettings::new(&options.swarm)?;
     let (mut failed, messages) = (Failed::default(), MessageSender::new(work));
-    let read = read(manifests, dirs, &mut failed, &messages);
+    let read = read(manifests, dirs, &mut failed, work).await?;
     let terms = options.ticket.terms(read.iter().any(|(_, manifest, _)| is_private(manifest, &settings)))?;
     let state_dir = state::own(options.state_dir.as_deref())?;
     let (port, _accepting) = Port::open(&[settings.listen], settings.network.as_ref()).fault()?;
@@ -127,18 +127,19 @@ async fn run(
 }
 
 /// The manifests that can be read and whose data is there, each swarm once.
-fn read(
+async fn read(
     manifests: &[PathBuf],
     dirs: &[PathBuf],
     failed: &mut Failed,
-    messages: &MessageSender<'_>,
-) -> Vec<(PathBuf, Arc<Manifest>, PathBuf)> {
-    let (mut read, mut first) = (Vec::new(), HashMap::new());
+    work: &Doing,
+) -> Result<Vec<(PathBuf, Arc<Manifest>, PathBuf)>, Error> {
+    let (mut read, mut first, messages) = (Vec::new(), HashMap::new(), MessageSender::new(work));
     for from in manifests {
-        let found = read_manifest(from);
+        let found = work.manifest(from).await;
         let found = found.and_then(|manifest| Ok((data_below(&manifest, dirs)?, manifest)));
         match found {
-            Err(error) => failed.add(from, &error, messages),
+            Err(error) if work.stop.is_asked() => return Err(error),
+            Err(error) => failed.add(from, &error, &messages),
             Ok((path, manifest)) => {
                 let twin = manifest.swarm_hashes().into_iter().find_map(|hash| first.get(&hash));
                 let twin: Option<&PathBuf> = twin;
@@ -152,7 +153,7 @@ fn read(
             }
         }
     }
-    read
+    Ok(read)
 }
 
 /// Serves until stopped, or until nothing is left to serve. Returns the manifests that ended before.
