@@ -27,7 +27,7 @@ pub(crate) const COMPLAINTS: usize = 256;
 pub(crate) enum Input {
     /// Goes to the engine as it is.
     Event(Event),
-    /// The last block of a piece is stored, and the verdict on the piece.
+    /// The verdict on the last block of a piece, and that on the piece.
     Settled(Event, Event),
     /// A connection is established.
     Up(Box<NewPeer>),
