@@ -1,11 +1,12 @@
 //! Small secret files: created readable by their owner alone, replaced atomically, locked between processes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use tidecast_paths::Access;
+use rustix::fs::Mode;
+use tidecast_paths::{Access, Root, Step, refuse_planted_link, unmapped};
 
 use crate::Error;
 
@@ -18,7 +19,7 @@ fn fail(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Err
 
 /// Makes the directory (mode 0700) and its parents if absent.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create", dir))
+    Root::make_private(dir).map(drop).map_err(fail("create", dir))
 }
 
 /// Checks that a directory is this user's and that no other user can put files into it; an empty one is narrowed to mode
@@ -72,33 +73,55 @@ const NAMES: &[&str] = &[
 /// # Errors
 /// It belongs to another user or is open to all, is not a directory, or cannot be created or narrowed.
 pub fn own_dir(dir: &Path) -> Result<(), Error> {
-    make_dir(dir)?;
-    let meta = fs::metadata(dir).map_err(fail("use", dir))?;
+    let root = Root::make_private_by(dir, &mut |step| may_use(step, dir)).map_err(fail("create", dir))?;
+    let meta = rustix::fs::fstat(&root).map_err(|e| fail("use", dir)(e.into()))?;
     let user = rustix::process::geteuid().as_raw();
-    if meta.uid() != user {
-        return Err(Error::Foreign { path: dir.to_owned(), owner: meta.uid(), user });
+    if meta.st_uid != user {
+        return Err(Error::Foreign { path: dir.to_owned(), owner: meta.st_uid, user });
     }
-    if meta.mode() & 0o077 == 0 {
+    if meta.st_mode & 0o077 == 0 {
         return Ok(());
     }
-    if meta.mode() & 0o1000 != 0 || !is_ours_alone(dir) {
-        let is_open = Access { owner: user, mode: meta.mode() }.is_open();
+    if meta.st_mode & 0o1000 != 0 || !is_ours_alone(&root) {
+        let is_open = Access { owner: user, mode: meta.st_mode }.is_open();
         return if is_open { Err(Error::Open(dir.to_owned())) } else { Ok(()) };
     }
-    narrow(dir, &meta).map(drop)
+    rustix::fs::fchmod(&root, Mode::from_raw_mode(0o700)).map_err(|e| fail("narrow", dir)(e.into()))
+}
+
+/// Whether a name on the way to the state directory may be followed or made. Root follows no other user's link, and makes
+/// nothing in another user's home, where that user could not use it (as `sudo` may leave HOME).
+fn may_use(step: &Step<'_>, dir: &Path) -> std::io::Result<()> {
+    refuse_planted_link(step)?;
+    let is_other = |owner: &u32| *owner != 0 && Some(*owner) != unmapped();
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let refuse = |why: String| Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
+    let (path, above) = (step.path.display(), step.dir.owner);
+    match step.owner.filter(is_other) {
+        Some(owner) if step.is_link => refuse(format!("{path} is a link of user {owner}")),
+        None if step.owner.is_none() && is_other(&above) && is_at_home(dir) => refuse(format!(
+            "{path} would be root's in a directory of user {above}; choose a directory with --state-dir"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn is_at_home(dir: &Path) -> bool {
+    std::env::var_os("HOME").is_some_and(|home| !home.is_empty() && dir.starts_with(home))
 }
 
 /// O_DIRECTORY.
 const DIRECTORY: i32 = rustix::fs::OFlags::DIRECTORY.bits().cast_signed();
 
 /// The directory has nothing that another program put there.
-fn is_ours_alone(dir: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(dir) else { return false };
-    entries.flatten().all(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        NAMES.contains(&&*name) || name.starts_with(".tidecast-") || name.starts_with(".tmp")
-    })
+fn is_ours_alone(dir: &Root) -> bool {
+    let Ok(names) = dir.list("") else { return false };
+    names
+        .iter()
+        .map(|name| name.to_string_lossy())
+        .all(|name| NAMES.contains(&&*name) || name.starts_with(".tidecast-") || name.starts_with(".tmp"))
 }
 
 /// Reads a file with a private key, which must be there.

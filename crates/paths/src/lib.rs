@@ -49,11 +49,11 @@ pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
 pub use output::{is_stdout, output};
-pub use planted::{Access, OTHERS_WRITE, STICKY};
+pub use planted::{Access, OTHERS_WRITE, STICKY, unmapped};
 pub use resolve::mount_of;
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};
-pub use way::{Step, follow, named};
+pub use way::{End, Missing, Step, follow, named, refuse_planted_link};
 
 use rustix::io::Errno;
 

@@ -7,15 +7,17 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fstatfs};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, openat};
 use rustix::io::Errno;
 
 use crate::Root;
+use crate::way::{End, Missing, not_planted};
 
 /// Permissions of other users than the owner.
 const OTHERS: u32 = 0o077;
@@ -72,8 +74,7 @@ fn takes_no_new_name(e: &io::Error) -> bool {
 }
 
 fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<()> {
-    crate::way::refuse_planted(path)?;
-    let mut file = open(path, mode, is_over)?;
+    let mut file = open(path, Some(mode), is_over)?;
     let meta = file.metadata()?;
     if mode & OTHERS == 0 && !is_stdout(path) && !keeps_secrets(&file, &meta)? {
         let why = "it belongs to another user, or other users may read it (chmod 600)";
@@ -99,28 +100,30 @@ fn keeps_secrets(file: &File, meta: &Metadata) -> io::Result<bool> {
     })
 }
 
-/// Opens the existing file, or the target of a link, for writing. For a pipe, waits for a reader.
-pub(crate) fn open(path: &Path, mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+/// Opens the existing file, or the target of a link, for writing, unless another user may have planted one of the two or a
+/// link on the way. A missing target of a link is made with the mode `new`. For a pipe, waits for a reader.
+pub(crate) fn open(path: &Path, new: Option<u32>, is_over: &dyn Fn() -> bool) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let found = match not_planted(path)? {
+        End::Other(found) => found,
+        End::Dir(_) => return Err(Errno::ISDIR.into()),
+        End::Missing(Missing { above, names, .. }) => {
+            let ([name], Some(mode)) = (names.as_slice(), new) else { return Err(Errno::NOENT.into()) };
+            let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            return Ok(openat(&above, name, flags, Mode::from_raw_mode(mode))?.into());
+        }
+    };
+    // What was looked at, not what has its name now.
+    let found_path = format!("/proc/self/fd/{}", found.as_raw_fd());
     loop {
-        let opened = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode)
-            .custom_flags(flags)
-            .open(path);
-        match opened {
-            Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => {
-                if !std::fs::metadata(path)?.file_type().is_fifo() {
-                    return Err(e);
-                }
+        match openat(CWD, &found_path, flags, Mode::empty()) {
+            Err(Errno::NXIO) if FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Fifo => {
                 if is_over() {
                     return Err(io::Error::new(io::ErrorKind::Interrupted, "no process reads this pipe"));
                 }
                 std::thread::sleep(LOOK);
             }
-            other => return other,
+            opened => return Ok(opened?.into()),
         }
     }
 }
@@ -154,7 +157,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::mknodat;
 
     use super::*;
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::Meta;
 use crate::entries::entries;
 use crate::resolve::{self, How};
+use crate::way::Step;
 
 /// An open directory. All its methods work beneath it.
 #[derive(Debug)]
@@ -87,6 +88,17 @@ impl Root {
     /// The system's error.
     pub fn make_private(path: &Path) -> io::Result<Self> {
         Root::readable(crate::way::to_dir(path, Some(0o700))?, path)
+    }
+
+    /// As [`Root::make_private`], with a rule of the caller's own in place of that for planted links.
+    ///
+    /// # Errors
+    /// Those of `look`; the system's error.
+    pub fn make_private_by(
+        path: &Path,
+        look: &mut dyn FnMut(&Step<'_>) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        Root::readable(crate::way::to_dir_by(path, 0o700, look)?, path)
     }
 
     /// As if the kernel had no `openat2`: for tests of the fallback.

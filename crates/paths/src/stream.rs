@@ -17,8 +17,11 @@ const POUR: usize = 1 << 20;
 /// replaced.
 #[must_use]
 pub fn is_stream(path: &Path) -> bool {
-    let is = |kind: FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
     std::fs::metadata(path).is_ok_and(|meta| is(meta.file_type()))
+}
+
+fn is(kind: FileType) -> bool {
+    kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
 }
 
 /// A pipe, a device or standard output, open for writing.
@@ -34,7 +37,9 @@ impl Stream {
         if !is_stream(path) {
             return Err(Errno::INVAL.into());
         }
-        open(path, 0, is_over).map(Self)
+        let file = open(path, None, is_over)?;
+        // Another file may have its name now.
+        if is(file.metadata()?.file_type()) { Ok(Self(file)) } else { Err(Errno::INVAL.into()) }
     }
 
     /// This process's standard output, whatever it is: a file is written from its current offset on.
@@ -74,7 +79,7 @@ impl Stream {
     }
 }
 
-/// Writes the file `from` to a stream, in order, and returns its bytes; `wrote` is called with the bytes so
+/// Writes the regular file `from` to a stream, in order, and returns its bytes; `wrote` is called with the bytes so
 /// far. `is_over` ends the copy.
 ///
 /// # Errors
@@ -85,7 +90,12 @@ pub fn pour(
     is_over: &dyn Fn() -> bool,
     wrote: &mut dyn FnMut(u64),
 ) -> io::Result<u64> {
-    let mut source = File::open(from)?;
+    // A pipe that has its name meanwhile is not waited for.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut source = File::options().read(true).custom_flags(flags).open(from)?;
+    if !source.metadata()?.is_file() {
+        return Err(Errno::INVAL.into());
+    }
     let mut buffer = vec![0; POUR];
     let mut all = 0;
     loop {

@@ -8,13 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, fstatfs, mkdirat, openat, readlinkat, statat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, mkdirat, openat, readlinkat};
 use rustix::io::Errno;
 
 use crate::planted::Access;
 
 /// Links that are followed, as many as the kernel follows, and names that others make first.
 const MAX_TURNS: usize = 40;
+/// Directories that are made: as many names as a path has at most.
+const MAX_NAMES: usize = 2048;
 const NAMED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A name on the way.
@@ -39,20 +41,34 @@ impl Step<'_> {
     }
 }
 
-/// Follows `path` to its end, or to the first name that is missing; `look` sees each name before it is followed.
+/// Follows `path` to its end, or to the first name that is missing; `look` sees each name before it is followed. The end is
+/// what was looked at, whatever has its name meanwhile.
 ///
 /// # Errors
 /// Those of `look` and of the system; too many links. A missing name is no error: the way ends there.
-pub fn follow(path: &Path, look: &mut dyn FnMut(&Step<'_>) -> io::Result<()>) -> io::Result<()> {
-    walk(path, None, look).map(drop)
+pub fn follow(path: &Path, look: &mut dyn FnMut(&Step<'_>) -> io::Result<()>) -> io::Result<End> {
+    walk(path, None, look)
 }
 
 /// Opens a directory on a way without a link that another user may have planted; with `make`, makes what is missing of it,
 /// with these permissions before the umask. So does the kernel where `fs.protected_symlinks` is set.
 pub(crate) fn to_dir(path: &Path, make: Option<u32>) -> io::Result<OwnedFd> {
-    match walk(path, make, &mut refuse_planted_link)? {
+    dir(walk(path, make, &mut refuse_planted_link)?)
+}
+
+/// As [`to_dir`], with another rule: `look` sees each name before it is followed or made.
+pub(crate) fn to_dir_by(
+    path: &Path,
+    make: u32,
+    look: &mut dyn FnMut(&Step<'_>) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    dir(walk(path, Some(make), look)?)
+}
+
+fn dir(end: End) -> io::Result<OwnedFd> {
+    match end {
         End::Dir(dir) => Ok(dir),
-        End::Missing => Err(Errno::NOENT.into()),
+        End::Missing(_) => Err(Errno::NOENT.into()),
         End::Other(_) => Err(Errno::NOTDIR.into()),
     }
 }
@@ -65,25 +81,43 @@ pub(crate) fn to_dir(path: &Path, make: Option<u32>) -> io::Result<OwnedFd> {
 pub fn named(path: &Path) -> io::Result<OwnedFd> {
     match walk(path, None, &mut refuse_planted_link)? {
         End::Dir(found) | End::Other(found) => Ok(found),
-        End::Missing => Err(Errno::NOENT.into()),
+        End::Missing(_) => Err(Errno::NOENT.into()),
     }
 }
 
-fn refuse_planted_link(step: &Step<'_>) -> io::Result<()> {
+/// The rule of [`named`] and of the paths of [`crate::Root`].
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a link that another user may have planted.
+pub fn refuse_planted_link(step: &Step<'_>) -> io::Result<()> {
     step.planter().filter(|_| step.is_link).map_or(Ok(()), |owner| Err(planted(step.path, owner)))
 }
 
-/// Refuses a path that leads to a file, pipe or device that another user may have planted, or through such a link.
-pub(crate) fn refuse_planted(path: &Path) -> io::Result<()> {
+/// The end of a path that leads through nothing, and to nothing, that another user may have planted.
+pub(crate) fn not_planted(path: &Path) -> io::Result<End> {
     follow(path, &mut |step| step.planter().map_or(Ok(()), |owner| Err(planted(step.path, owner))))
 }
 
-/// The end of a way.
-enum End {
+/// The end of a way. The descriptors (`O_PATH`) name a file, and open none.
+#[derive(Debug)]
+pub enum End {
+    /// A directory.
     Dir(OwnedFd),
     /// A file, pipe or device.
     Other(OwnedFd),
-    Missing,
+    /// A name that is missing.
+    Missing(Missing),
+}
+
+/// What is missing of a path.
+#[derive(Debug)]
+pub struct Missing {
+    /// The directory in which the first name is missing.
+    pub above: OwnedFd,
+    /// That name, and those after it; perhaps with `..`.
+    pub names: Vec<OsString>,
+    /// The path of a symbolic link that leads to the missing name.
+    pub link: Option<PathBuf>,
 }
 
 /// The refusal of a name that another user may have planted.
@@ -105,9 +139,9 @@ fn walk(
     // The working directory of an absolute path may be one that this user cannot enter.
     let begin = if path.is_absolute() { "/" } else { "." };
     let mut dir = openat(CWD, begin, NAMED, Mode::empty())?;
-    let mut turns = 0;
-    put_first(&mut left, path, false);
-    while let Some((name, of_link)) = left.pop_front() {
+    let (mut turns, mut made) = (0, 0);
+    put_first(&mut left, path, None);
+    while let Some((name, link)) = left.pop_front() {
         let is_up = name == *OsStr::new("..");
         if name == *OsStr::new("/") || is_up {
             dir = openat(&dir, &name, NAMED, Mode::empty())?;
@@ -115,61 +149,83 @@ fn walk(
             continue;
         }
         at.push(&name);
+        let there = Found::at(&dir, &name)?;
         let here = fstat(&dir)?;
-        let mut there = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
-        let step = Step {
+        look(&Step {
             path: &at,
             dir: Access { owner: here.st_uid, mode: here.st_mode },
-            owner: there.map(|stat| stat.st_uid).ok(),
-            is_link: there.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink),
-        };
-        look(&step)?;
-        // The target of a dangling link is not made, as mkdir(2) makes none.
-        if let (Err(Errno::NOENT), Some(mode), false) = (there, make, of_link) {
-            match mkdirat(&dir, &name, Mode::from_raw_mode(mode)) {
-                Ok(()) => there = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW),
-                // Another process was faster, perhaps with a link: it is looked at like all others.
-                Err(Errno::EXIST) => {
-                    turns = turn(turns)?;
-                    at.pop();
-                    left.push_front((name, of_link));
-                    continue;
+            owner: there.as_ref().map(|found| found.owner),
+            is_link: there.as_ref().is_some_and(|found| found.kind == FileType::Symlink),
+        })?;
+        match there {
+            None => {
+                // The target of a dangling link is not made, as mkdir(2) makes none.
+                let Some(mode) = make.filter(|_| link.is_none()) else {
+                    let names = [name].into_iter().chain(left.into_iter().map(|(name, _)| name)).collect();
+                    return Ok(End::Missing(Missing { above: dir, names, link }));
+                };
+                // Whoever was the fastest, it is looked at like all others.
+                match mkdirat(&dir, &name, Mode::from_raw_mode(mode)) {
+                    Ok(()) => made = turn(made, MAX_NAMES)?,
+                    Err(Errno::EXIST) => turns = turn(turns, MAX_TURNS)?,
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) => return Err(error.into()),
+                at.pop();
+                left.push_front((name, link));
             }
-        }
-        match there.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            Err(Errno::NOENT) => return Ok(End::Missing),
-            Err(error) => return Err(error.into()),
             // It leads to an open file, whatever it says.
-            Ok(FileType::Symlink) if is_proc(&dir) => {
-                let found = openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-                match FileType::from_raw_mode(fstat(&found)?.st_mode) {
-                    FileType::Directory => dir = found,
-                    _ if left.is_empty() => return Ok(End::Other(found)),
+            Some(found) if found.kind == FileType::Symlink && is_proc(&dir) => {
+                let fd = openat(&dir, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+                    FileType::Directory => dir = fd,
+                    _ if left.is_empty() => return Ok(End::Other(fd)),
                     _ => return Err(Errno::NOTDIR.into()),
                 }
             }
-            Ok(FileType::Symlink) => {
-                turns = turn(turns)?;
-                let target = readlinkat(&dir, &name, Vec::new())?.into_bytes();
+            Some(found) if found.kind == FileType::Symlink => {
+                turns = turn(turns, MAX_TURNS)?;
+                let target = readlinkat(&found.fd, "", Vec::new())?.into_bytes();
+                let link = at.clone();
                 at.pop();
-                put_first(&mut left, Path::new(OsStr::from_bytes(&target)), true);
+                put_first(&mut left, Path::new(OsStr::from_bytes(&target)), Some(&link));
             }
-            Ok(FileType::Directory) => dir = openat(&dir, &name, NAMED, Mode::empty())?,
-            Ok(_) if left.is_empty() => {
-                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                return Ok(End::Other(openat(&dir, &name, flags, Mode::empty())?));
-            }
-            Ok(_) => return Err(Errno::NOTDIR.into()),
+            Some(found) if found.kind == FileType::Directory => dir = found.fd,
+            Some(found) if left.is_empty() => return Ok(End::Other(found.fd)),
+            Some(_) => return Err(Errno::NOTDIR.into()),
         }
     }
     Ok(End::Dir(dir))
 }
 
-/// One more turn off the way.
-fn turn(turns: usize) -> io::Result<usize> {
-    if turns < MAX_TURNS { Ok(turns + 1) } else { Err(Errno::LOOP.into()) }
+/// What has a name: a link itself.
+struct Found {
+    fd: OwnedFd,
+    kind: FileType,
+    owner: u32,
+}
+
+impl Found {
+    /// Opened once, so that what is looked at is what is followed. `None`: nothing has the name.
+    fn at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<Self>> {
+        // As a directory first, which mounts one that an automounter has not mounted yet.
+        let fd = match openat(dir, name, NAMED, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                openat(dir, name, NAMED.difference(OFlags::DIRECTORY), Mode::empty())
+            }
+            opened => opened,
+        };
+        let fd = match fd {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other?,
+        };
+        let stat = fstat(&fd)?;
+        Ok(Some(Self { fd, kind: FileType::from_raw_mode(stat.st_mode), owner: stat.st_uid }))
+    }
+}
+
+/// One more turn off the way, of at most so many.
+fn turn(turns: usize, most: usize) -> io::Result<usize> {
+    if turns < most { Ok(turns + 1) } else { Err(Errno::LOOP.into()) }
 }
 
 /// Whether a directory is one of procfs, whose links do not lead where they say.
@@ -177,11 +233,11 @@ fn is_proc(dir: &OwnedFd) -> bool {
     fstatfs(dir).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
-/// `of_link`: the path is the target of a link.
-fn put_first(left: &mut VecDeque<(OsString, bool)>, path: &Path, of_link: bool) {
+/// `link`: the path is the target of that link.
+fn put_first(left: &mut VecDeque<(OsString, Option<PathBuf>)>, path: &Path, link: Option<&Path>) {
     for part in path.components().rev() {
         if part != Component::CurDir {
-            left.push_front((part.as_os_str().to_owned(), of_link));
+            left.push_front((part.as_os_str().to_owned(), link.map(Path::to_owned)));
         }
     }
 }
@@ -228,6 +284,48 @@ mod tests {
         lchown(&link, Some(rustix::process::geteuid().as_raw()), None).unwrap();
         Root::make(&link.join("new/deep")).unwrap();
         assert!(mine.join("new/deep").is_dir(), "its own link leads there");
+    }
+
+    #[test]
+    fn what_is_looked_at_is_what_is_followed() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can make another user's links");
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (mine, sticky) = (base.path().join("mine"), base.path().join("tmp"));
+        std::fs::create_dir_all(mine.join("dir")).unwrap();
+        std::fs::create_dir(&sticky).unwrap();
+        std::fs::set_permissions(&sticky, PermissionsExt::from_mode(0o1777)).unwrap();
+        std::fs::write(mine.join("file"), "precious").unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        let is_over = || ended.load(std::sync::atomic::Ordering::Relaxed);
+        // Now nothing has the name, now a link of another user.
+        let plant = |name: &str, target: &Path| {
+            let (spare, name) = (sticky.join(format!("{name}.spare")), sticky.join(name));
+            while !is_over() {
+                symlink(target, &spare).unwrap();
+                lchown(&spare, Some(61001), None).unwrap();
+                let _ = std::fs::rename(&spare, &name);
+                let _ = std::fs::remove_file(&name);
+                let _ = std::fs::remove_file(&spare);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| plant("out", &mine.join("file")));
+            scope.spawn(|| plant("new", &mine.join("dir")));
+            let (mut refused, mut made) = (0, 0);
+            for _ in 0..400 {
+                refused += usize::from(output(&sticky.join("out"), b"x", 0o644, &|| false).is_err());
+                let _ = std::fs::remove_file(sticky.join("out"));
+                made += usize::from(Root::make(&sticky.join("new/sub")).is_ok());
+                let _ = std::fs::remove_dir_all(sticky.join("new"));
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(refused > 0 && made > 0, "{refused} {made}");
+        });
+        assert_eq!(std::fs::read(mine.join("file")).unwrap(), b"precious");
+        assert_eq!(std::fs::read_dir(mine.join("dir")).unwrap().count(), 0);
     }
 
     #[test]
