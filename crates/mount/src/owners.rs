@@ -1,10 +1,9 @@
 //! Users who could put another directory in the place of a mount while a program uses it. The kernel lets a directory be
 //! renamed or removed that is a mount point in another mount namespace only, and then the program sees what has its name now.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tidecast_paths::{Step, follow};
+use tidecast_paths::Step;
 
 /// A name on the way to a place that another user could replace.
 #[derive(Debug, thiserror::Error)]
@@ -36,24 +35,9 @@ pub enum Replaceable {
     },
 }
 
-/// The first name on the way to `at` that another user than this one and root could replace. `trusting`: the owner of a
+/// Whether another user than this one and root could put another name in the place of this one. `trusting`: the owner of a
 /// directory is trusted, unless that user may have planted the directory.
-///
-/// # Errors
-/// The way cannot be followed.
-pub(crate) fn replaceable(at: &Path, trusting: bool) -> io::Result<Option<Replaceable>> {
-    let mut found = None;
-    let walked = follow(at, &mut |step| {
-        found = fault(step, trusting);
-        if found.is_some() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
-    });
-    if found.is_none() {
-        walked?;
-    }
-    Ok(found)
-}
-
-fn fault(step: &Step<'_>, trusting: bool) -> Option<Replaceable> {
+pub(crate) fn replaceable(step: &Step<'_>, trusting: bool) -> Option<Replaceable> {
     let (name, owner) = (step.path.to_owned(), step.dir.owner);
     if step.dir.lets_exchange() {
         return Some(Replaceable::ByAll { name });
@@ -65,12 +49,12 @@ fn fault(step: &Step<'_>, trusting: bool) -> Option<Replaceable> {
 }
 
 fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == rustix::process::geteuid().as_raw() || owner == unmapped()
+    owner == 0 || owner == rustix::process::geteuid().as_raw() || owner == unmapped_here()
 }
 
 /// The owner that this namespace shows for users that it does not know. In a user namespace the host's root is one of them,
 /// as are all others: the check before the namespace was entered has seen them. In the host's namespace: root.
-fn unmapped() -> u32 {
+fn unmapped_here() -> u32 {
     let words = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let is_host = words("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
     if is_host { 0 } else { words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(0) }

@@ -4,14 +4,15 @@
 //! mounts and spellings of a path lead to the same device and inode. The descriptor is what [`crate::mount`]
 //! mounts on, so that nothing can take the directory's place between the check and the mount.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
+use tidecast_paths::{End, Missing, follow};
 
 use crate::owners::{Replaceable, replaceable};
 
@@ -334,9 +335,8 @@ impl Absent {
 pub fn find(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
     let at = &std::path::absolute(at).map_err(|why| Unfit::system(at, why))?;
     for _ in 0..LOOKS {
-        let found = look(at, guard, chosen);
-        match found.and_then(|spot| stays(at, chosen).map(|()| spot)) {
-            // Made or removed between two looks, as commands do that share a place.
+        match look(at, guard, chosen) {
+            // Made or removed during the look, as by commands that share a place.
             Err(Unfit::System { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
             found => return found,
         }
@@ -344,46 +344,33 @@ pub fn find(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
     Err(Unfit::system(at, Errno::NOENT))
 }
 
-/// Whether no other user can put another directory there.
-fn stays(at: &Path, chosen: Chosen) -> Result<(), Unfit> {
-    match replaceable(at, chosen == Chosen::ByCaller) {
-        Ok(None) => Ok(()),
-        Ok(Some(why)) => Err(Unfit::Replaceable { at: at.into(), why }),
-        Err(why) => Err(Unfit::system(at, why)),
-    }
-}
-
+/// One walk, so that the directory that is found is the one of which no other user can put another in its place.
 fn look(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
-    for existing in at.ancestors() {
-        let above = match openat(CWD, existing, NAMED, Mode::empty()) {
-            Ok(above) => above,
-            Err(Errno::NOENT) => continue,
-            Err(why) => return Err(Unfit::system(at, why)),
-        };
-        let rest = at.strip_prefix(existing).unwrap_or(Path::new(""));
-        let Some(first) = rest.components().next() else {
-            return Place::check(above, at, guard, chosen).map(Spot::There);
-        };
-        if let Ok(stat) = statat(&above, first.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-                return Err(Unfit::system(at, Errno::NOENT));
-            }
-            let why =
-                io::Error::other(format!("{} is a dangling symbolic link", existing.join(first).display()));
-            return Err(Unfit::system(at, why));
-        }
-        return absent(above, rest, at, guard, chosen).map(Spot::Absent);
+    let mut fault = None;
+    let end = follow(at, &mut |step| {
+        fault = replaceable(step, chosen == Chosen::ByCaller);
+        if fault.is_some() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    });
+    if let Some(why) = fault {
+        return Err(Unfit::Replaceable { at: at.into(), why });
     }
-    Err(Unfit::system(at, Errno::NOENT))
+    match end.map_err(|why| Unfit::system(at, why))? {
+        End::Dir(dir) => Place::check(dir, at, guard, chosen).map(Spot::There),
+        End::Other(_) => Err(Unfit::system(at, Errno::NOTDIR)),
+        End::Missing(Missing { link: Some(link), .. }) => {
+            let why = io::Error::other(format!("{} is a dangling symbolic link", link.display()));
+            Err(Unfit::system(at, why))
+        }
+        End::Missing(missing) => absent(missing, at, guard, chosen).map(Spot::Absent),
+    }
 }
 
-fn absent(above: OwnedFd, rest: &Path, at: &Path, guard: &Guard, chosen: Chosen) -> Result<Absent, Unfit> {
+fn absent(missing: Missing, at: &Path, guard: &Guard, chosen: Chosen) -> Result<Absent, Unfit> {
+    let Missing { above, names: rest, .. } = missing;
     let above_path = fs::read_link(by_descriptor(&above)).map_err(|why| Unfit::system(at, why))?;
-    let plain = |part: Component<'_>| match part {
-        Component::Normal(name) => Ok(OsStr::to_owned(name)),
-        _ => Err(Unfit::system(at, io::Error::other("`..` below a directory that does not exist"))),
-    };
-    let rest: Vec<OsString> = rest.components().map(plain).collect::<Result<_, _>>()?;
+    if rest.iter().any(|name| name == "..") {
+        return Err(Unfit::system(at, io::Error::other("`..` below a directory that does not exist")));
+    }
     let absent = Absent { above, above_path, rest };
     let path = absent.path();
     if let Some(hidden) = guard.hides(None, &path) {

@@ -143,3 +143,38 @@ fn another_user_cannot_put_another_directory_in_its_place() {
         "{unfit}"
     );
 }
+
+#[test]
+fn a_place_that_another_user_puts_there_during_the_look_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can make another user's directories");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let guard = guard(&dir.path().join("home"));
+    let sticky = dir.path().join("tmp");
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+    let (theirs, at) = (sticky.join("theirs"), sticky.join("at"));
+    fs::create_dir(&theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(61001), None).unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    let (mut refused, mut absent) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                fs::rename(&theirs, &at).unwrap();
+                fs::rename(&at, &theirs).unwrap();
+            }
+        });
+        for _ in 0..20_000 {
+            match find(&at, &guard, Chosen::ByCaller) {
+                Err(Unfit::Replaceable { .. }) => refused += 1,
+                Ok(Spot::Absent(_)) => absent += 1,
+                found => panic!("{found:?}"),
+            }
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(refused > 0 && absent > 0, "{refused} {absent}");
+}

@@ -75,6 +75,8 @@ pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error
 /// This host lets the user do neither.
 pub fn separate() -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    // A new user namespace shows the owners of most names as one, after they have been looked at here.
+    tidecast_paths::unmapped();
     if unshare(CloneFlags::CLONE_NEWNS).is_err() {
         let why = "this host does not let users create user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone)";
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(error::failed(why))?;
