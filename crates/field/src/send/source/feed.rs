@@ -30,6 +30,10 @@ const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
+/// What `python3 -m tidecast.field` runs, but never a module of the working directory, which may be one that all users write
+/// to. Python has a flag for that (`-P`) from 3.11 on only.
+const RUN: &str = "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module('tidecast.field', run_name='__main__', alter_sys=True)";
+
 /// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by its
 /// contents, or `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
@@ -62,7 +66,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
         .map_err(|error| fail(format!("cannot create shared memory: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
-        .args(["-m", "tidecast.field", "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
+        .args(["-c", RUN, "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
         .args(axes.map(|axes| format!("--axes={axes}")))
         .arg("--")
         .args(names)
