@@ -1,36 +1,64 @@
-//! A bind mount of a cache, which a process makes by its own rights.
+//! A bind mount of a cache, which a process makes by its own rights. The owner of the directory around it may exchange names
+//! there: it is mounted on what was opened, not on what has the name.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount, unmount,
+};
+use tidecast_paths::{Meta, Root};
 
 use super::materialize::Error;
 
+/// A name only, and no link's target.
+const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// A read-only bind mount at `to`, which is made for it.
 pub(super) fn bind(path: &Path, to: &Path) -> Result<PathBuf, Error> {
-    use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change, mount_remount};
-    let cannot = |source| Error::Bind { path: path.to_owned(), to: to.to_owned(), source };
-    let id = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    if id(to).is_some() && id(to) == id(path) {
+    let cannot = |source: std::io::Error| Error::Bind { path: path.to_owned(), to: to.to_owned(), source };
+    let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = to.file_name().ok_or_else(|| cannot(Errno::INVAL.into()))?;
+    let root = Root::open(dir).map_err(cannot)?;
+    let source = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let source = source.and_then(fstat).map(|stat| Meta::of(&stat)).map_err(|e| cannot(e.into()))?;
+    let there = root.look(name).map_err(cannot)?;
+    if there.is_some_and(|there| there.id == source.id) && root.crosses_mount(name).map_err(cannot)? {
         return Ok(to.to_owned());
     }
-    if path.is_dir() {
-        fs::create_dir(to).map_err(cannot)?;
+    if source.is_dir() {
+        root.make_dir(name, 0o777).map_err(cannot)?;
     } else {
-        fs::File::create_new(to).map_err(cannot)?;
+        root.create(name, 0o666).map_err(cannot)?;
     }
-    let bound =
-        mount_bind(path, to).and_then(|()| mount_change(to, MountPropagationFlags::PRIVATE)).and_then(|()| {
-            mount_remount(
-                to,
-                MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
-                "",
-            )
-        });
-    if let Err(error) = bound {
-        let _ = rustix::mount::unmount(to, rustix::mount::UnmountFlags::DETACH);
-        let _ = if path.is_dir() { fs::remove_dir(to) } else { fs::remove_file(to) };
+    if let Err(error) = mount(&root, name.as_ref(), path, source.id) {
+        let _ = if source.is_dir() { root.remove_dir(name) } else { root.remove_file(name) };
         return Err(cannot(error.into()));
     }
     Ok(to.to_owned())
+}
+
+fn mount(root: &Root, name: &Path, path: &Path, source: (u64, u64)) -> Result<(), Errno> {
+    let open = || openat(root, name, NAMED, Mode::empty());
+    mount_bind(path, by_descriptor(&open()?))?;
+    // A name that is a mount point stays what it is.
+    let mounted = open()?;
+    if Meta::of(&fstat(&mounted)?).id != source {
+        return Err(Errno::STALE);
+    }
+    let at = by_descriptor(&mounted);
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    let closed = mount_change(&at, MountPropagationFlags::PRIVATE).and_then(|()| mount_remount(&at, flags, ""));
+    if closed.is_err() {
+        let _ = unmount(&at, UnmountFlags::DETACH);
+    }
+    closed
+}
+
+/// The path by which the kernel finds what was opened and nothing else.
+fn by_descriptor(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

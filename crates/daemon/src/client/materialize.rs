@@ -6,7 +6,9 @@
 //! in one step. Others may write to the directory meanwhile: every name is resolved beneath it and through no
 //! link.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod standing;
+
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io;
@@ -16,13 +18,14 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{RenameFlags, XattrFlags};
 use rustix::io::Errno;
-use tidecast_depot::root_of;
 use tidecast_metainfo::{FileRef, Manifest, Mtime};
-use tidecast_paths::{Copied, Kind, Meta, Root, fill};
+use tidecast_paths::{Copied, Root, fill};
 
 use crate::client::descriptors::Descriptors;
 use crate::client::{Client, ClientError};
 use crate::model::types::CacheInfo;
+
+use standing::{Found, Owners};
 
 /// How files come into a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +81,14 @@ pub enum Error {
     /// Another thing has the name.
     #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
     Exists(PathBuf),
+    /// Another user owns what has the name, or a file of the tree there.
+    #[error("cannot use {}: {why}", path.display())]
+    Foreign {
+        /// The link, file or directory.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// The cache has no such path.
     #[error("no {} in the cache", .0.display())]
     Absent(PathBuf),
@@ -136,30 +147,49 @@ pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
     Ok(path)
 }
 
-/// Creates a symbolic link to the store; an existing one to the same target stays. One to another cache in a
-/// store is replaced: it was made by an earlier job, maybe on another host that shares the directory, or for
-/// an older version.
+/// Creates a symbolic link to the store; an existing one of this user to the same target stays. One to another
+/// cache in a store is replaced: it was made by an earlier job, maybe on another host that shares the directory,
+/// or for an older version. One that another user may have planted is refused, wherever it leads: that user could
+/// let it lead elsewhere later.
 ///
 /// # Errors
-/// [`Error::Exists`]; the system's error.
+/// [`Error::Exists`]; [`Error::Foreign`]; the system's error.
 pub fn symlink(target: &Path, dir: &Path, name: &OsStr, force: bool) -> Result<PathBuf, Error> {
     let (root, path) = (open(dir)?, dir.join(name));
     match root.symlink(target, name) {
-        Ok(()) => return Ok(path),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(at("create", &path)(e)),
+        Ok(()) => Ok(path),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let owners = Owners::of(&root).map_err(at("stat", dir))?;
+            relink(target, &root, owners, &path, force)
+        }
+        Err(e) => Err(at("create", &path)(e)),
     }
-    let there = root.read_link(name).ok().map(PathBuf::from);
-    if there.as_deref() == Some(target) {
-        return Ok(path);
+}
+
+/// Has the name of `path` in `root`, which exists, lead to `target`.
+fn relink(target: &Path, root: &Root, owners: Owners, path: &Path, force: bool) -> Result<PathBuf, Error> {
+    let name = path.file_name().ok_or_else(|| Error::Name(path.as_os_str().to_owned()))?;
+    // Owner and target of one inode: another one may have the name at the next look.
+    let found = Found::open(root, name).map_err(at("stat", path))?;
+    let counts = match &found {
+        Some(found) => owners.may_count(found.meta.uid, path, force)?,
+        None => false,
+    };
+    let there = match found.map(|found| found.target()).transpose() {
+        Ok(there) => there.flatten().map(PathBuf::from),
+        Err(e) => return Err(at("read", path)(e)),
+    };
+    if counts && there.as_deref() == Some(target) {
+        return Ok(path.to_owned());
     }
     if !force && !there.is_some_and(|there| leads_to_a_store(&there)) {
-        return Err(Error::Exists(path));
+        return Err(Error::Exists(path.to_owned()));
     }
     let scratch = scratch_name();
-    root.symlink(target, &scratch).map_err(at("create", &path))?;
-    replace(&root, &scratch, name).map_err(at("replace", &path))?;
-    Ok(path)
+    root.symlink(target, &scratch).map_err(at("create", path))?;
+    let replaced = replace(root, &scratch, name);
+    replaced.inspect_err(|_| drop(root.remove_file(&scratch))).map_err(at("replace", path))?;
+    Ok(path.to_owned())
 }
 
 /// Whether a link is of the kind that is made here: to `caches/NUMBER/tree/..` of a store, on any host.
@@ -201,6 +231,8 @@ struct Making<'a> {
     manifest: &'a Manifest,
     wanted: &'a Wanted,
     root: Root,
+    /// Whose names count in `root`.
+    owners: Owners,
     /// The published file or directory in the store, if this process sees it, and its device and inode.
     view: Option<(Root, OsString)>,
     /// Paths below the target, with the index of their file; `""` is the target itself.
@@ -228,69 +260,9 @@ impl<'a> Making<'a> {
         let view =
             view.and_then(|view| Some((Root::open(view.parent()?).ok()?, view.file_name()?.to_owned())));
         let made = Made { path: wanted.dir.join(&wanted.name), ..Made::default() };
-        Ok(Self { manifest, wanted, root: open(&wanted.dir)?, view, files, dirs, made })
-    }
-
-    /// Whether the target exists with the same content. Other content is an error, unless it is to be
-    /// replaced.
-    fn stands(&self) -> Result<bool, Error> {
-        let path = &self.made.path;
-        if self.root.look(&self.wanted.name).map_err(at("stat", path))?.is_none() {
-            return Ok(false);
-        }
-        match self.is_same().map_err(at("compare", path)) {
-            Ok(true) => Ok(true),
-            _ if self.wanted.force => Ok(false),
-            Ok(false) => Err(Error::Exists(path.clone())),
-            Err(e) => Err(e),
-        }
-    }
-
-    fn is_same(&self) -> io::Result<bool> {
-        let top = Path::new(&self.wanted.name);
-        let mut names: BTreeSet<PathBuf> = BTreeSet::new();
-        for (below, index) in &self.dirs {
-            let path = join(top, below);
-            let mode = self.manifest.dir(*index).and_then(|d| d.mode());
-            match self.root.look(&path)? {
-                Some(there) if there.is_dir() && mode.is_none_or(|m| m & 0o777 == there.mode & 0o777) => {}
-                _ => return Ok(false),
-            }
-            names.extend(self.root.list(&path)?.into_iter().map(|name| join(below, Path::new(&name))));
-        }
-        let known = |path: &PathBuf| self.files.contains_key(path) || self.dirs.contains_key(path);
-        if !names.iter().all(known) {
-            return Ok(false);
-        }
-        for (below, index) in &self.files {
-            let (Some(file), path) = (self.manifest.file(*index), join(top, below)) else { return Ok(false) };
-            let Some(there) = self.root.look(&path)? else { return Ok(false) };
-            if !self.is_same_file(file, &path, below, &there)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The content is read, unless it is the store's own inode: a time can be set back.
-    fn is_same_file(&self, file: FileRef<'_>, path: &Path, below: &Path, there: &Meta) -> io::Result<bool> {
-        let is_dated = file.mtime().is_none_or(|t| (t.secs, t.nanos) == there.mtime);
-        if let Some(target) = file.symlink() {
-            let same = there.kind == Kind::Symlink && self.root.read_link(path)?.as_bytes() == &*target;
-            return Ok(same && is_dated);
-        }
-        if !there.is_file() || there.len != file.len() || !is_dated {
-            return Ok(false);
-        }
-        if self.in_view(below).is_some_and(|(view, path)| view.stat(path).is_ok_and(|m| m.id == there.id)) {
-            return Ok(true);
-        }
-        let is_moded = file.mode().is_none_or(|mode| mode & 0o777 == there.mode & 0o777);
-        if file.is_empty() || !is_moded {
-            return Ok(is_moded);
-        }
-        let root = root_of(&self.root.open_file(path)?, file.len())?;
-        Ok(Some(root) == file.pieces_root())
+        let root = open(&wanted.dir)?;
+        let owners = Owners::of(&root).map_err(at("stat", &wanted.dir))?;
+        Ok(Self { manifest, wanted, root, owners, view, files, dirs, made })
     }
 
     /// Its place in the store, if this process sees it.
