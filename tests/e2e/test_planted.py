@@ -349,3 +349,73 @@ def test_a_link_of_another_user_leads_no_output_elsewhere(root, alice, place, tm
     alice("copy", "--backup", "--backup-dir", place / "dir", f"{one}/", given_to((tmp_path / "to").mkdir() or tmp_path / "to", ALICE), code=1)
     assert "belongs to another user" in alice("publish", one, "-o", place / "out", code=1).err
     assert [file.name for file in hers.iterdir()] == ["precious"] and (hers / "precious").read_text() == "hers"
+
+
+def test_a_copy_goes_into_no_planted_pipe(root, alice, place, tmp_path):
+    secret = given_to(trees.blob(tmp_path / "alice/secret", 100), ALICE, 0o600)
+    os.mkfifo(place / "pipe")
+    given_to(place / "pipe", BOB, 0o666)
+    for name, target in (("link", place / "pipe"), ("null", "/dev/null")):
+        (place / name).symlink_to(target)
+        os.chown(place / name, BOB, BOB, follow_symlinks=False)
+    reader = os.open(place / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for user in (alice, root):
+            for name in ("pipe", "link", "null"):
+                assert "belongs to another user" in user("copy", secret, place / name, code=1).err, name
+        assert not os.read(reader, 100)
+    finally:
+        os.close(reader)
+
+
+def test_a_module_of_the_working_directory_is_not_run(alice, place):
+    """`python3 -m` puts the working directory first among the places of modules."""
+    ran = place / "ran"
+    (place / "tidecast").mkdir()
+    for name in ("tidecast/__init__.py", "tidecast/field.py", "runpy.py", "importlib.py", "encodings.py"):
+        (place / name).write_text(f"open({str(ran)!r}, 'w')")
+    (place / "data.nc").write_bytes(b"CDF\x01")
+    given_to(place / "tidecast", BOB)
+    said = alice.start(alice.argv("field", "send", "data.nc:v", "--to", "127.0.0.1:9", "--plain"), env=alice.env, cwd=place)
+    assert said.wait() != 0 and not ran.exists(), said.story()
+
+
+def test_root_leaves_nothing_in_the_home_of_another_user(root, place, tmp_path):
+    """As where sudo has left HOME as it was."""
+    data = trees.blob(tmp_path / "data", 100)
+    home, own = tmp_path / "bob", tmp_path / "own"
+    for path in (home, own):
+        path.mkdir(0o755)
+    given_to(home, BOB)
+    env = {name: value for name, value in root.env.items() if not name.startswith("XDG_")} | {"HOME": str(home)}
+
+    def refused(*words) -> str:
+        return root.start(root.argv(*words, "publish", data, "-o", tmp_path / "m.torrent"), env=env).exits(1).err
+
+    assert "would be root's in a directory of user 61002" in refused() and not list(home.iterdir())
+    (home / ".local/state").mkdir(parents=True)
+    (home / ".local/state/tidecast").symlink_to(own)
+    given_to(home, BOB)
+    assert "is a link of user 61002" in refused()
+    (place / "state").symlink_to(own)
+    os.chown(place / "state", BOB, BOB, follow_symlinks=False)
+    assert "belongs to another user" in refused("--state-dir", place / "state")
+    assert not list(own.iterdir()) and own.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_namespace_that_does_not_know_root_trusts_no_unknown_owner(alice, place, tmp_path):
+    """There root and all other users have one number."""
+    hers = tmp_path / "hers"
+    hers.mkdir()
+    (hers / "precious").write_text("hers")
+    given_to(hers, ALICE)
+    for name, target in (("dir", hers), ("out", hers / "precious")):
+        (place / name).symlink_to(target)
+        os.chown(place / name, BOB, BOB, follow_symlinks=False)
+    one = given_to(trees.blob(tmp_path / "one/file", 10).parent, ALICE)
+    for words in (("copy", f"{one}/", f"{place}/dir/"), ("publish", one, "-o", place / "out")):
+        argv = alice.argv(*words)
+        at = argv.index("--") + 1
+        said = alice.start([*argv[:at], "unshare", "-Ur", *argv[at:]], env=alice.env).exits(1)
+        assert words[0] == "copy" or "belongs to another user" in said.err, said.story()
+    assert [file.name for file in hers.iterdir()] == ["precious"] and (hers / "precious").read_text() == "hers"
