@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount, unmount,
 };
-use tidecast_paths::{Meta, Root};
+use tidecast_paths::{Kind, Meta, Root, named};
 
 use super::materialize::Error;
 
@@ -23,19 +23,19 @@ pub(super) fn bind(path: &Path, to: &Path) -> Result<PathBuf, Error> {
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = to.file_name().ok_or_else(|| cannot(Errno::INVAL.into()))?;
     let root = Root::open(dir).map_err(cannot)?;
-    let source = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let source = source.and_then(fstat).map(|stat| Meta::of(&stat)).map_err(|e| cannot(e.into()))?;
+    let source = named(path).and_then(|found| Ok(Meta::of(&fstat(found)?))).map_err(cannot)?;
+    let is_tree = source.kind == Kind::Dir;
     let there = root.look(name).map_err(cannot)?;
     if there.is_some_and(|there| there.id == source.id) && root.crosses_mount(name).map_err(cannot)? {
         return Ok(to.to_owned());
     }
-    if source.is_dir() {
+    if is_tree {
         root.make_dir(name, 0o777).map_err(cannot)?;
     } else {
         root.create(name, 0o666).map_err(cannot)?;
     }
     if let Err(error) = mount(&root, name.as_ref(), path, source.id) {
-        let _ = if source.is_dir() { root.remove_dir(name) } else { root.remove_file(name) };
+        let _ = if is_tree { root.remove_dir(name) } else { root.remove_file(name) };
         return Err(cannot(error.into()));
     }
     Ok(to.to_owned())
@@ -51,7 +51,8 @@ fn mount(root: &Root, name: &Path, path: &Path, source: (u64, u64)) -> Result<()
     }
     let at = by_descriptor(&mounted);
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    let closed = mount_change(&at, MountPropagationFlags::PRIVATE).and_then(|()| mount_remount(&at, flags, ""));
+    let closed =
+        mount_change(&at, MountPropagationFlags::PRIVATE).and_then(|()| mount_remount(&at, flags, ""));
     if closed.is_err() {
         let _ = unmount(&at, UnmountFlags::DETACH);
     }

@@ -6,123 +6,33 @@
 //! in one step. Others may write to the directory meanwhile: every name is resolved beneath it and through no
 //! link.
 
+mod error;
+mod found;
+mod making;
 mod standing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use tidecast_metainfo::{FileRef, Manifest, Mtime};
 use tidecast_paths::{Copied, Root, fill};
 
+use crate::client::Client;
 use crate::client::descriptors::Descriptors;
-use crate::client::{Client, ClientError};
 use crate::model::types::CacheInfo;
 
-use standing::{Found, Owners};
-
-/// How files come into a directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum How {
-    /// Hard links to the store's files; where a link is not possible, as `Reflink`. A file whose mode is
-    /// narrower than the store's is not linked, as its link would be open to others.
-    Hardlink,
-    /// Files of the caller's own that share blocks with the store's; where that cannot be, as `Copy`.
-    #[default]
-    Reflink,
-    /// Files of the caller's own.
-    Copy,
-}
-
-/// The request.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// The directory.
-    pub dir: PathBuf,
-    /// Its name there.
-    pub name: OsString,
-    /// A path below the published directory; empty for all of it.
-    pub subpath: PathBuf,
-    /// How.
-    pub how: How,
-    /// Replace an existing file of this name.
-    pub force: bool,
-}
-
-/// The created entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
-    /// Where.
-    pub path: PathBuf,
-    /// Files that are hard links.
-    pub links: u64,
-    /// Files that share blocks.
-    pub reflinks: u64,
-    /// Files that were copied.
-    pub copies: u64,
-    /// Bytes of `copies`.
-    pub copied: u64,
-    /// It stood there already, and nothing was made.
-    pub stood: bool,
-}
-
-/// Why it was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The daemon did not give it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Another thing has the name.
-    #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
-    Exists(PathBuf),
-    /// Another user owns what has the name, or a file of the tree there.
-    #[error("cannot use {}: {why}", path.display())]
-    Foreign {
-        /// The link, file or directory.
-        path: PathBuf,
-        /// Why not, and what to do.
-        why: &'static str,
-    },
-    /// The cache has no such path.
-    #[error("no {} in the cache", .0.display())]
-    Absent(PathBuf),
-    /// The name is not one component of a path.
-    #[error("{0:?} is not a file name")]
-    Name(OsString),
-    /// A bind mount cannot be made.
-    #[error("cannot bind-mount {} at {} (needs root, or your own mount namespace): {source}", path.display(), to.display())]
-    Bind {
-        /// The directory or file to mount.
-        path: PathBuf,
-        /// Where.
-        to: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The daemon's data does not match its manifest.
-    #[error("malformed reply from the daemon: {0}")]
-    Malformed(String),
-    /// The system refused.
-    #[error("cannot {op} {}: {source}", path.display())]
-    Io {
-        /// The operation.
-        op: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
-
-fn at(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Io { op, path: path.to_owned(), source }
-}
+pub use error::Error;
+use error::at;
+use found::{Found, Owners};
+pub use making::{How, Made, Wanted};
+use making::{Making, join, open};
 
 /// Whether this process sees the daemon's file at [`CacheInfo::path`], and may read it; else why not.
 ///
@@ -226,51 +136,7 @@ pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<
 /// The set-group-ID bit.
 const SETGID: u32 = 0o2000;
 
-/// One making of a tree.
-struct Making<'a> {
-    manifest: &'a Manifest,
-    wanted: &'a Wanted,
-    root: Root,
-    /// Whose names count in `root`.
-    owners: Owners,
-    /// The published file or directory in the store, if this process sees it, and its device and inode.
-    view: Option<(Root, OsString)>,
-    /// Paths below the target, with the index of their file; `""` is the target itself.
-    files: BTreeMap<PathBuf, u32>,
-    dirs: BTreeMap<PathBuf, u32>,
-    made: Made,
-}
-
-impl<'a> Making<'a> {
-    fn new(manifest: &'a Manifest, wanted: &'a Wanted, view: Option<&Path>) -> Result<Self, Error> {
-        let name = Path::new(&wanted.name);
-        if !matches!(name.components().collect::<Vec<_>>()[..], [Component::Normal(n)] if n == wanted.name) {
-            return Err(Error::Name(wanted.name.clone()));
-        }
-        if !wanted.subpath.components().all(|c| matches!(c, Component::Normal(_))) {
-            return Err(Error::Absent(wanted.subpath.clone()));
-        }
-        let below = |path: PathBuf| Some(path.strip_prefix(&wanted.subpath).ok()?.to_owned());
-        let files = manifest.files().filter_map(|f| Some((below(f.path().below(Path::new("")))?, f.index())));
-        let dirs = manifest.dirs().filter_map(|d| Some((below(d.path().below(Path::new("")))?, d.index())));
-        let (files, dirs): (BTreeMap<_, _>, BTreeMap<_, _>) = (files.collect(), dirs.collect());
-        if files.is_empty() && dirs.is_empty() {
-            return Err(Error::Absent(wanted.subpath.clone()));
-        }
-        let view =
-            view.and_then(|view| Some((Root::open(view.parent()?).ok()?, view.file_name()?.to_owned())));
-        let made = Made { path: wanted.dir.join(&wanted.name), ..Made::default() };
-        let root = open(&wanted.dir)?;
-        let owners = Owners::of(&root).map_err(at("stat", &wanted.dir))?;
-        Ok(Self { manifest, wanted, root, owners, view, files, dirs, made })
-    }
-
-    /// Its place in the store, if this process sees it.
-    fn in_view(&self, below: &Path) -> Option<(&Root, PathBuf)> {
-        let (view, top) = self.view.as_ref()?;
-        Some((view, join(&join(Path::new(top), &self.wanted.subpath), below)))
-    }
-
+impl Making<'_> {
     fn make(mut self, files: &mut Descriptors) -> Result<Made, Error> {
         let (path, scratch) = (self.made.path.clone(), scratch_name());
         let made = self.fill(Path::new(&scratch), files).and_then(|()| {
@@ -431,15 +297,6 @@ fn replace(root: &Root, scratch: &OsStr, name: &OsStr) -> io::Result<()> {
     root.rename(name, &old, false)?;
     root.rename(scratch, name, false).inspect_err(|_| drop(root.rename(&old, name, false)))?;
     root.remove_all(&old)
-}
-
-fn open(dir: &Path) -> Result<Root, Error> {
-    Root::open(dir).map_err(at("open", dir))
-}
-
-/// `""` joined would add a slash.
-fn join(path: &Path, below: &Path) -> PathBuf {
-    if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
 
 fn scratch_name() -> OsString {

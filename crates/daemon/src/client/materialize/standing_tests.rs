@@ -11,6 +11,9 @@ use tempfile::TempDir;
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
 
+use tidecast_paths::Access;
+
+use super::super::found::Owners;
 use super::super::{How, Wanted, relink};
 use super::*;
 
