@@ -102,7 +102,7 @@ fn may_use(step: &Step<'_>, dir: &Path) -> std::io::Result<()> {
     match step.owner.filter(is_other) {
         Some(owner) if step.is_link => refuse(format!("{path} is a link of user {owner}")),
         None if step.owner.is_none() && is_other(&above) && is_at_home(dir) => refuse(format!(
-            "{path} would be root's in a directory of user {above}; choose a directory with --state-dir"
+            "root makes no {path} in a directory of user {above}; choose another directory with --state-dir"
         )),
         _ => Ok(()),
     }
