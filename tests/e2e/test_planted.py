@@ -392,7 +392,7 @@ def test_root_leaves_nothing_in_the_home_of_another_user(root, place, tmp_path):
     def refused(*words) -> str:
         return root.start(root.argv(*words, "publish", data, "-o", tmp_path / "m.torrent"), env=env).exits(1).err
 
-    assert "would be root's in a directory of user 61002" in refused() and not list(home.iterdir())
+    assert "in a directory of user 61002" in refused() and not list(home.iterdir())
     (home / ".local/state").mkdir(parents=True)
     (home / ".local/state/tidecast").symlink_to(own)
     given_to(home, BOB)
@@ -419,3 +419,39 @@ def test_a_namespace_that_does_not_know_root_trusts_no_unknown_owner(alice, plac
         said = alice.start([*argv[:at], "unshare", "-Ur", *argv[at:]], env=alice.env).exits(1)
         assert words[0] == "copy" or "belongs to another user" in said.err, said.story()
     assert [file.name for file in hers.iterdir()] == ["precious"] and (hers / "precious").read_text() == "hers"
+
+
+def test_a_tree_is_at_home_where_no_other_user_can_exchange_it(root, alice, place, tmp_path, port):
+    source = tmp_path / "src"
+    source.mkdir()
+    trees.blob(source / "file", 100)
+    listen = f"127.0.0.1:{port()}"
+    manifest = seeded(root, tmp_path, source, listen)
+    words = ["run", manifest, "--peer", listen, "--no-lsd", "--plain"]
+    command = ["--at", tmp_path / "at", "--", "true"]
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (place / "cache").mkdir()
+    given_to(place / "cache", BOB, 0o1777)
+    for user in (alice, root):
+        said = user.start(user.argv(*words, *command), env=user.env | {"TMPDIR": str(tmp_path / "open")}).exits(1).err
+        assert "TMPDIR" in said and "--cache" in said, said
+        assert "belongs to another user" in user(*words, "--cache", place / "cache", *command, code=1).err
+    assert not list((tmp_path / "open").iterdir()) and not list((place / "cache").iterdir())
+
+
+def test_a_prefetch_list_is_no_pipe_and_not_another_users(root, place, tmp_path, port):
+    source = tmp_path / "src"
+    source.mkdir()
+    trees.blob(source / "file", 100)
+    listen = f"127.0.0.1:{port()}"
+    manifest = shutil.copy(seeded(root, tmp_path, source, listen), place / "m.torrent")
+    words = ["run", manifest, "--peer", listen, "--no-lsd", "--plain", "--cache", root.home / "cache"]
+    command = ["--at", tmp_path / "at", "--", "cat", tmp_path / "at/file"]
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in root(*words, "--prefetch", tmp_path / "pipe", *command, code=1).err
+    os.truncate(os.open(tmp_path / "long", os.O_CREAT | os.O_WRONLY), 4 << 30)
+    assert "longer than" in root(*words, "--prefetch", tmp_path / "long", *command, code=1).err
+    os.truncate(os.open(place / "m.list", os.O_CREAT | os.O_WRONLY), 4 << 30)
+    given_to(place / "m.list", BOB)
+    assert "m.list belongs to user 61002" in root(*words, *command).err

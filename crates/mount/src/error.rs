@@ -48,6 +48,23 @@ pub enum Error {
     /// Every user could put another directory in the place of the cache.
     #[error("{} is open to all users: set its sticky bit (chmod +t), or choose another directory with --cache", .0.display())]
     OpenToAll(PathBuf),
+    /// Another user may have planted the cache, or a directory above it.
+    #[error("cannot use the cache: {0}; choose another directory with --cache")]
+    Planted(Exchangeable),
+    /// Another user could put another directory in the place of the temporary directory.
+    #[error(
+        "cannot use the temporary directory {}: {why}; set TMPDIR to a directory of your own, or choose one with --cache",
+        dir.display()
+    )]
+    Temporary {
+        /// The directory.
+        dir: PathBuf,
+        /// The reason.
+        why: Exchangeable,
+    },
+    /// The user has interrupted the start of a server.
+    #[error("interrupted")]
+    Interrupted,
     /// The system refuses.
     #[error("{doing}")]
     System {
@@ -91,6 +108,30 @@ pub enum Error {
     Astray,
 }
 
+/// Why another user could put another directory in the place of a home.
+#[derive(Debug, thiserror::Error)]
+pub enum Exchangeable {
+    /// Every user may rename what is in a directory.
+    #[error("{} is open to all users and has no sticky bit", .0.display())]
+    OpenToAll(PathBuf),
+    /// Another user owns a name where all may create names.
+    #[error("{} belongs to another user ({owner}), and all users may create names in its directory", name.display())]
+    Planted {
+        /// The name.
+        name: PathBuf,
+        /// That user.
+        owner: u32,
+    },
+    /// Another user owns a directory.
+    #[error("{} belongs to another user ({owner})", dir.display())]
+    OfOther {
+        /// The directory.
+        dir: PathBuf,
+        /// That user.
+        owner: u32,
+    },
+}
+
 /// For `map_err`.
 pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::System { doing, error: error.into() }
@@ -108,6 +149,7 @@ impl From<Error> for tidecast_event::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Start { kind, .. } => Self::new(kind, error),
+            Error::Interrupted => Self::interrupted(error),
             _ => Self::fault(error),
         }
     }

@@ -1,16 +1,20 @@
 //! Where a tree is at home on this host: the socket of its server, its log, its manifest, and its data.
+//!
+//! The directory is opened once. It is this user's alone, and no other user can put another one in its place (`base`). Files in
+//! it are opened beneath its descriptor, and no link is followed. Its path is for other processes and for the socket.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use rustix::fs::{FlockOperation, flock, statvfs};
-use tidecast_metainfo::Manifest;
-use tidecast_node::{Source, id_bytes, read_manifest};
-use tidecast_paths::{Access, Root};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, fcntl_setfl, flock, statvfs};
+use tidecast_metainfo::{MAX_LEN, Manifest};
+use tidecast_node::{Source, id_bytes};
+use tidecast_paths::{OTHERS_WRITE, Root, is_link};
 
+use crate::base;
 use crate::error::{Error, home};
 
 const RAM: &str = "/dev/shm";
@@ -19,10 +23,18 @@ const SHARE: u64 = 4;
 /// Names tried for a user's own directory: other users can occupy some.
 const NAMES: u32 = 64;
 
+const SOCKET: &str = "socket";
+const LOG: &str = "log";
+const MANIFEST: &str = "manifest";
+const STARTING: &str = "starting";
+const EMPTY: &str = "empty";
+const DATA: &str = "data";
+
 /// The directory of a tree on this host, which is this user's alone.
 #[derive(Debug, Clone)]
 pub struct Home {
-    dir: PathBuf,
+    /// Open, with its path without links.
+    dir: Arc<Root>,
     /// The user has chosen the directory of the data.
     told: bool,
     id: String,
@@ -32,45 +44,63 @@ impl Home {
     /// Of this tree; made if need be. `cache`: the directory that the user has named.
     ///
     /// # Errors
-    /// The directory cannot be made, or belongs to another user.
+    /// The directory cannot be made, belongs to another user, or another user could put another one in its place.
     pub fn of(source: &Source, cache: Option<&Path>) -> Result<Home, Error> {
         let id = HEXLOWER.encode(&source.id());
         let base = match cache {
-            Some(dir) => {
-                let root = Root::make(dir).map_err(home("create the cache", dir))?;
-                let base = root.real_path().map_err(home("use the cache", dir))?;
-                check_way(&base)?;
-                base
-            }
-            None => own(&std::env::temp_dir())?,
+            Some(dir) => base::cache(dir)?,
+            None => own(&base::temporary(&std::env::temp_dir())?)?,
         };
-        let dir = base.join(id.get(..16).unwrap_or(&id));
-        private(&dir)?;
-        Ok(Home { dir, told: cache.is_some(), id })
+        Self::within(&base, cache.is_some(), id)
+    }
+
+    /// In the directory of all trees.
+    pub(crate) fn within(base: &Root, told: bool, id: String) -> Result<Home, Error> {
+        let dir = private(base, short(&id))?;
+        let home = Home { dir: Arc::new(dir), told, id };
+        home.verify()?;
+        Ok(home)
+    }
+
+    /// Checks that the path, by which other processes find it, leads to the directory that is open.
+    ///
+    /// # Errors
+    /// It leads to another one, or nowhere: the directory was removed or moved.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        let same = |there: Root| Ok(there.stat("")?.id == self.dir.stat("")?.id);
+        match Root::open(self.path()).and_then(same) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                Err(io::Error::other("another directory has taken its place; run the command again"))
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(home("use", self.path()))
     }
 
     /// Where all of this is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// Where the server listens.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.dir.join("socket")
+        self.dir.full(SOCKET)
     }
 
     /// The status of each server.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.dir.join("log")
+        self.dir.full(LOG)
     }
 
     /// The log, to be written on.
     pub(crate) fn open_log(&self) -> Result<File, Error> {
-        let log = OpenOptions::new().create(true).append(true).open(self.log());
-        log.map_err(home("write", self.log()))
+        let log = self.dir.open_or_create(LOG, 0o600).map_err(home("write", self.log()))?;
+        fcntl_setfl(&log, OFlags::APPEND).map_err(home("write", self.log()))?;
+        Ok(log)
     }
 
     /// An empty directory for whatever purpose.
@@ -78,38 +108,35 @@ impl Home {
     /// # Errors
     /// It cannot be made.
     pub fn scratch(&self) -> Result<PathBuf, Error> {
-        let dir = self.dir.join("empty");
-        private(&dir)?;
-        Ok(dir)
+        private(&self.dir, EMPTY).map(|dir| dir.path().to_owned())
     }
 
     /// Where the manifest is kept.
     #[must_use]
     pub fn manifest_path(&self) -> PathBuf {
-        self.dir.join("manifest")
+        self.dir.full(MANIFEST)
     }
 
     /// The directory itself, open.
     pub(crate) fn root(&self) -> Result<Root, Error> {
-        Root::open(&self.dir).map_err(home("use", &self.dir))
+        self.dir.again().map_err(home("use", self.path()))
     }
 
     /// Held by the process that starts a server; others wait.
     pub(crate) fn lock(&self) -> Result<File, Error> {
-        let path = self.dir.join("starting");
-        let file = File::create(&path).map_err(home("make", &path))?;
-        flock(&file, FlockOperation::LockExclusive).map_err(home("lock", path))?;
+        let path = || self.dir.full(STARTING);
+        let file = self.dir.open_or_create(STARTING, 0o600).map_err(home("make", path()))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(home("lock", path()))?;
         Ok(file)
     }
 
     /// The manifest, if it was fetched before.
     #[must_use]
     pub fn manifest(&self) -> Option<Manifest> {
-        let path = self.manifest_path();
-        if !path.exists() {
-            return None;
-        }
-        let manifest = read_manifest(&path).ok()?;
+        let mut bytes = Vec::new();
+        let file = self.dir.open_file(MANIFEST).ok()?;
+        file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes).ok()?;
+        let manifest = Manifest::parse(&bytes).ok()?;
         (HEXLOWER.encode(&id_bytes(&manifest)) == self.id).then_some(manifest)
     }
 
@@ -118,97 +145,78 @@ impl Home {
     /// # Errors
     /// It cannot be written.
     pub fn keep(&self, manifest: &Manifest) -> Result<(), Error> {
-        let path = self.manifest_path();
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir).map_err(home("write into", &self.dir))?;
-        std::io::Write::write_all(&mut file, &manifest.to_bytes()).map_err(home("write", &path))?;
-        file.persist(&path).map_err(home("write", path))?;
-        Ok(())
+        let mut file = self.dir.scratch(MANIFEST, 0o600).map_err(home("write into", self.path()))?;
+        file.file_mut().write_all(&manifest.to_bytes()).map_err(home("write", self.manifest_path()))?;
+        file.finish().map_err(home("write", self.manifest_path()))
     }
 
-    /// The place of the data: where it is already, else RAM if there is enough, unless the user has chosen a
+    /// The place of the data, open: where it is already, else RAM if there is enough, unless the user has chosen a
     /// place.
-    pub(crate) fn data(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
-        let here = self.dir.join("data");
-        if self.told || here.exists() {
-            return Ok(here);
-        }
+    pub(crate) fn data(&self, manifest: &Manifest) -> Result<Root, Error> {
+        let is_here = self.dir.look(DATA).map_err(home("use", self.dir.full(DATA)))?.is_some();
+        let in_memory = if self.told || is_here { None } else { self.in_memory(manifest)? };
+        let dir = in_memory.as_ref().unwrap_or(&self.dir);
+        dir.ensure_dir(DATA, 0o700).map_err(home("make", dir.full(DATA)))?;
+        dir.sub(DATA).map_err(home("use", dir.full(DATA)))
+    }
+
+    /// The directory of the tree in RAM. None if there is too little, and without a directory there, as in a container without
+    /// shared memory: the data is on the disk then.
+    fn in_memory(&self, manifest: &Manifest) -> Result<Option<Root>, Error> {
         let free = statvfs(RAM).map_or(0, |room| room.f_bavail.saturating_mul(room.f_frsize));
         if manifest.total_len() > free / SHARE {
-            return Ok(here);
+            return Ok(None);
         }
-        // Without a directory there, as in a container without shared memory, the data is on the disk.
-        let Ok(base) = own(Path::new(RAM)) else { return Ok(here) };
-        let dir = base.join(self.id.get(..16).unwrap_or(&self.id));
-        private(&dir)?;
-        Ok(dir.join("data"))
+        let base = base::memory(Path::new(RAM)).and_then(|below| own(&below).ok());
+        base.map(|base| private(&base, short(&self.id))).transpose()
     }
+}
+
+/// The name of the directory of a tree.
+fn short(id: &str) -> &str {
+    id.get(..16).unwrap_or(id)
 }
 
 /// This user's own directory below one that all may write to. A name that another user has occupied is left for the
 /// next one.
-fn own(below: &Path) -> Result<PathBuf, Error> {
-    let first = below.join(format!("tidecast-{}", rustix::process::geteuid().as_raw()));
-    let next = (2..=NAMES).map(|number| {
-        let mut name = first.clone().into_os_string();
-        name.push(format!("-{number}"));
-        PathBuf::from(name)
-    });
-    for dir in std::iter::once(first.clone()).chain(next) {
-        match private(&dir) {
-            Ok(()) => return Ok(dir),
+fn own(below: &Root) -> Result<Root, Error> {
+    let first = format!("tidecast-{}", rustix::process::geteuid().as_raw());
+    let next = (2..=NAMES).map(|number| format!("{first}-{number}"));
+    for name in std::iter::once(first.clone()).chain(next) {
+        match private(below, &name) {
             Err(Error::Foreign(_)) => {}
-            Err(other) => return Err(other),
+            other => return other,
         }
     }
-    Err(Error::Foreign(first))
+    Err(Error::Foreign(below.full(first)))
 }
 
-/// Checks that not every user can put another directory in the place of this one, which has no links on its way. The
-/// owners and groups of the directories above it are trusted.
-fn check_way(dir: &Path) -> Result<(), Error> {
-    for at in dir.ancestors() {
-        let meta = fs::metadata(at).map_err(home("use", at))?;
-        if (Access { owner: meta.uid(), mode: meta.mode() }).lets_exchange() {
-            return Err(Error::OpenToAll(at.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Makes a directory that belongs to this user alone. A file or directory of another user in its place is not
-/// used.
-fn private(dir: &Path) -> Result<(), Error> {
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(home("make", dir)(error)),
+/// Opens a directory that belongs to this user alone, and makes it if it is missing. A file, a link, or a directory of another
+/// user in its place is not used.
+fn private(base: &Root, name: &str) -> Result<Root, Error> {
+    let path = base.full(name);
+    match base.make_dir(name, 0o700) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(home("make", path)(error)),
         _ => {}
     }
-    let meta = fs::symlink_metadata(dir).map_err(home("use", dir))?;
-    let ours = meta.uid() == rustix::process::geteuid().as_raw();
-    if !meta.is_dir() || !ours || meta.mode() & 0o022 != 0 {
-        return Err(Error::Foreign(dir.to_owned()));
+    let dir = match base.sub(name) {
+        Err(error) if is_link(&error) || error.kind() == ErrorKind::NotADirectory => {
+            return Err(Error::Foreign(path));
+        }
+        other => other.map_err(home("use", &path))?,
+    };
+    let meta = dir.stat("").map_err(home("use", &path))?;
+    if meta.uid != rustix::process::geteuid().as_raw() || meta.mode & OTHERS_WRITE != 0 {
+        return Err(Error::Foreign(path));
     }
-    Ok(())
+    if meta.mode & 0o077 != 0 {
+        // Others may have been allowed to read it. A file system whose directories all have one mode refuses this.
+        let _ = fchmod(&dir, Mode::RWXU);
+    }
+    Ok(dir)
 }
 
 #[cfg(test)]
+#[path = "home_tests.rs"]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn a_cache_that_every_user_may_exchange_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        let inner = base.join("inner");
-        fs::create_dir(&inner).unwrap();
-        for (mode, refused) in
-            [(0o755, false), (0o2770, false), (0o1777, false), (0o777, true), (0o702, true)]
-        {
-            fs::set_permissions(&base, fs::Permissions::from_mode(mode)).unwrap();
-            let checked = check_way(&inner);
-            assert_eq!(matches!(checked, Err(Error::OpenToAll(at)) if at == base), refused, "{mode:o}");
-        }
-    }
-}
+mod tests;

@@ -1,16 +1,16 @@
 //! Finding the server of a tree, or starting it, and giving it mounts.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
 use tidecast_event::Kind;
@@ -34,7 +34,10 @@ const LOOK: Duration = Duration::from_millis(20);
 const SILENCE: Duration = Duration::from_secs(5);
 /// Of several peers that were named another may answer, this long after the first has failed.
 const GRACE: Duration = Duration::from_millis(700);
+/// A server that was interrupted while it starts ends within this, or is killed.
+const ENDING: Duration = Duration::from_secs(10);
 const UNHEARD: &str = "cannot read from the server";
+const WAIT: &str = "cannot wait for the server";
 
 /// How to start the server of a tree, if none runs: a program that calls [`keep`](crate::keeper::keep) and
 /// [`serve`](crate::server::serve) where its environment gives it that [`Role`].
@@ -45,7 +48,7 @@ pub struct Start<'a> {
     pub arguments: Vec<OsString>,
     /// The ticket or magnet link, which is not on the command line.
     pub secret: Option<String>,
-    /// Readable when the start is to be broken off; each time that it is read from ends the server once.
+    /// Readable when the start is to be broken off: the first time asks the server to end, the second kills it.
     pub interrupts: Box<dyn AsFd + 'a>,
     /// Receives the server's messages until it serves.
     pub messages: &'a MessageSender<'a>,
@@ -87,6 +90,7 @@ pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -
         return Ok(server);
     }
     let _alone = of.lock()?;
+    of.verify()?;
     let until = Instant::now() + PATIENCE;
     let mut how = Err(start);
     loop {
@@ -158,59 +162,145 @@ fn launch(of: &Home, start: &Start<'_>) -> Result<(), Error> {
     // Threads of a caller of the library may start processes of their own.
     start.secret.iter().try_for_each(|secret| tidecast_secret::pass_as_stdin(&mut keeper, secret))?;
     let mut keeper = keeper.spawn().map_err(home("start", &start.program))?;
-    let said = keeper.stdout.take().ok_or(ErrorKind::BrokenPipe).map_err(system(UNHEARD))?;
-    let mut said = BufReader::new(said);
+    let output = keeper.stdout.take().ok_or(ErrorKind::BrokenPipe).map_err(system(UNHEARD))?;
+    let mut output = Output::new(output);
     let mut serves = false;
+    let mut until = None;
     // When it serves, it closes its end.
     loop {
-        if is_interrupted(start.interrupts.as_fd(), &said)? {
-            // The keeper is not a child of the terminal, and the server is in its process group: the server
-            // reports its own errors.
-            let group = Pid::from_raw(keeper.id().try_into().unwrap_or(i32::MAX));
-            // Until it leads a group, it has started no server.
-            let ended = killpg(group, Signal::SIGTERM).or_else(|_| kill(group, Signal::SIGTERM));
-            ended.map_err(system("cannot end the server"))?;
-        }
-        let mut line = String::new();
-        if said.read_line(&mut line).map_err(system(UNHEARD))? == 0 {
-            break;
-        }
-        let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
-        let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match text("event").as_str() {
-            "started" => serves = true,
-            "warning" if event.get("peer").is_some() => {
-                start.messages.unanswered(&text("peer"), &text("reason"))
+        match output.next(start.interrupts.as_fd(), until)? {
+            Next::Line(line) => match hear(&line, start.messages) {
+                Heard::Serves => serves = true,
+                Heard::Failed(error) => {
+                    let _ = keeper.wait();
+                    return Err(error);
+                }
+                Heard::Other => {}
+            },
+            Next::End => break,
+            Next::Interrupt if until.is_none() => {
+                end(&keeper, Signal::SIGTERM).map_err(system("cannot end the server"))?;
+                until = Some(Instant::now() + ENDING);
             }
-            "warning" => start.messages.warning(text("message")),
-            "error" => {
+            // It waits for something that no signal ends.
+            Next::Interrupt | Next::Late => {
+                let _ = end(&keeper, Signal::SIGKILL);
                 let _ = keeper.wait();
-                let kind = Kind::of_exit(event.get("code").and_then(Value::as_u64).unwrap_or_default());
-                return Err(Error::Start { kind, message: text("message") });
+                return Err(Error::Interrupted);
             }
-            _ => {}
         }
     }
-    if serves {
-        return Ok(());
+    match (serves, until) {
+        (true, None) => return Ok(()),
+        // It serves, and ends: another one must not be started.
+        (true, Some(_)) => return Err(Error::Interrupted),
+        (false, _) => {}
     }
     let _ = keeper.wait();
-    Err(Error::NotStarted(of.log()))
+    Err(if until.is_some() { Error::Interrupted } else { Error::NotStarted(of.log()) })
 }
 
-/// Waits until there is a line, or the end; whether an interrupt came before it.
-fn is_interrupted(interrupts: BorrowedFd<'_>, said: &BufReader<ChildStdout>) -> Result<bool, Error> {
-    if !said.buffer().is_empty() {
-        return Ok(false);
+/// Sends a signal to the keeper and its server. The keeper is not a child of the terminal, and the server is in its process
+/// group: the server reports its own errors.
+fn end(keeper: &Child, signal: Signal) -> nix::Result<()> {
+    let group = Pid::from_raw(keeper.id().try_into().unwrap_or(i32::MAX));
+    // Until it leads a group, it has started no server.
+    killpg(group, signal).or_else(|_| kill(group, signal))
+}
+
+/// The meaning of a line of a server that starts.
+enum Heard {
+    Serves,
+    Failed(Error),
+    Other,
+}
+
+/// Passes on a warning.
+fn hear(line: &[u8], messages: &MessageSender<'_>) -> Heard {
+    let Ok(event) = serde_json::from_slice::<Value>(line) else { return Heard::Other };
+    let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match text("event").as_str() {
+        "started" => return Heard::Serves,
+        "warning" if event.get("peer").is_some() => messages.unanswered(&text("peer"), &text("reason")),
+        "warning" => messages.warning(text("message")),
+        "error" => {
+            let kind = Kind::of_exit(event.get("code").and_then(Value::as_u64).unwrap_or_default());
+            return Heard::Failed(Error::Start { kind, message: text("message") });
+        }
+        _ => {}
     }
-    let mut both = [PollFd::new(&interrupts, PollFlags::IN), PollFd::new(said.get_ref(), PollFlags::IN)];
-    match poll(&mut both, None) {
-        Ok(_) => {}
-        Err(Errno::INTR) => return Ok(false),
-        Err(error) => return Err(system("cannot wait for the server")(error)),
+    Heard::Other
+}
+
+/// What comes first while a server starts.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// A line of its output.
+    Line(Vec<u8>),
+    /// The end of its output.
+    End,
+    Interrupt,
+    /// The time is over.
+    Late,
+}
+
+/// The output of a server that starts. A part of a line never keeps an interrupt from being seen.
+struct Output<P> {
+    pipe: P,
+    bytes: Vec<u8>,
+}
+
+impl<P: AsFd> Output<P> {
+    fn new(pipe: P) -> Self {
+        Self { pipe, bytes: Vec::new() }
     }
-    let is_there = both.first().is_some_and(|first| first.revents().contains(PollFlags::IN));
-    Ok(is_there && rustix::io::read(interrupts, &mut [0; 512]).is_ok_and(|length| length > 0))
+
+    /// Waits for a line, the end, or an interrupt; until a time, if there is one.
+    fn next(&mut self, interrupts: BorrowedFd<'_>, until: Option<Instant>) -> Result<Next, Error> {
+        let mut has_interrupts = true;
+        loop {
+            if let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
+                return Ok(Next::Line(self.bytes.drain(..=end).collect()));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(Next::Late);
+            }
+            let left = left.map(Timespec::try_from).transpose().map_err(|_| ErrorKind::InvalidInput);
+            let left = left.map_err(system(WAIT))?;
+            let mut both = [PollFd::new(&self.pipe, PollFlags::IN), PollFd::new(&interrupts, PollFlags::IN)];
+            let watched = if has_interrupts { &mut both[..] } else { &mut both[..1] };
+            match poll(watched, left.as_ref()) {
+                Err(Errno::INTR) | Ok(0) => continue,
+                other => other.map_err(system(WAIT))?,
+            };
+            let [output, interrupt] = both.map(|one| one.revents());
+            if interrupt.contains(PollFlags::IN) {
+                if rustix::io::read(interrupts, &mut [0; 512]).is_ok_and(|length| length > 0) {
+                    return Ok(Next::Interrupt);
+                }
+            } else if !interrupt.is_empty() {
+                // Its other end is closed: nothing interrupts any more.
+                has_interrupts = false;
+            }
+            if !output.is_empty() && self.read()? == 0 {
+                return Ok(Next::End);
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<usize, Error> {
+        let mut some = [0; 8192];
+        match rustix::io::read(&self.pipe, &mut some) {
+            Ok(length) => {
+                self.bytes.extend_from_slice(some.get(..length).unwrap_or_default());
+                Ok(length)
+            }
+            // No end: it is tried again.
+            Err(Errno::INTR) => Ok(1),
+            Err(error) => Err(system(UNHEARD)(error)),
+        }
+    }
 }
 
 /// The signals that end a server which is being started.
@@ -338,3 +428,8 @@ fn answer(server: &Packets) -> Result<Answer, Error> {
         answer => Ok(answer),
     }
 }
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -29,6 +29,7 @@
 //! descriptor that `fuser` owns (`session.rs`), and uses numbers that the kernel gave to that process
 //! (`passthrough.rs`); nothing else here is unsafe.
 
+mod base;
 pub mod closure;
 mod counters;
 mod created_dirs;
@@ -42,6 +43,7 @@ mod join;
 pub mod keeper;
 pub mod launch;
 pub mod list;
+mod list_file;
 mod messages;
 mod mountpoint;
 pub mod namespace;
@@ -65,10 +67,11 @@ pub mod walk;
 
 pub use closure::Environment;
 pub use created_dirs::{Held, Released};
-pub use error::Error;
+pub use error::{Error, Exchangeable};
 pub use fallback::Fallback;
 pub use home::Home;
 pub use list::{Entry, List, ListError, Name, Resolved};
+pub use list_file::{ListFileError, list_beside};
 pub use messages::{Answer, Ask, Keep, Role};
 pub use mountpoint::{How, Mounted, clean, mount, mounted_at, mounts, table_path, unmount};
 pub use options::{Mode, Prefetch, ServeOptions};

@@ -16,7 +16,7 @@
 //! name, so that a list remains valid for a new version of the tree. `\` takes the meaning from the next
 //! character (`\*`, `\#`, `\\`, `\ `); `\n`, `\r`, `\t` and `\x1b` are bytes.
 //!
-//! Promise: reading is bounded and never panics; a written [`List`] reads back the same.
+//! Promise: reading is bounded ([`MAX_BYTES`], [`MAX_ENTRIES`]) and never panics; a written [`List`] reads back the same.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -24,8 +24,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-use globset::{Glob, GlobBuilder, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
+/// Longest text of a list in a file, bytes.
+pub const MAX_BYTES: u64 = 256 << 20;
 /// Most entries of a list.
 pub const MAX_ENTRIES: usize = 2_000_000;
 /// Most patterns among them: every file of the tree is compared with each.
@@ -189,20 +191,15 @@ impl List {
         files: impl Iterator<Item = (u32, &'a [u8], u64)>,
     ) -> Result<Resolved, ListError> {
         // Entries that are paths, sorted by them; and those that are patterns.
-        let mut paths = Vec::new();
-        let mut patterns = Vec::new();
-        let mut set = GlobSetBuilder::new();
-        for (i, entry) in self.entries.iter().enumerate() {
-            match &entry.name {
-                Name::Path(path) => paths.push((path.as_slice(), i)),
-                Name::Pattern(pattern) => {
-                    set.add(compile(pattern).map_err(|e| ListError::Patterns(e.to_string()))?);
-                    patterns.push(i);
-                }
-            }
-        }
+        let numbered = self.entries.iter().enumerate();
+        let mut paths: Vec<_> = numbered
+            .filter_map(|(i, entry)| match &entry.name {
+                Name::Path(path) => Some((path.as_slice(), i)),
+                Name::Pattern(_) => None,
+            })
+            .collect();
         paths.sort_unstable();
-        let set = set.build().map_err(|e| ListError::Patterns(e.kind().to_string()))?;
+        let (set, patterns) = self.patterns()?;
         let mut hits = Vec::new();
         let mut globs = Vec::new();
         for (file, path, len) in files {
@@ -217,6 +214,27 @@ impl List {
         // Stable: the matches of one pattern stay in the order of the tree.
         hits.sort_by_key(|&(i, ..)| i);
         Ok(self.gather(&hits))
+    }
+
+    /// Whether [`List::resolve`] can use its patterns.
+    ///
+    /// # Errors
+    /// [`ListError::Patterns`].
+    pub(crate) fn check(&self) -> Result<(), ListError> {
+        self.patterns().map(drop)
+    }
+
+    /// The patterns, to be compared with a path all at once, and which entries they are.
+    fn patterns(&self) -> Result<(GlobSet, Vec<usize>), ListError> {
+        let (mut set, mut numbers) = (GlobSetBuilder::new(), Vec::new());
+        for (i, entry) in self.entries.iter().enumerate() {
+            if let Name::Pattern(pattern) = &entry.name {
+                set.add(compile(pattern).map_err(|e| ListError::Patterns(e.to_string()))?);
+                numbers.push(i);
+            }
+        }
+        let set = set.build().map_err(|e| ListError::Patterns(e.kind().to_string()))?;
+        Ok((set, numbers))
     }
 
     /// Ranges and missing names from which entry (in order) leads to which file of which length.

@@ -10,7 +10,7 @@ use tidecast::event::status::{Process, Shown};
 use tidecast::{Kind, Mode, MountOptions, Mounted, Prefetch, Program, ServeOptions, UnmountOptions};
 use tidecast_mount::server::End;
 use tidecast_mount::{Packets, Role, keeper};
-use tidecast_text::{Span, escaped};
+use tidecast_text::{Span, escaped, with_causes};
 
 use super::{Context, daemon, run_operation};
 use crate::args::SwarmArgs;
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let options = MountOptions {
         allow_other: args.allow_other,
         foreground: args.foreground,
-        ..args.tree.options(source, context)?
+        ..args.tree.options(source, context, reporter)?
     };
     let source = tidecast::given_source(source)?;
     let mounted = run_operation::run(
@@ -123,6 +123,7 @@ impl TreeArgs {
         &self,
         source: Option<&str>,
         context: &Context<'_>,
+        reporter: &Reporter,
     ) -> Result<MountOptions, Failure> {
         let serve = ServeOptions {
             mode: match self.mode.as_str() {
@@ -131,7 +132,7 @@ impl TreeArgs {
                 _ => Mode::Hybrid,
             },
             prefetch: match self.prefetch.to_str() {
-                Some("auto") => source.and_then(list_beside).map_or(Prefetch::Auto, Prefetch::List),
+                Some("auto") => source.map_or(Prefetch::Auto, |source| automatic(source, reporter)),
                 Some("none") => Prefetch::None,
                 _ => Prefetch::List(self.prefetch.clone().into()),
             },
@@ -153,10 +154,16 @@ impl TreeArgs {
     }
 }
 
-/// The prefetch list next to a manifest: of the same name with the extension `.list`.
-fn list_beside(source: &str) -> Option<PathBuf> {
-    let path = Path::new(source).with_extension("list");
-    (Path::new(source).is_file() && path.is_file()).then_some(path)
+/// The prefetch list next to the manifest, if there is one that can be used; else that of the tree. A list that another user may
+/// have put there, or that is no list, does not make the command fail.
+fn automatic(source: &str, reporter: &Reporter) -> Prefetch {
+    match tidecast_mount::list_beside(Path::new(source)) {
+        Ok(list) => list.map_or(Prefetch::Auto, Prefetch::List),
+        Err(error) => {
+            reporter.warning(&format!("{}; it is ignored", with_causes(&error)));
+            Prefetch::Auto
+        }
+    }
 }
 
 /// Runs as the keeper or the server of a mount, if this process was started as one.
@@ -186,7 +193,7 @@ fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter:
         .as_fd()
         .try_clone_to_owned()
         .context("cannot use the connection to the keeper process")?;
-    let options = tree.options(source, context)?;
+    let options = tree.options(source, context, reporter)?;
     reporter.go_live("mount");
     let source = match tidecast_secret::inherited()? {
         Some(ticket) => ticket.parse()?,

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use self::mounts::{Event, Mounts};
 use self::thread::spawn;
+use crate::error;
 use crate::home::Home;
 use crate::join;
 use crate::options::ServeOptions;
@@ -66,8 +67,12 @@ pub async fn serve(
     let home = Home::of(&source, options.cache.as_deref())?;
     let messages = MessageSender::new(context.tell);
     let open = async |manifest: &Arc<Manifest>| {
-        let (manifest, at) = (manifest.clone(), home.data(manifest)?);
-        join::opened(move || Store::download(manifest.clone(), &at, &join::on_demand()).fault()).await
+        let (manifest, root) = (manifest.clone(), Arc::new(home.data(manifest)?));
+        let open = move || {
+            let again = root.again().map_err(error::home("open", root.path()))?;
+            Store::download_beneath(again, manifest.clone(), &join::on_demand()).fault()
+        };
+        join::opened(open).await
     };
     let begun = join::begin(source, options, (state_dir, &home), &settings, (&messages, context.stop), open);
     let (mut running, service, told) = begun.await?;
@@ -76,6 +81,7 @@ pub async fn serve(
     let swarm = (running.swarm.demand(), running.swarm.progress());
     let mounts = Mounts::new(service.clone(), keeper, swarm, told, events);
     mounts.clone().take_over()?;
+    home.verify()?;
     let (listener, bound) = Packets::listen(&home.socket())
         .with_context(|| format!("cannot listen at {}", home.socket().display()))?;
     spawn("control", {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidecast_event::{Context as _, Error};
+use tidecast_event::{Context as _, Error, Fault as _};
 use tidecast_node::MessageSender;
 
 use super::thread::spawn;
@@ -42,9 +42,8 @@ pub(super) fn begin(
 }
 
 fn list(path: &Path, service: &Service, messages: &MessageSender<'_>) -> Result<(), Error> {
-    let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
     let wrong = || format!("{} is not a prefetch list", path.display());
-    let missing = service.fetch_list(&List::parse(&text).with_context(wrong)?).with_context(wrong)?;
+    let missing = service.fetch_list(&List::read(path).fault()?).with_context(wrong)?;
     if let Some(first) = missing.first() {
         let (count, first) = (missing.len(), String::from_utf8_lossy(first));
         messages.warning(format!("{count} names of the prefetch list are not in this tree, such as {first}"));
