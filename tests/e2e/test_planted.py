@@ -344,7 +344,7 @@ def test_a_link_of_another_user_leads_no_output_elsewhere(root, alice, place, tm
         os.chown(place / name, BOB, BOB, follow_symlinks=False)
     one = given_to(trees.blob(tmp_path / "one/file", 10).parent, ALICE)
     for to in (place / "dir", place / "dir/new"):
-        alice("copy", "--delete", f"{one}/", f"{to}/", code=1)
+        assert "belongs to another user" in alice("copy", "--delete", f"{one}/", f"{to}/", code=1).err
         alice.gets(manifest, to, listen, code=1)
     alice("copy", "--backup", "--backup-dir", place / "dir", f"{one}/", given_to((tmp_path / "to").mkdir() or tmp_path / "to", ALICE), code=1)
     assert "belongs to another user" in alice("publish", one, "-o", place / "out", code=1).err
@@ -417,7 +417,7 @@ def test_a_namespace_that_does_not_know_root_trusts_no_unknown_owner(alice, plac
         argv = alice.argv(*words)
         at = argv.index("--") + 1
         said = alice.start([*argv[:at], "unshare", "-Ur", *argv[at:]], env=alice.env).exits(1)
-        assert words[0] == "copy" or "belongs to another user" in said.err, said.story()
+        assert "belongs to another user" in said.err, said.story()
     assert [file.name for file in hers.iterdir()] == ["precious"] and (hers / "precious").read_text() == "hers"
 
 

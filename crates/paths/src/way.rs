@@ -164,7 +164,7 @@ fn walk(
                     let names = [name].into_iter().chain(left.into_iter().map(|(name, _)| name)).collect();
                     return Ok(End::Missing(Missing { above: dir, names, link }));
                 };
-                // Whoever was the fastest, it is looked at like all others.
+                // Made here or by another process, it is looked at like all names.
                 match mkdirat(&dir, &name, Mode::from_raw_mode(mode)) {
                     Ok(()) => made = turn(made, MAX_NAMES)?,
                     Err(Errno::EXIST) => turns = turn(turns, MAX_TURNS)?,

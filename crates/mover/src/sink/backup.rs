@@ -4,6 +4,7 @@
 //! name always has one of the two files. Only where no link can be made is the file itself renamed.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ pub(super) struct State {
 }
 
 impl State {
-    fn open(&mut self, dir: OwnedFd) -> Result<(), Errno> {
+    fn open(&mut self, dir: OwnedFd) -> io::Result<()> {
         let stat = fs::fstat(&dir)?;
         self.inode = Some((stat.st_dev, stat.st_ino));
         self.dirs = Some(Dirs::new(Arc::new(dir)));
@@ -79,9 +80,9 @@ impl Backups {
         let dir = backup.dir.as_ref().map(|name| Aside { name: name.clone(), path: place.beside(name) });
         let mut state = State::default();
         if let Some(dir) = &dir {
-            let refused = |e: Errno| unreached("--backup-dir", &dir.name, e);
+            let refused = |e| unreached("--backup-dir", &dir.name, e);
             match place.way.open(&dir.path, DIRECTORY) {
-                Err(Errno::NOENT) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 other => other.and_then(|opened| state.open(opened)).map_err(refused)?,
             }
             let base = place.base.as_ref().and_then(|base| fs::fstat(base).ok());

@@ -52,35 +52,31 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = flags | OFlags::CLOEXEC;
         if !self.beneath {
-            let found = tidecast_paths::named(path);
-            let found = found.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::ACCESS))?;
-            return if flags.contains(OFlags::PATH) {
-                Ok(found)
-            } else {
-                fs::openat(&found, ".", flags, Mode::empty())
-            };
+            let found = tidecast_paths::named(path)?;
+            let is_named = flags.contains(OFlags::PATH);
+            return if is_named { Ok(found) } else { Ok(fs::openat(&found, ".", flags, Mode::empty())?) };
         }
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        fs::openat2(&self.start, path, flags, Mode::empty(), inside)
+        Ok(fs::openat2(&self.start, path, flags, Mode::empty(), inside)?)
     }
 
     /// Opens a directory, and creates it, with those above it, if it is missing.
-    pub(super) fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        match self.open(path, DIRECTORY) {
-            Err(Errno::NOENT) => {}
+    pub(super) fn make(&self, path: &Path) -> io::Result<OwnedFd> {
+        let missing = match self.open(path, DIRECTORY) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => e,
             other => return other,
-        }
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
+        };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(missing) };
         let parent = self.make(parent)?;
         match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         }
-        fs::openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+        Ok(fs::openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
     }
 
     /// A path as it is opened here: below a server's root all begin there.
@@ -101,7 +97,7 @@ impl Destination {
         let dest = spec.dest.as_bytes();
         let slash = dest.ends_with(b"/");
         let path = way.path(&spec.dest);
-        let there = way.open(path, OFlags::PATH).and_then(|fd| fs::fstat(&fd));
+        let there = way.open(path, OFlags::PATH).and_then(|fd| Ok(fs::fstat(&fd)?));
         let is_dir = match there {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => Some(true),
@@ -109,7 +105,7 @@ impl Destination {
                 // The user's own name for it, as /dev/null: not one that is come upon in a tree.
                 kind => return Err(special(&spec.dest, kind)),
             },
-            Err(Errno::NOENT) => None,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(refused(&spec.dest, e)),
         };
         let place = match (is_dir, spec.offer.single.as_ref().filter(|_| is_dir.is_some() || !slash)) {
@@ -122,7 +118,7 @@ impl Destination {
                 "the destination {} is a file; copying a directory or several sources needs a directory",
                 escaped(&spec.dest)
             ))),
-            (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
+            (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR.into())),
             (_, Some(single)) => Self::renamed(way, path, single, spec),
         }?;
         let place = Self { made: is_dir.is_none(), ..place };
@@ -134,7 +130,8 @@ impl Destination {
         let Some(base) = self.base.take() else { return Ok(self) };
         let own = Private::open(&base, DISCARDED, &|_| true);
         let own = own.map_err(|t| t.at(Path::new(&spec.dest)))?;
-        let opened = rustix::io::fcntl_dupfd_cloexec(&own.dir, 0).map_err(|e| refused(&spec.dest, e))?;
+        let opened =
+            rustix::io::fcntl_dupfd_cloexec(&own.dir, 0).map_err(|e| refused(&spec.dest, e.into()))?;
         self.shown.push(&own.name);
         Ok(Self { base: Some(opened), around: Some((base, own)), rename: None, fresh: true, ..self })
     }
@@ -156,7 +153,7 @@ impl Destination {
 
     fn renamed(way: Resolver, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
         let Some(Component::Normal(name)) = path.components().next_back() else {
-            return Err(refused(&spec.dest, Errno::ISDIR));
+            return Err(refused(&spec.dest, Errno::ISDIR.into()));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let base = Self::opened(&way, parent, spec)?;
@@ -171,7 +168,7 @@ impl Destination {
     fn opened(way: &Resolver, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
         let opened = if spec.dry_run { way.open(path, DIRECTORY) } else { way.make(path) };
         match opened {
-            Err(Errno::NOENT) if spec.dry_run => Ok(None),
+            Err(e) if spec.dry_run && e.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some).map_err(|e| refused(&spec.dest, e)),
         }
     }
@@ -211,17 +208,17 @@ fn special(dest: &OsStr, kind: FileType) -> Error {
     ))
 }
 
-fn refused(dest: &OsStr, errno: Errno) -> Error {
-    unreached("the destination", dest, errno)
+fn refused(dest: &OsStr, error: io::Error) -> Error {
+    unreached("the destination", dest, error)
 }
 
 /// Why a directory that the user names cannot be opened.
-pub(super) fn unreached(what: &str, dir: &OsStr, errno: Errno) -> Error {
-    if errno == Errno::XDEV {
+pub(super) fn unreached(what: &str, dir: &OsStr, error: io::Error) -> Error {
+    if Errno::from_io_error(&error) == Some(Errno::XDEV) {
         let dir = escaped(dir);
         return Error::Usage(format!("{what} {dir} is outside of the served directory"));
     }
-    Error::io("open", dir)(errno.into())
+    Error::io("open", dir)(error)
 }
 
 fn is_empty(dir: &OwnedFd) -> io::Result<bool> {

@@ -8,11 +8,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use tidecast_hash::Digest;
 
 use super::ask::{Existing, NamedEntry, lookup_dirs, named_entry};
@@ -39,7 +39,7 @@ pub(super) fn open(
     for name in &spec.link_dest {
         match place.way.open(&place.beside(name), DIRECTORY) {
             Ok(dir) => opened.push(Arc::new(dir)),
-            Err(Errno::NOENT) => missing.push(name.clone()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => missing.push(name.clone()),
             Err(e) => return Err(unreached("--link-dest", name, e)),
         }
     }

@@ -8,6 +8,7 @@
 //! for everything below the root, replaces it.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub(super) struct Absent {
 
 impl Absent {
     /// The destination as one that is not there; None if each file is to be renamed there instead. `path` is how it is opened.
-    pub(super) fn find(way: &Resolver, path: &Path, spec: &ReceiveSpec) -> Result<Option<Self>, Errno> {
+    pub(super) fn find(way: &Resolver, path: &Path, spec: &ReceiveSpec) -> io::Result<Option<Self>> {
         let Some((at, name)) = split(path).filter(|_| fits(spec)) else { return Ok(None) };
         let parent = way.make(at)?;
         let there = fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
