@@ -180,7 +180,7 @@ mod tests {
         fs::remove_file(&list).unwrap();
         if !rustix::process::geteuid().is_root() {
             fs::write(&list, "a\n").unwrap();
-            fs::set_permissions(&list, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(&list, fs::Permissions::from_mode(0o000)).unwrap();
             assert!(matches!(list_beside(&manifest), Err(ListFileError::Io { .. })));
         }
     }
