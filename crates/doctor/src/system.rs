@@ -103,7 +103,7 @@ impl System {
         let patient = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
         let flags = flags | OFlags::CLOEXEC | patient;
         Ok(if self.planted {
-            rustix::fs::openat2(&self.root, below(path), flags, Mode::empty(), ResolveFlags::IN_ROOT)?
+            tidecast_paths::openat2_again(&self.root, below(path), flags, ResolveFlags::IN_ROOT)?
         } else {
             rustix::fs::openat(&self.root, below(path), flags, Mode::empty())?
         })

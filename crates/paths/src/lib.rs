@@ -50,7 +50,7 @@ pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
 pub use output::{is_stdout, output};
 pub use planted::{Access, OTHERS_WRITE, STICKY, unmapped};
-pub use resolve::mount_of;
+pub use resolve::{mount_of, openat2_again};
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};
 pub use way::{End, Missing, Step, follow, named, refuse_planted_link};

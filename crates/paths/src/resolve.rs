@@ -40,6 +40,25 @@ pub(crate) fn plain(path: &Path) -> Result<&Path, Errno> {
     Ok(path.components().as_path())
 }
 
+/// As openat2(2), which gives up when something is renamed anywhere on the host while it goes through `..`: tried again.
+///
+/// # Errors
+/// The system's error.
+pub fn openat2_again(
+    at: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+    how: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    for _ in 1..TRIES {
+        match openat2(at.as_fd(), path, flags, Mode::empty(), how) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+    openat2(at.as_fd(), path, flags, Mode::empty(), how)
+}
+
 /// Opens `path` beneath `at`. A link anywhere on it is `ELOOP`, as its last component too.
 pub(crate) fn open(
     at: BorrowedFd<'_>,

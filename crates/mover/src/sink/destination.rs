@@ -61,7 +61,7 @@ impl Resolver {
             return if is_named { Ok(found) } else { Ok(fs::openat(&found, ".", flags, Mode::empty())?) };
         }
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        Ok(fs::openat2(&self.start, path, flags, Mode::empty(), inside)?)
+        Ok(tidecast_paths::openat2_again(&self.start, path, flags, inside)?)
     }
 
     /// Opens a directory, and creates it, with those above it, if it is missing.

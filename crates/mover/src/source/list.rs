@@ -12,8 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, statat};
 use rustix::io::Errno;
+use tidecast_paths::openat2_again;
 use tidecast_text::escaped_bytes;
 
 use super::location::{Top, directory, expand, full};
@@ -181,7 +182,7 @@ fn apart(start: &OwnedFd, names: &mut Names, served: bool, problems: &mut Vec<Pr
 fn is_behind_link(start: &OwnedFd, parent: &[u8]) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    !parent.is_empty() && matches!(openat2(start, parent, flags, Mode::empty(), how), Err(Errno::LOOP))
+    !parent.is_empty() && matches!(openat2_again(start, parent, flags, how), Err(Errno::LOOP))
 }
 
 fn open_linked(
@@ -194,8 +195,7 @@ fn open_linked(
 ) -> std::io::Result<()> {
     let beneath = if served { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open =
-        |path: &[u8]| openat2(start, path, flags, Mode::empty(), beneath | ResolveFlags::NO_MAGICLINKS);
+    let open = |path: &[u8]| openat2_again(start, path, flags, beneath | ResolveFlags::NO_MAGICLINKS);
     let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     for end in ends {
         let above = &name[..end];

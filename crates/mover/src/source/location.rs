@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, statat};
 use rustix::io::Errno;
 use tidecast_hash::sha256;
+use tidecast_paths::openat2_again;
 use tidecast_text::{escaped, escaped_bytes};
 
 use crate::error::Error;
@@ -184,7 +185,7 @@ pub(super) fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd>
     let root = openat(CWD, root, flags, Mode::empty())?;
     let below = relative(path);
     let below = if below.is_empty() { b"." } else { below };
-    Ok(openat2(&root, below, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
+    Ok(openat2_again(&root, below, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
 }
 
 fn is_pattern(path: &[u8]) -> bool {

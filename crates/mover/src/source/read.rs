@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self as rfs, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
+use tidecast_paths::openat2_again;
 
 use super::state::Seen;
 use super::walk::DIRECTORY;
@@ -52,15 +53,9 @@ impl Tree {
         if self.follow != Follow::None {
             let how = ResolveFlags::NO_MAGICLINKS;
             let how = if self.is_served { how | ResolveFlags::BENEATH } else { how };
-            return rfs::openat2(&top.fd, path, flags.difference(OFlags::NOFOLLOW), Mode::empty(), how);
+            return Ok(openat2_again(&top.fd, path, flags.difference(OFlags::NOFOLLOW), how)?);
         }
-        match rfs::openat2(
-            &top.fd,
-            path,
-            flags,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        ) {
+        match openat2_again(&top.fd, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
             // EPERM is how some sandboxes filter calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => open_by_steps(&top.fd, path, flags),
             other => other,
