@@ -120,3 +120,16 @@ def test_a_job_of_htcondor_gets_no_link_of_another_user(users, place, tmp_path):
     subprocess.run(words, env={**os.environ, **alice.env}, cwd="/", capture_output=True, timeout=300)
     assert "belongs to another user" in answer.read_text() and "TransferSuccess = false" in answer.read_text(), answer.read_text()
     assert (place / "ct").lstat().st_uid == BOB
+
+
+@pytest.mark.parametrize("words", [[], ["--link", "copy", "--force"], ["--link", "hardlink"]])
+def test_a_link_of_another_user_is_no_destination(users, place, words, tmp_path):  # noqa: F811
+    _, alice, bob = users
+    made(alice)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    os.chown(victim, ALICE, ALICE)
+    assert not bob.does("ln", "-s", victim, place / "lk").returncode
+    for to in (place / "lk", place / "lk/deep"):
+        assert "belongs to another user" in alice.cache("get", "ct", "--to", to, *words, code=1)["message"]
+    assert not list(victim.iterdir())

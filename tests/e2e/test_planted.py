@@ -342,8 +342,12 @@ def test_a_link_of_another_user_leads_no_output_elsewhere(root, alice, place, tm
     for name, target in (("dir", hers), ("out", hers / "precious")):
         (place / name).symlink_to(target)
         os.chown(place / name, BOB, BOB, follow_symlinks=False)
+    # A directory that Bob has planted, with a link of his.
+    (place / "bobs").mkdir()
+    (place / "bobs/dir").symlink_to(hers)
+    given_to(place / "bobs", BOB)
     one = given_to(trees.blob(tmp_path / "one/file", 10).parent, ALICE)
-    for to in (place / "dir", place / "dir/new"):
+    for to in (place / "dir", place / "dir/new", place / "bobs/dir"):
         assert "belongs to another user" in alice("copy", "--delete", f"{one}/", f"{to}/", code=1).err
         alice.gets(manifest, to, listen, code=1)
     alice("copy", "--backup", "--backup-dir", place / "dir", f"{one}/", given_to((tmp_path / "to").mkdir() or tmp_path / "to", ALICE), code=1)
@@ -368,15 +372,16 @@ def test_a_copy_goes_into_no_planted_pipe(root, alice, place, tmp_path):
         os.close(reader)
 
 
-def test_a_module_of_the_working_directory_is_not_run(alice, place):
+@pytest.mark.parametrize("path", ["", ":", ":/nowhere", "/nowhere:"])
+def test_a_module_of_the_working_directory_is_not_run(alice, place, path):
     """`python3 -m` puts the working directory first among the places of modules."""
     ran = place / "ran"
     (place / "tidecast").mkdir()
-    for name in ("tidecast/__init__.py", "tidecast/field.py", "runpy.py", "importlib.py", "encodings.py"):
+    for name in ("tidecast/__init__.py", "tidecast/field.py", "runpy.py", "importlib.py", "encodings.py", "sitecustomize.py"):
         (place / name).write_text(f"open({str(ran)!r}, 'w')")
     (place / "data.nc").write_bytes(b"CDF\x01")
     given_to(place / "tidecast", BOB)
-    said = alice.start(alice.argv("field", "send", "data.nc:v", "--to", "127.0.0.1:9", "--plain"), env=alice.env, cwd=place)
+    said = alice.start(alice.argv("field", "send", "data.nc:v", "--to", "127.0.0.1:9", "--plain"), env=alice.env | {"PYTHONPATH": path}, cwd=place)
     assert said.wait() != 0 and not ran.exists(), said.story()
 
 

@@ -109,7 +109,8 @@ fn may_use(step: &Step<'_>, dir: &Path) -> std::io::Result<()> {
 }
 
 fn is_at_home(dir: &Path) -> bool {
-    std::env::var_os("HOME").is_some_and(|home| !home.is_empty() && dir.starts_with(home))
+    let set = |name| std::env::var_os(name).filter(|home| !home.is_empty());
+    ["HOME", "XDG_STATE_HOME"].into_iter().filter_map(set).any(|home| dir.starts_with(home))
 }
 
 /// O_DIRECTORY.

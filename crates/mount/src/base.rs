@@ -95,7 +95,8 @@ fn walk(dir: &Path, trusting: bool) -> Result<Option<Root>, Fault> {
     // The names in it are made later, and checked then by their owner; here, whether others could rename them.
     let meta = found.stat("")?;
     let access = Access { owner: meta.uid, mode: meta.mode };
-    let inside = Step { path: &dir.join("tidecast"), dir: access, owner: None, is_link: false };
+    let path = dir.join("tidecast");
+    let inside = Step { path: &path, dir: access, owner: None, is_link: false, is_below_planted: false };
     match replaceable(&inside, trusting) {
         Some(why) => Err(Fault::Exchangeable(exchangeable(why))),
         None => Ok(Some(found)),

@@ -30,14 +30,20 @@ pub struct Step<'a> {
     pub owner: Option<u32>,
     /// It is a symbolic link.
     pub is_link: bool,
+    /// Another user may have planted a directory on the way to it.
+    pub is_below_planted: bool,
 }
 
 impl Step<'_> {
     /// The user who may have planted this name for the caller, if another than the caller may have
-    /// ([`Access::lets_plant`]).
+    /// ([`Access::lets_plant`]). The owner of a directory that may be planted is not trusted with names in it.
     #[must_use]
     pub fn planter(&self) -> Option<u32> {
-        self.owner.filter(|owner| self.dir.lets_plant(*owner, rustix::process::geteuid().as_raw()))
+        let me = rustix::process::geteuid().as_raw();
+        let is_planted = |owner: &u32| {
+            self.is_below_planted && ![0, me].contains(owner) || self.dir.lets_plant(*owner, me)
+        };
+        self.owner.filter(is_planted)
     }
 }
 
@@ -123,7 +129,7 @@ pub struct Missing {
 /// The refusal of a name that another user may have planted.
 pub(crate) fn planted(path: &Path, owner: u32) -> io::Error {
     let why = format!(
-        "{} belongs to another user ({owner}), and all users may create names in its directory",
+        "{} belongs to another user ({owner}), and all users may create names in its directory or in one above",
         path.display()
     );
     io::Error::new(io::ErrorKind::PermissionDenied, why)
@@ -139,24 +145,28 @@ fn walk(
     // The working directory of an absolute path may be one that this user cannot enter.
     let begin = if path.is_absolute() { "/" } else { "." };
     let mut dir = openat(CWD, begin, NAMED, Mode::empty())?;
-    let (mut turns, mut made) = (0, 0);
+    let (mut turns, mut made, mut is_below_planted) = (0, 0, false);
     put_first(&mut left, path, None);
     while let Some((name, link)) = left.pop_front() {
         let is_up = name == *OsStr::new("..");
         if name == *OsStr::new("/") || is_up {
             dir = openat(&dir, &name, NAMED, Mode::empty())?;
             at.push(&name);
+            is_below_planted &= is_up;
             continue;
         }
         at.push(&name);
         let there = Found::at(&dir, &name)?;
         let here = fstat(&dir)?;
-        look(&Step {
+        let step = Step {
             path: &at,
             dir: Access { owner: here.st_uid, mode: here.st_mode },
             owner: there.as_ref().map(|found| found.owner),
             is_link: there.as_ref().is_some_and(|found| found.kind == FileType::Symlink),
-        })?;
+            is_below_planted,
+        };
+        look(&step)?;
+        is_below_planted |= !step.is_link && step.planter().is_some();
         match there {
             None => {
                 // The target of a dangling link is not made, as mkdir(2) makes none.

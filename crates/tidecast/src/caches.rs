@@ -15,6 +15,7 @@ use tidecast_daemon::name::CacheName;
 use tidecast_event::cache::{Created, Got, Refused};
 use tidecast_event::{Context as _, Error, PartialResult, Progress, Stage, Warning};
 use tidecast_node::{Message, MessageSink as _};
+use tidecast_paths::Root;
 
 use crate::operation::{Operation, Work, start};
 
@@ -63,8 +64,8 @@ pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOpt
     start(0, async move |work| {
         work.started(());
         let make = |dir: &PathBuf| {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-            dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))
+            let made = Root::make(dir).and_then(|made| made.real_path());
+            made.with_context(|| format!("cannot use {}", dir.display()))
         };
         let dir = options.to.as_ref().map(make).transpose()?;
         let why = RefCell::new(None);

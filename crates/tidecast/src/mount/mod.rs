@@ -17,6 +17,7 @@ use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::launch::{self, Start};
 use tidecast_mount::{Ask, Chosen, Guard, Home, How, Packets, Place, clean, find, mounted_at};
 use tidecast_node::{MessageSender, Source};
+use tidecast_paths::Root;
 
 use crate::operation::{Operation, Work, start};
 
@@ -89,7 +90,7 @@ fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     }
     if mounted_at(&absolute).is_none() {
         find(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
-        let made = std::fs::create_dir_all(at);
+        let made = Root::make(&absolute);
         made.with_context(|| format!("cannot create the mount point {}", at.display()))?;
     }
     let place = Place::open(at, guard, Chosen::ByCaller).map_err(Error::usage)?;

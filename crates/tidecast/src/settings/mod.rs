@@ -29,12 +29,14 @@ mod values;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use tidecast_event::{Context as _, Error, Fault as _};
+use tidecast_paths::{End, follow, refuse_planted_link, unmapped};
 use tidecast_text::{Rate, Size, Span};
 
 pub use self::daemon::{Requirements, Table};
@@ -186,16 +188,30 @@ fn read(file: Option<&Path>) -> Result<Settings> {
     }
 }
 
-/// The text of a configuration file. One that the user has not named must be a file of this user or of root.
+/// The text of a configuration file. One that the user has not named must be a file of this user or of root, and so must each
+/// link to it: root may have the HOME of another user.
 fn read_file(path: &Path, is_named: bool) -> io::Result<String> {
     if is_named {
         return std::fs::read_to_string(path);
     }
+    let me = rustix::process::geteuid().as_raw();
+    let is_known = |owner: u32| [0, me].contains(&owner) || Some(owner) == unmapped();
+    let found =
+        follow(path, &mut |step| match step.owner.filter(|owner| step.is_link && !is_known(*owner)) {
+            Some(_) => Err(ErrorKind::PermissionDenied.into()),
+            None => refuse_planted_link(step),
+        })?;
+    let found = match found {
+        End::Other(found) => found,
+        End::Dir(_) => return Err(ErrorKind::PermissionDenied.into()),
+        End::Missing(_) => return Err(ErrorKind::NotFound.into()),
+    };
     // A planted pipe makes no process wait.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
+    let found = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let mut file = File::options().read(true).custom_flags(flags).open(found)?;
     let meta = file.metadata()?;
-    if !meta.is_file() || ![0, rustix::process::geteuid().as_raw()].contains(&meta.uid()) {
+    if !meta.is_file() || ![0, me].contains(&meta.uid()) {
         return Err(ErrorKind::PermissionDenied.into());
     }
     let mut text = String::new();

@@ -63,15 +63,12 @@ fn private(dir: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     };
-    match make(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = dir.parent().filter(|_| dir.ends_with("status")).ok_or(error)?;
-            make(parent)?;
-            open(parent)?;
-            make(dir)?;
-        }
-        made => made?,
+    // First, as it may be a link that another user has planted.
+    if let Some(parent) = dir.parent().filter(|_| dir.ends_with("status")) {
+        make(parent)?;
+        open(parent)?;
     }
+    make(dir)?;
     open(dir)
 }
 

@@ -4,6 +4,7 @@
 //! slot. docs/field-format.md specifies the dialogue.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::ops::Range;
@@ -33,6 +34,13 @@ const END: Duration = Duration::from_secs(2);
 /// What `python3 -m tidecast.field` runs, but never a module of the working directory, which may be one that all users write
 /// to. Python has a flag for that (`-P`) from 3.11 on only.
 const RUN: &str = "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module('tidecast.field', run_name='__main__', alter_sys=True)";
+
+/// PYTHONPATH without its empty parts, if it has some: to Python each is the working directory.
+fn places_of_modules() -> Option<(&'static str, OsString)> {
+    let told = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty())?;
+    let named = std::env::split_paths(&told).filter(|path| !path.as_os_str().is_empty());
+    std::env::join_paths(named).ok().map(|named| ("PYTHONPATH", named))
+}
 
 /// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by its
 /// contents, or `script.py:function`.
@@ -66,6 +74,7 @@ pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Sour
         .map_err(|error| fail(format!("cannot create shared memory: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
+        .envs(places_of_modules())
         .args(["-c", RUN, "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
         .args(axes.map(|axes| format!("--axes={axes}")))
         .arg("--")
