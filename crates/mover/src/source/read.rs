@@ -53,7 +53,7 @@ impl Tree {
         if self.follow != Follow::None {
             let how = ResolveFlags::NO_MAGICLINKS;
             let how = if self.is_served { how | ResolveFlags::BENEATH } else { how };
-            return Ok(openat2_again(&top.fd, path, flags.difference(OFlags::NOFOLLOW), how)?);
+            return openat2_again(&top.fd, path, flags.difference(OFlags::NOFOLLOW), how);
         }
         match openat2_again(&top.fd, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
             // EPERM is how some sandboxes filter calls they do not know.
