@@ -66,17 +66,22 @@ fn private(dir: &Path) -> io::Result<File> {
     // First, as it may be a link that another user has planted.
     if let Some(parent) = dir.parent().filter(|_| dir.ends_with("status")) {
         make(parent)?;
-        open(parent)?;
+        own(parent, 0o022)?;
     }
     make(dir)?;
     open(dir)
 }
 
 fn open(dir: &Path) -> io::Result<File> {
+    own(dir, 0o077)
+}
+
+/// Opens a directory of this user which gives others none of these permissions.
+fn own(dir: &Path, others: u32) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)?;
     let meta = open.metadata()?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & others != 0 {
         let why = format!("{} belongs to another user, or others may access it", dir.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
