@@ -14,7 +14,7 @@ def data(tmp_path):
 
 
 @pytest.mark.parametrize("words", [
-    [], ["frobnicate"], ["publish"], ["get", "m"], ["publish", ".", "--format", "v9"], ["publish", ".", "--piece-size", "3"],
+    [], ["frobnicate"], ["publish"], ["get", "m"], ["publish", ".", "--format", "v9"], ["publish", __file__, "--piece-size", "3"],
     ["get", "m", "--to", "d", "--timeout", "soon"], ["seed", "m", "p", "--listen", "nowhere"]])
 def test_wrong_usage_is_2(tide, words):
     assert tide(*words, code=2).err
