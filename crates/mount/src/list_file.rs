@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(list_beside(&manifest).unwrap(), None, "no manifest");
         fs::write(&manifest, "").unwrap();
         assert_eq!(list_beside(&manifest).unwrap(), Some(list.clone()));
-        assert_eq!(list_beside(&list).unwrap(), None, "it is none for itself");
+        assert_eq!(list_beside(&list).unwrap(), None, "a list has no list beside it");
         fs::write(&list, "[\n").unwrap();
         assert!(matches!(list_beside(&manifest), Err(ListFileError::Invalid { .. })));
         fs::remove_file(&list).unwrap();

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use tidecast_paths::Step;
+use tidecast_paths::{Step, unmapped_now};
 
 /// A name on the way to a place that another user could replace.
 #[derive(Debug, thiserror::Error)]
@@ -48,14 +48,8 @@ pub(crate) fn replaceable(step: &Step<'_>, trusting: bool) -> Option<Replaceable
     (!trusting && !is_trusted(owner)).then_some(Replaceable::OfOther { name, owner })
 }
 
+/// In a user namespace the host's root has the number of all users that it does not know: the check before the namespace was
+/// entered has seen them.
 fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == rustix::process::geteuid().as_raw() || owner == unmapped_here()
-}
-
-/// The owner that this namespace shows for users that it does not know. In a user namespace the host's root is one of them,
-/// as are all others: the check before the namespace was entered has seen them. In the host's namespace: root.
-fn unmapped_here() -> u32 {
-    let words = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let is_host = words("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
-    if is_host { 0 } else { words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(0) }
+    owner == 0 || owner == rustix::process::geteuid().as_raw() || Some(owner) == unmapped_now()
 }

@@ -49,7 +49,7 @@ pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
 pub use output::{is_stdout, output};
-pub use planted::{Access, OTHERS_WRITE, STICKY, unmapped};
+pub use planted::{Access, OTHERS_WRITE, STICKY, unmapped, unmapped_now};
 pub use resolve::{mount_of, openat2_again};
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};

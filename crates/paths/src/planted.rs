@@ -52,11 +52,15 @@ impl Access {
 /// own. Found out once: a process that enters a namespace of its own asks before that, and has looked at names then.
 pub fn unmapped() -> Option<u32> {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
-    *UNMAPPED.get_or_init(|| {
-        let words = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let is_host = words("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
-        (!is_host).then(|| words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(NOBODY))
-    })
+    *UNMAPPED.get_or_init(unmapped_now)
+}
+
+/// The same in the namespace that the process is in now.
+#[must_use]
+pub fn unmapped_now() -> Option<u32> {
+    let words = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let is_host = words("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
+    (!is_host).then(|| words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(NOBODY))
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
         round(self.began.elapsed().as_secs_f64())
     }
 
-    /// Reads a manifest. Its file may be a pipe (`<(...)`) to which nobody writes: a stop ends that wait.
+    /// Reads a manifest. Its file may be a pipe (`<(...)`) without a writer: a stop ends the wait for one.
     pub(crate) async fn manifest(&self, from: &Path) -> Result<Manifest, Error> {
         let from = from.to_owned();
         let reading = tokio::task::spawn_blocking(move || read_manifest(&from));

@@ -33,7 +33,7 @@ impl Found {
         }
     }
 
-    /// The text of a symbolic link; `None` if it is none.
+    /// The text of a symbolic link; `None` for anything else.
     pub(super) fn target(&self) -> io::Result<Option<OsString>> {
         if !self.meta.is_symlink() {
             return Ok(None);
