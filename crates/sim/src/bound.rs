@@ -331,7 +331,8 @@ impl Search {
             }
             flow += amount;
         }
-        for (last, arcs, amount) in pushed {
+        // The last first: a later way may go back through what an earlier one has opened.
+        for (last, arcs, amount) in pushed.into_iter().rev() {
             self.home[last as usize] += amount;
             for arc in arcs {
                 self.arcs[arc as usize].room += amount;

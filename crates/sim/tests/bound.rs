@@ -78,6 +78,18 @@ fn headers_take_their_share() {
     assert_eq!(bound(&t, u64::MAX, &everyone(&t), 1, 1).time.0, u64::MAX);
 }
 
+/// The first flow from r takes the link from a to b, the second one goes back over it with more than it carries alone.
+#[test]
+fn flows_that_turn_each_other_back_are_undone() {
+    let links =
+        [("r a", 2), ("a b", 2), ("b o", 2), ("r p", 3), ("p b", 3), ("a x", 3), ("x y", 3), ("y o", 3)];
+    let mut text: String =
+        ["o", "r", "a", "b", "p", "x", "y"].map(|name| format!("switch {name}\n")).concat();
+    links.iter().for_each(|(ends, rate)| text += &format!("link {ends} {rate}mbit\n"));
+    let t = Topology::from_text(&(text + "nodes 1 o 9mbit\nnodes 2 r 9mbit\n")).unwrap();
+    assert_eq!(bound(&t, 1, &everyone(&t), 1, 1).limit, "the 2 links of switch r at 5 Mbit/s together");
+}
+
 #[test]
 fn meshes_of_thousands_of_switches_are_quick() {
     for (form, rate) in [
