@@ -27,6 +27,7 @@
 //!
 //! The origin dies (crash, death, full disk, leave) permanently in one seed of 24, near the end.
 
+mod duration;
 mod planned;
 
 use std::fmt;
@@ -34,7 +35,8 @@ use std::ops::Range;
 
 use tidecast_swarm::{Limits, Policy, Time};
 
-use crate::fault::{Fault, Item, NodeFault, Selector, Spec, What};
+use self::duration::{ideal, until};
+use crate::fault::{Item, NodeFault, Selector, Spec, What};
 use crate::job::{Host, Job, Protocols};
 use crate::rng::Rng;
 use crate::topology::units::format_rate;
@@ -44,8 +46,6 @@ const SECOND: u64 = 1_000_000_000;
 const KIB: u32 = 1 << 10;
 /// A stock client's block.
 const STOCK_BLOCK: u32 = 16 * KIB;
-/// Bytes that TCP has on its way where one frame in a thousand is lost (Mathis et al. 1997), rounded down.
-const LOSSY: u64 = 50_000;
 /// Largest block between Tidecast nodes.
 const MAX_BLOCK: u32 = 1024 * KIB;
 
@@ -127,40 +127,6 @@ impl Scenario {
         job.until = until(&job, ideal);
         Scenario { seed, topology: shape.form, faults, job }
     }
-}
-
-/// Nanoseconds that the broadcast takes where nothing goes wrong, roughly.
-fn ideal(size: u64, slowest: u64, delay: u64) -> u64 {
-    let moving = u128::from(size) * 8 * u128::from(SECOND) / u128::from(slowest.max(1));
-    u64::try_from(moving).unwrap_or(u64::MAX / 1024) + 10 * delay + 2_000_000
-}
-
-/// A run that is not over by then never will be: after the last fault, time for the slowest node, for
-/// every time-out of the driver, and for the rounds of textbook timers.
-fn until(job: &Job, ideal: u64) -> Time {
-    let last = job.faults.iter().map(|t| t.at.0).chain(job.joins.iter().map(|j| j.0.0)).max().unwrap_or(0);
-    let patience = if job.policy.choking || job.policy.distribution { 3000 } else { 600 };
-    let size = job.lengths.iter().map(|&len| u64::from(len)).sum();
-    Time(last + 100 * ideal + delayed(job, size) + slowed(job, size) + patience * SECOND)
-}
-
-/// Eight times the nanoseconds in which everything comes over the two longest links, a window at a time.
-fn delayed(job: &Job, size: u64) -> u64 {
-    let Limits { window, serving, serving_total, .. } = job.limits;
-    let way = if job.topology.links.iter().any(|l| l.loss > 0) { LOSSY } else { u64::MAX };
-    let way = way.min(u64::from(window.1)).min(u64::from(serving)).min(serving_total);
-    let delay = job.topology.links.iter().map(|l| l.delay).max().unwrap_or(0);
-    8 * (size / way) * 4 * delay
-}
-
-/// Nanoseconds in which eight copies cross the slowest wire that a fault leaves.
-fn slowed(job: &Job, size: u64) -> u64 {
-    let rate = |fault: &Fault| match fault {
-        Fault::NodeRate { rate, .. } | Fault::LinkRate { rate, .. } if *rate > 0 => Some(*rate),
-        _ => None,
-    };
-    let slowest = job.faults.iter().filter_map(|timed| rate(&timed.fault)).min();
-    slowest.map_or(0, |rate| 8 * size / rate * SECOND)
 }
 
 /// A cluster's form and its bounds.
@@ -561,6 +527,10 @@ mod tests {
             assert!((1..=5000).contains(&lengths.len()) && lengths.iter().all(|&len| len > 0), "{s}");
             assert!(s.job.faults.iter().all(|t| t.at < *until) && s.job.joins.iter().all(|j| j.0 < *until));
             assert!(until.0 < 1_000_000 * SECOND, "{s}: until {} s", until.0 / SECOND);
+            let rates = topology.nodes.iter().map(|n| n.rate).chain(topology.links.iter().map(|l| l.rate));
+            let longest = u128::from(*lengths.iter().max().unwrap()) * 8 * u128::from(SECOND);
+            let all = longest * topology.nodes.len() as u128 / u128::from(rates.min().unwrap());
+            assert!(u128::from(until.0) >= all, "{s}: no time for a longest piece from the origin to each");
             for range in wants.iter().flat_map(|(_, ranges)| ranges) {
                 assert!(range.start < range.end && range.end <= lengths.len() as u32, "{s}");
             }

@@ -5,7 +5,7 @@ mod request;
 mod run;
 mod topology;
 
-use tidecast_metainfo::choose_piece_length;
+use tidecast_metainfo::{choose_piece_length, is_new_piece_length};
 use tidecast_swarm::{Limits, Policy};
 use tidecast_text::{Rate, Size, grouped};
 
@@ -374,8 +374,8 @@ impl Plan {
 
 fn piece(size: u64) -> Result<u32, PlanError> {
     match u32::try_from(size) {
-        Ok(bytes) if bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => refused(format!("--piece-size: {} is not a power of two from 16 KiB to 1 GiB", Size(size))),
+        Ok(bytes) if is_new_piece_length(size) => Ok(bytes),
+        _ => refused(format!("--piece-size: {} is not a power of two from 16 KiB to 512 MiB", Size(size))),
     }
 }
 
