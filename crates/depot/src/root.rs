@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use tidecast_hash::{Digest, LEAF, leaves};
 use tidecast_metainfo::merkle;
+use tidecast_paths::PageBuffer;
 
 /// Bytes read at once, a power of two.
 const CHUNK: usize = 1 << 20;
@@ -17,7 +18,7 @@ const CHUNK_LEAVES: usize = CHUNK / LEAF;
 /// # Errors
 /// It cannot be read, or is shorter.
 pub fn root_of(file: &File, len: u64) -> io::Result<Digest> {
-    let mut buf = vec![0; CHUNK.min(usize::try_from(len).unwrap_or(CHUNK)).max(1)];
+    let mut buf = PageBuffer::new(CHUNK.min(usize::try_from(len).unwrap_or(CHUNK)).max(1));
     let mut digests = vec![[0; 32]; CHUNK_LEAVES];
     let mut chunks = Vec::new();
     let mut at = 0;

@@ -10,8 +10,8 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A tracker URL that cannot be used as it is written.
-    #[error("invalid tracker URL {url:?}: {why}")]
+    /// A URL of a tracker or web seed that cannot be used as it is written.
+    #[error("invalid URL {url:?}: {why}")]
     Url {
         /// The URL, cut to a printable length.
         url: String,

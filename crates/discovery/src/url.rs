@@ -48,7 +48,7 @@ impl TrackerUrl {
             return Err(bad("it contains a byte that is not printable ASCII; percent-encode it"));
         }
         if text.contains('#') {
-            return Err(bad("a tracker URL must not have a fragment"));
+            return Err(bad("a URL must not have a fragment"));
         }
         let uri: Uri = text.parse().map_err(|_| bad("not a URL"))?;
         let scheme = match uri.scheme_str() {
@@ -59,7 +59,7 @@ impl TrackerUrl {
         };
         let authority = uri.authority().ok_or_else(|| bad("missing host"))?;
         if authority.as_str().contains('@') {
-            return Err(bad("user names in tracker URLs are not supported"));
+            return Err(bad("user names in URLs are not supported"));
         }
         let (host, after) = authority.as_str().split_at(authority.host().len());
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {

@@ -15,6 +15,14 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The state directory could not be created.
+    #[error("cannot create {}: {source}; choose another directory with --state-dir", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The state directory belongs to another user.
     #[error(
         "{} belongs to user {owner}, and this process runs as user {user}; choose your own state directory with --state-dir",

@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::Mode;
-use tidecast_paths::{Access, Root, Step, refuse_planted_link, unmapped};
+use tidecast_paths::{
+    Access, OTHERS_WRITE, Root, Step, open_not_planted, others_write, refuse_planted_link, unmapped,
+};
 
 use crate::Error;
 
@@ -30,7 +32,7 @@ pub(crate) fn check_own(dir: &Path) -> Result<(), Error> {
         let (dir, owner) = (dir.display(), meta.uid());
         return Err(Error::Ca(format!("{dir} belongs to user {owner}; use a directory of your own")));
     }
-    if meta.mode() & 0o022 == 0 {
+    if meta.mode() & OTHERS_WRITE == 0 {
         return Ok(());
     }
     let is_empty = fs::read_dir(dir).map_err(fail("open", dir))?.next().is_none();
@@ -73,7 +75,12 @@ const NAMES: &[&str] = &[
 /// # Errors
 /// It belongs to another user or is open to all, is not a directory, or cannot be created or narrowed.
 pub fn own_dir(dir: &Path) -> Result<(), Error> {
-    let root = Root::make_private_by(dir, &mut |step| may_use(step, dir)).map_err(fail("create", dir))?;
+    let failed = |source: std::io::Error| match source.raw_os_error() {
+        Some(_) => Error::Create { path: dir.to_owned(), source },
+        // Refused by `may_use`, which has the reason.
+        None => fail("create", dir)(source),
+    };
+    let root = Root::make_private_by(dir, &mut |step| may_use(step, dir)).map_err(failed)?;
     let meta = rustix::fs::fstat(&root).map_err(|e| fail("use", dir)(e.into()))?;
     let user = rustix::process::geteuid().as_raw();
     if meta.st_uid != user {
@@ -83,7 +90,8 @@ pub fn own_dir(dir: &Path) -> Result<(), Error> {
         return Ok(());
     }
     if meta.st_mode & 0o1000 != 0 || !is_ours_alone(&root) {
-        let is_open = Access { owner: user, mode: meta.st_mode }.is_open();
+        let access = Access { owner: user, mode: meta.st_mode };
+        let is_open = access.is_open() || others_write(user, meta.st_gid, meta.st_mode);
         return if is_open { Err(Error::Open(dir.to_owned())) } else { Ok(()) };
     }
     rustix::fs::fchmod(&root, Mode::from_raw_mode(0o700)).map_err(|e| fail("narrow", dir)(e.into()))
@@ -134,9 +142,9 @@ pub fn read_private(path: &Path) -> Result<Vec<u8>, Error> {
     read_secret(path)?.ok_or_else(none)
 }
 
-/// Reads a secret file; `None` if it does not exist. One that others may read is rejected.
+/// Reads a secret file; `None` if it does not exist. One that others may read, or another user may have planted, is rejected.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    let file = match File::open(path) {
+    let file = match open_not_planted(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(fail("read", path)(e)),

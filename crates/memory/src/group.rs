@@ -102,9 +102,7 @@ impl Group {
         let base = options.shared.clone().unwrap_or_else(named);
         let shared = Arc::new(Shared::make(&base)?);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(threads).thread_name("tidecast").enable_all().build();
-        let runtime = runtime.map_err(system("start threads"))?;
+        let runtime = tidecast_net::runtime(threads).map_err(system("start threads"))?;
         let (hub, found) = {
             let _within = runtime.enter();
             if rank == 0 {

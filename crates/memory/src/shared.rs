@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use rustix::fs::{FlockOperation, flock};
+use tidecast_paths::Access;
 
 use crate::error::{Error, system};
 
@@ -32,6 +33,13 @@ pub(crate) struct Shared {
 impl Shared {
     /// Creates a directory, and removes those of dead processes.
     pub(crate) fn make(base: &Path) -> Result<Self, Error> {
+        let at = fs::metadata(base).map_err(system("access shared memory"))?;
+        if (Access { owner: at.uid(), mode: at.mode() }).lets_exchange() {
+            return Err(Error::Usage(format!(
+                "other users can exchange directories in {}; set TIDECAST_SHM_DIR to another directory",
+                base.display()
+            )));
+        }
         remove_stale(base);
         let name = format!("{PREFIX}{}", HEXLOWER.encode(&rand::random::<[u8; 16]>()));
         let path = base.join(&name);

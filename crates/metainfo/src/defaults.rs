@@ -2,6 +2,9 @@
 //!
 //! Promise: the same sizes give the same choice.
 
+use tidecast_hash::LEAF;
+
+use crate::parse::MAX_PIECE_LENGTH;
 use crate::{Layout, Manifest, Version};
 
 const MIN: u32 = 64 << 10;
@@ -20,6 +23,13 @@ const TARGET_PIECES: u64 = 16_384;
 
 /// v1 is added to a v2 manifest if the padding it needs is at most this fraction of the data.
 pub const MAX_AUTO_PADDING: f64 = 0.05;
+
+/// Whether a new manifest may have pieces of so many bytes: a power of two from 16 KiB to 512 MiB, which every format
+/// and [`Manifest::parse`] allow.
+#[must_use]
+pub fn is_new_piece_length(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (LEAF as u64..=MAX_PIECE_LENGTH).contains(&bytes)
+}
 
 /// A piece length in bytes for files of these sizes: a power of two, 64 KiB (128 KiB from 64 MiB of
 /// data on, 256 KiB from 128 MiB) to 16 MiB, so that there are 16,384 to 32,768 pieces where the data
@@ -49,14 +59,16 @@ pub fn choose_piece_length(total: u64, sizes: impl Iterator<Item = u64> + Clone)
 /// hybrid if the padding that v1 needs is at most 5% of the data, v2 otherwise.
 pub fn choose_version(layout: &Layout) -> (Version, String) {
     let (padding, total) = (layout.padding(), layout.total_len());
-    let percent = 100.0 * padding as f64 / (total.max(1)) as f64;
+    let part = padding as f64 / total.max(1) as f64;
+    let percent = 100.0 * part;
     if padding == 0 || padding as f64 <= MAX_AUTO_PADDING * total as f64 {
         let why = format!("hybrid (v1 and v2): v1 padding is {percent:.1}% of the data, at most 5%");
         (Version::Hybrid, why)
     } else {
-        let why = format!(
-            "v2 only: v1 would add {percent:.1}% of padding, more than 5% (--format hybrid forces it)"
-        );
+        let padding =
+            if part < 1.0 { format!("{percent:.1}% of") } else { format!("{part:.0} times the data in") };
+        let why =
+            format!("v2 only: v1 would add {padding} padding, more than 5% (--format hybrid forces it)");
         (Version::V2, why)
     }
 }

@@ -30,7 +30,7 @@ mod tree;
 mod web_seed;
 
 pub use builder::{Builder, Content, Entry};
-pub use defaults::{MAX_AUTO_PADDING, choose_piece_length, choose_version};
+pub use defaults::{MAX_AUTO_PADDING, choose_piece_length, choose_version, is_new_piece_length};
 pub use error::Error;
 pub use excluded::Excluded;
 pub use extra::Mtime;

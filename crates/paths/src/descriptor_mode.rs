@@ -1,5 +1,6 @@
-//! Directories and files of ours whose mode keeps even us out.
+//! What a descriptor names, whatever has its name meanwhile; and directories and files of ours whose mode keeps even us out.
 
+use std::io;
 use std::sync::OnceLock;
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,6 +23,14 @@ fn name_of(fd: BorrowedFd<'_>) -> Result<String, Errno> {
         return Err(Errno::ACCESS);
     }
     Ok(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Opens what a descriptor (`O_PATH`) names, with these flags.
+///
+/// # Errors
+/// The system's error; `EACCES` where `/proc` is missing.
+pub fn reopen(found: impl AsFd, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, name_of(found.as_fd())?, flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Sets the mode of the inode of a descriptor, including one opened with `O_PATH`.

@@ -36,6 +36,7 @@ mod entries;
 mod file;
 mod meta;
 mod output;
+mod page_buffer;
 mod planted;
 mod resolve;
 mod root;
@@ -43,17 +44,21 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unreplaceable;
 mod way;
 
 pub use attributes::Time;
+pub use descriptor_mode::reopen;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
-pub use output::{is_stdout, output};
-pub use planted::{Access, OTHERS_WRITE, STICKY, unmapped, unmapped_now};
+pub use output::{is_stdout, open_not_planted, output};
+pub use page_buffer::PageBuffer;
+pub use planted::{Access, OTHERS_WRITE, STICKY, others_write, unmapped, unmapped_now};
 pub use resolve::{mount_of, openat2_again};
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};
-pub use way::{End, Missing, Step, follow, named, refuse_planted_link};
+pub use unreplaceable::{Fault, Replaceable, open_unreplaceable, replaceable, temporary_dir};
+pub use way::{End, Missing, Step, follow, named, refuse_planted, refuse_planted_link};
 
 use rustix::io::Errno;
 

@@ -7,16 +7,16 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, openat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs, openat};
 use rustix::io::Errno;
 
 use crate::Root;
+use crate::descriptor_mode::reopen;
 use crate::way::{End, Missing, not_planted};
 
 /// Permissions of other users than the owner.
@@ -100,6 +100,17 @@ fn keeps_secrets(file: &File, meta: &Metadata) -> io::Result<bool> {
     })
 }
 
+/// Opens what is at a path for reading, unless another user may have planted it or a name on the way.
+///
+/// # Errors
+/// The system's error; [`io::ErrorKind::PermissionDenied`] for a planted name.
+pub fn open_not_planted(path: &Path) -> io::Result<File> {
+    match not_planted(path)? {
+        End::Dir(found) | End::Other(found) => Ok(reopen(found, OFlags::RDONLY | OFlags::NOCTTY)?.into()),
+        End::Missing(_) => Err(Errno::NOENT.into()),
+    }
+}
+
 /// Opens the existing file, or the target of a link, for writing, unless another user may have planted one of the two or a
 /// link on the way. A missing target of a link is made with the mode `new`. For a pipe, waits for a reader.
 pub(crate) fn open(path: &Path, new: Option<u32>, is_over: &dyn Fn() -> bool) -> io::Result<File> {
@@ -113,17 +124,18 @@ pub(crate) fn open(path: &Path, new: Option<u32>, is_over: &dyn Fn() -> bool) ->
             return Ok(openat(&above, name, flags, Mode::from_raw_mode(mode))?.into());
         }
     };
-    // What was looked at, not what has its name now.
-    let found_path = format!("/proc/self/fd/{}", found.as_raw_fd());
     loop {
-        match openat(CWD, &found_path, flags, Mode::empty()) {
-            Err(Errno::NXIO) if FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Fifo => {
+        match reopen(&found, flags) {
+            Err(e)
+                if Errno::from_io_error(&e) == Some(Errno::NXIO)
+                    && FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Fifo =>
+            {
                 if is_over() {
                     return Err(io::Error::new(io::ErrorKind::Interrupted, "no process reads this pipe"));
                 }
                 std::thread::sleep(LOOK);
             }
-            opened => return Ok(opened?.into()),
+            opened => return opened.map(File::from),
         }
     }
 }
@@ -157,7 +169,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use rustix::fs::mknodat;
+    use rustix::fs::{CWD, mknodat};
 
     use super::*;
 

@@ -48,6 +48,14 @@ impl Access {
     }
 }
 
+/// Whether users besides the owner of a directory may create names in it. A group does not count that is this process's own and
+/// that of one user only, as many systems make one for each user.
+#[must_use]
+pub fn others_write(owner: u32, group: u32, mode: u32) -> bool {
+    let is_of_one = group == owner && group == rustix::process::getegid().as_raw();
+    mode & ALL_WRITE != 0 || mode & GROUP_WRITES != 0 && !is_of_one
+}
+
 /// The owner that a user namespace shows for all users that it does not know, the host's root among them; `None` in the host's
 /// own. Found out once: a process that enters a namespace of its own asks before that, and has looked at names then.
 pub fn unmapped() -> Option<u32> {

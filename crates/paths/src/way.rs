@@ -101,7 +101,15 @@ pub fn refuse_planted_link(step: &Step<'_>) -> io::Result<()> {
 
 /// The end of a path that leads through nothing, and to nothing, that another user may have planted.
 pub(crate) fn not_planted(path: &Path) -> io::Result<End> {
-    follow(path, &mut |step| step.planter().map_or(Ok(()), |owner| Err(planted(step.path, owner))))
+    follow(path, &mut refuse_planted)
+}
+
+/// The rule of [`crate::open_not_planted`].
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a name that another user may have planted.
+pub fn refuse_planted(step: &Step<'_>) -> io::Result<()> {
+    step.planter().map_or(Ok(()), |owner| Err(planted(step.path, owner)))
 }
 
 /// The end of a way. The descriptors (`O_PATH`) name a file, and open none.

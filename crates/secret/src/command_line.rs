@@ -78,6 +78,29 @@ pub(super) fn taken(path: &str) -> Option<String> {
     TAKEN.get()?.get(path).cloned()
 }
 
+/// A message that quotes the command line, as the user has given that: for a secret that [`hide`] took off, `<the key given>`
+/// instead of the path that stands in its place.
+pub fn shown(message: &str) -> String {
+    TAKEN.get().map_or_else(|| message.to_owned(), |taken| replaced(message, taken))
+}
+
+fn replaced(message: &str, taken: &BTreeMap<String, String>) -> String {
+    // The longest first: fd/3 is the start of fd/31.
+    taken.iter().rev().fold(message.to_owned(), |text, (path, secret)| {
+        let word = secret.trim().as_bytes();
+        let kind = if is_secret_magnet(word) {
+            MAGNET
+        } else if is_ticket(word) {
+            TICKET
+        } else if secret.contains("://") {
+            TRACKER
+        } else {
+            FIELD_KEY
+        };
+        text.replace(&format!("@{path}"), &format!("<the {} given>", kind.name))
+    })
+}
+
 /// Reads an inherited descriptor, and closes it: no child is to have it.
 fn take(words: &[OsString]) -> BTreeMap<String, String> {
     let ours = format!("/memfd:{NAME}");
@@ -338,6 +361,14 @@ mod tests {
         ] {
             assert_eq!(found(line), [], "{line}");
         }
+    }
+
+    #[test]
+    fn messages_do_not_show_what_stands_in_place_of_a_secret() {
+        let taken = |number: u32, text: &str| (format!("{FD}{number}"), text.to_owned());
+        let all = BTreeMap::from([taken(3, "abc"), taken(31, "http://t/0123456789abcdef0123/announce")]);
+        let told = replaced("'@/proc/self/fd/3' and '@/proc/self/fd/31', not '@/proc/self/fd/4'", &all);
+        assert_eq!(told, "'<the key given>' and '<the tracker URL given>', not '@/proc/self/fd/4'");
     }
 
     #[test]

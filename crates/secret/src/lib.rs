@@ -8,13 +8,15 @@ mod error;
 mod inherit;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-pub use self::command_line::{hide, words};
+use tidecast_paths::open_not_planted;
+
+pub use self::command_line::{hide, shown, words};
 pub use self::error::{Error, Unreadable};
 pub use self::inherit::{InheritedFile, inherited, lend, pass, pass_as_stdin};
 
@@ -106,12 +108,12 @@ impl Kind {
         Error::Unreadable { name: self.name, place: place.into(), why }
     }
 
-    /// The text of a file that only its user may read.
+    /// The text of a file that only its user may read, and that no other user may have planted.
     ///
     /// # Errors
-    /// As [`Kind::resolve`]; others may read it.
+    /// As [`Kind::resolve`]; others may read it, or may have planted it.
     pub fn private_file(self, path: &Path) -> Result<String, Error> {
-        let (text, mode) = self.read(path)?;
+        let (text, mode) = self.read(path, open_not_planted)?;
         match mode.filter(|mode| mode & 0o077 != 0) {
             Some(mode) => Err(Error::Exposed { path: path.to_owned(), mode }),
             None => Ok(text),
@@ -123,7 +125,7 @@ impl Kind {
     /// # Errors
     /// As [`Kind::resolve`].
     pub fn file(self, path: &Path) -> Result<String, Error> {
-        let (text, mode) = self.read(path)?;
+        let (text, mode) = self.read(path, |path| File::open(path))?;
         if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
             warn(&format!(
                 "{shown} contains a {} and is readable by other users (mode {mode:04o}); run: chmod 600 {shown}",
@@ -134,15 +136,15 @@ impl Kind {
         Ok(text)
     }
 
-    fn read(self, path: &Path) -> Result<(String, Option<u32>), Error> {
+    fn read(self, path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<(String, Option<u32>), Error> {
         let owned = path.to_owned();
-        bounded(move || read_file(&owned)).map_err(|why| self.cannot_read(path.display().to_string(), why))
+        bounded(move || read_file(open(&owned)?))
+            .map_err(|why| self.cannot_read(path.display().to_string(), why))
     }
 }
 
 /// The contents of a file, and its mode if it is a regular one: that of a pipe does not matter.
-fn read_file(path: &Path) -> Result<(String, Option<u32>), Unreadable> {
-    let file = File::open(path)?;
+fn read_file(file: File) -> Result<(String, Option<u32>), Unreadable> {
     let meta = file.metadata()?;
     if meta.is_dir() || meta.file_type().is_block_device() {
         return Err(Unreadable::NoFile);
@@ -193,6 +195,27 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use tidecast_text::with_causes;
+
+    #[test]
+    fn a_private_file_is_none_that_another_user_may_have_planted() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can make another user's files");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        std::fs::write(&path, "known to another user").unwrap();
+        let set =
+            |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        set(&path, 0o600);
+        set(dir.path(), 0o1777);
+        assert!(COPY_KEY.private_file(&path).is_ok());
+        std::os::unix::fs::chown(&path, Some(61001), None).unwrap();
+        let refused = with_causes(&COPY_KEY.private_file(&path).unwrap_err());
+        assert!(refused.contains("belongs to another user (61001)"), "{refused}");
+        set(dir.path(), 0o755);
+        assert!(COPY_KEY.private_file(&path).is_ok(), "its owner alone cannot have put it there");
+    }
 
     #[test]
     fn a_word_may_name_a_file() {

@@ -16,6 +16,8 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, S
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use tidecast_paths::{End, STICKY, follow, others_write, reopen};
+
 use crate::ShortPath;
 
 /// Connections that wait to be accepted.
@@ -42,6 +44,9 @@ pub enum BindError {
     /// Another user could replace the socket by one of his own.
     #[error("other users can write to {}; name a path in a directory of your own", .0.display())]
     Shared(PathBuf),
+    /// Another user could replace a directory on the way to the socket.
+    #[error("other users can put another directory in the place of {}; name a path in a directory of your own", .0.display())]
+    Exchangeable(PathBuf),
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -88,15 +93,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, Bound), BindError
 pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound), BindError> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?.to_owned();
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = match rustix::fs::open(parent, flags, Mode::empty()) {
-        // One that we may enter and not list is as good, but has no lock.
-        Err(Errno::ACCESS) => {
-            rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
-        }
-        opened => opened?,
-    };
-    let dir = File::from(dir);
+    let dir = open(parent)?;
     safe(&dir, parent)?;
     let lock = Lock::of(&dir);
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
@@ -120,14 +117,32 @@ pub fn bind(path: &Path, kind: SocketType, mode: u32) -> Result<(OwnedFd, Bound)
     Err(BindError::InUse)
 }
 
+/// Opens a directory that no other user may have planted, on a way on which no other user may exchange a name.
+fn open(path: &Path) -> Result<File, BindError> {
+    let mut shared = None;
+    let end = follow(path, &mut |step| {
+        if step.planter().is_some() || step.owner.is_some() && step.dir.lets_exchange() {
+            shared = Some(step.path.to_owned());
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(())
+    });
+    match (end, shared) {
+        (_, Some(at)) => Err(BindError::Exchangeable(at)),
+        (Ok(End::Missing(_)), _) => Err(Errno::NOENT.into()),
+        (Ok(End::Other(_)), _) => Err(Errno::NOTDIR.into()),
+        // One that we may enter and not list is as good, but has no lock.
+        (Ok(End::Dir(dir)), _) => Ok(reopen(&dir, OFlags::RDONLY | OFlags::DIRECTORY).unwrap_or(dir).into()),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
 /// Refuses a directory in which another user could replace the socket.
 fn safe(dir: &File, path: &Path) -> Result<(), BindError> {
     let at = dir.metadata()?;
     let ours = at.uid() == 0 || at.uid() == rustix::process::geteuid().as_raw();
-    let sticky = at.mode() & 0o1000 != 0;
-    // A user's private group (as many systems create) is not another user.
-    let own_group = at.gid() == at.uid() || at.gid() == rustix::process::getegid().as_raw();
-    let shared = at.mode() & 0o002 != 0 || at.mode() & 0o020 != 0 && !own_group;
+    let sticky = at.mode() & STICKY != 0;
+    let shared = others_write(at.uid(), at.gid(), at.mode());
     if ours && (sticky || !shared) { Ok(()) } else { Err(BindError::Shared(path.to_owned())) }
 }
 

@@ -71,6 +71,54 @@ fn a_directory_that_others_may_write_to_is_refused() {
 }
 
 #[test]
+fn a_way_that_another_user_may_exchange_is_refused() {
+    let base = tempfile::tempdir().unwrap();
+    let (shared, own) = (base.path().join("shared"), base.path().join("shared/own"));
+    fs::create_dir_all(own.join("deep")).unwrap();
+    for (mode, fits) in [(0o777, false), (0o1777, true), (0o755, true)] {
+        fs::set_permissions(&shared, fs::Permissions::from_mode(mode)).unwrap();
+        for dir in [&own, &own.join("deep")] {
+            let made = listen(&dir.join("s"), 0o600);
+            match made {
+                Ok((_, bound)) if fits => bound.remove(),
+                Err(BindError::Exchangeable(at)) if !fits => assert_eq!(at, own),
+                other => panic!("{mode:o} {other:?}"),
+            }
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can make another user's directories");
+        return;
+    }
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    std::os::unix::fs::chown(&own, Some(61001), None).unwrap();
+    assert!(
+        matches!(listen(&own.join("deep/s"), 0o600), Err(BindError::Exchangeable(_))),
+        "a planted directory"
+    );
+}
+
+#[test]
+fn a_group_with_other_users_is_other_users() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can make directories of other groups");
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let dir = base.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o775)).unwrap();
+    for (group, fits) in [(0, true), (61000, false)] {
+        std::os::unix::fs::chown(&dir, None, Some(group)).unwrap();
+        match listen(&dir.join("s"), 0o600) {
+            Ok((_, bound)) if fits => bound.remove(),
+            Err(BindError::Shared(at)) if !fits => assert_eq!(at, dir),
+            other => panic!("{group} {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_file_that_takes_the_name_in_a_race_survives() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");

@@ -197,7 +197,7 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
     if rest.contains(':') {
         return clock(rest).ok_or_else(bad);
     }
-    let mut nanos = 0_u64;
+    let (mut nanos, mut is_first) = (0_u64, true);
     loop {
         let (number, tail) = Decimal::split(rest).ok_or_else(bad)?;
         let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
@@ -205,13 +205,14 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
         let factor = TIMES.iter().find(|(names, _)| names.contains(&unit)).ok_or_else(bad)?.1;
         nanos = number.exactly(factor).and_then(|part| nanos.checked_add(part)).ok_or_else(bad)?;
         rest = tail.trim_start();
+        // A number without a unit means seconds only if it is the whole text: `1h30` is meant as an hour and a half.
+        if unit.is_empty() && !(is_first && rest.is_empty()) {
+            return Err(bad());
+        }
         if rest.is_empty() {
             return Ok(Duration::from_nanos(nanos));
         }
-        // A number without a unit means seconds only if it is the whole text.
-        if unit.is_empty() {
-            return Err(bad());
-        }
+        is_first = false;
     }
 }
 
@@ -366,6 +367,8 @@ mod tests {
             "5M",
             "1 2",
             "10 5s",
+            "1h30",
+            "1h 30",
             "1:30",
             "00:60:00",
             "1-00:00",

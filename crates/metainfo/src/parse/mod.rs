@@ -20,7 +20,7 @@ use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, sha1, sha256};
 
 /// Piece lengths beyond this are refused: a piece must fit in memory.
-const MAX_PIECE_LENGTH: i64 = 512 << 20;
+pub(crate) const MAX_PIECE_LENGTH: u64 = 512 << 20;
 /// v1 writers have used odd piece lengths, but none under this.
 const MIN_V1_PIECE_LENGTH: i64 = 1 << 10;
 /// Trackers kept, of all tiers, and the longest URL.
@@ -278,7 +278,7 @@ impl Fields {
         let value = Cursor::at(info, at).int()?;
         let power = value > 0 && (value & (value - 1)) == 0;
         let why = match value {
-            _ if value > MAX_PIECE_LENGTH => "more than 512 MiB",
+            _ if value > MAX_PIECE_LENGTH as i64 => "more than 512 MiB",
             _ if self.version.has_v2() && (!power || value < LEAF as i64) => {
                 "v2 needs a power of two of at least 16384 (BEP 52)"
             }
