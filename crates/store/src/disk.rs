@@ -64,6 +64,8 @@ pub struct Meta {
     pub kind: Kind,
     /// Identity and state.
     pub stamp: Stamp,
+    /// Time of the last change of content, attributes or names, seconds and nanoseconds: no program can set it back.
+    pub ctime: (i64, u32),
     /// Bytes of disk in use.
     pub allocated: u64,
     /// Names that lead to it; 0 when an open file was removed.

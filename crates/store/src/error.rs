@@ -84,7 +84,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A source file is not there.
-    #[error("source file {} is missing: it was there when the manifest was made; restore it or publish again", path.display())]
+    #[error("source file {} is missing: it was there when the manifest was made; restore it and start again, or publish again", path.display())]
     Missing {
         /// The file.
         path: PathBuf,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tidecast_hash::{Digest, LEAF};
 use tidecast_metainfo::{FileRef, merkle};
-use tidecast_paths::OTHERS_WRITE;
+use tidecast_paths::{OTHERS_WRITE, PageBuffer};
 
 use crate::bits::Bits;
 use crate::disk::{DiskFile, How, Kind, Meta};
@@ -462,7 +462,7 @@ impl Store {
 
 /// The root of the Merkle tree over the leaves of a file; zeros for an empty one.
 fn root_of(file: &dyn DiskFile, len: u64) -> io::Result<Digest> {
-    let (mut buffer, mut at) = (vec![0u8; NODE as usize], 0);
+    let (mut buffer, mut at) = (PageBuffer::new(NODE as usize), 0);
     let (mut layer, mut leaves) = (Vec::new(), Vec::new());
     while at < len {
         let want = usize::try_from(len - at).unwrap_or(usize::MAX).min(buffer.len());

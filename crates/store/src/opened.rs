@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidecast_hash::Digest;
 
@@ -58,19 +59,28 @@ impl Opened {
     }
 
     /// Checks existing data now, on all cores, so that it counts from the start. In a draft it is only hashed, as
-    /// there are no hashes to compare with yet.
+    /// there are no hashes to compare with yet. `checked` counts its bytes meanwhile.
     ///
     /// # Errors
     /// Existing data cannot be read, or not recorded.
-    pub fn check(&mut self) -> Result<(), Error> {
+    pub fn check(&mut self, checked: &AtomicU64) -> Result<(), Error> {
         let pieces: Vec<u32> = self.to_check.iter().cloned().flatten().collect();
         let store = &self.store;
+        let count = |piece| checked.fetch_add(u64::from(store.manifest.piece_len(piece)), Ordering::Relaxed);
         if store.manifest.is_draft() {
-            let hash = |piece| Ok(store.hash_piece(piece)?.map(|root| (piece, root)));
+            let hash = |piece| {
+                let root = store.hash_piece(piece)?;
+                count(piece);
+                Ok(root.map(|root| (piece, root)))
+            };
             self.hashed = on_all_cores(&pieces, hash)?;
             return Ok(());
         }
-        let right = on_all_cores(&pieces, |piece| Ok(store.check(piece)?.then_some(piece)));
+        let right = on_all_cores(&pieces, |piece| {
+            let is_right = store.check(piece)?;
+            count(piece);
+            Ok(is_right.then_some(piece))
+        });
         let right = right.inspect_err(|_| store.abandon())?;
         let mut have: Vec<u32> = self.have.iter().cloned().flatten().chain(right).collect();
         have.sort_unstable();

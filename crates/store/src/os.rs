@@ -15,7 +15,7 @@ use rustix::fs::{
     self, FallocateFlags, FlockOperation, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
 };
 use rustix::io::Errno;
-use tidecast_paths::Root;
+use tidecast_paths::{PageBuffer, Root};
 
 use crate::disk::{Disk, DiskFile, How, Kind, Meta, NewAttributes, Room, Stamp};
 
@@ -76,6 +76,7 @@ fn meta(m: &tidecast_paths::Meta) -> Meta {
     Meta {
         kind,
         stamp: Stamp { dev: m.id.0, ino: m.id.1, size: m.len, mtime: m.mtime.0, nanos: m.mtime.1 },
+        ctime: m.ctime,
         allocated: m.allocated,
         links: m.links,
         mode: m.mode,
@@ -310,7 +311,7 @@ impl DiskFile for OsFile {
             return self.file.set_len(len.min(size));
         }
         let mut at = 0;
-        let mut buf = vec![0u8; 1 << 20];
+        let mut buf = PageBuffer::new(1 << 20);
         while at < len.min(size) {
             let want = usize::try_from(len.min(size) - at).unwrap_or(usize::MAX).min(buf.len());
             let part = buf.get_mut(..want).unwrap_or_default();

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use tidecast_hash::{Fingerprint, LEAF, Search, leaf_digests};
+use tidecast_paths::PageBuffer;
 
 const LEN: u64 = LEAF as u64;
 /// The old file is read by this much at once.
@@ -52,7 +53,7 @@ impl Patch {
     }
 
     fn at_their_offsets(&mut self, leaves: &[Fingerprint], old: &File, old_len: u64) -> io::Result<()> {
-        let mut buffer = vec![0; AT_ONCE * LEAF];
+        let mut buffer = PageBuffer::new(AT_ONCE * LEAF);
         for (part, known) in leaves.chunks(AT_ONCE).enumerate() {
             let offset = (part * AT_ONCE) as u64 * LEN;
             // The last leaf of either file is shorter: it is the same only where both end.
@@ -73,7 +74,7 @@ impl Patch {
     }
 
     fn anywhere(&mut self, mut search: Search, old: &File, old_len: u64) -> io::Result<()> {
-        let (mut buffer, mut at) = (vec![0; READ], 0);
+        let (mut buffer, mut at) = (PageBuffer::new(READ), 0);
         while old_len.saturating_sub(at) >= LEN && !search.is_over() {
             let want = (old_len - at).min(READ as u64) as usize;
             let data = buffer.get_mut(..want).unwrap_or_default();

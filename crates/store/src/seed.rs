@@ -1,8 +1,8 @@
 //! Serves existing data: sizes are checked at once, content piece by piece, and verified pieces may be remembered
 //! for the next start.
 //!
-//! The memory is a file that lists each source file's stamp and the verified pieces. A piece is accepted again only
-//! if every file of it still has its stamp.
+//! The memory is a file that lists each source file's stamp, its time of change, and the verified pieces. A piece is accepted
+//! again only if every file of it still has both.
 
 use std::fs;
 use std::io;
@@ -28,9 +28,9 @@ use crate::opened::Opened;
 use crate::os::{OsDisk, OsFile};
 use crate::store::{Mode, Store};
 
-const MAGIC: &[u8; 8] = b"TIDESEEN";
-/// Bytes of a stamp in the memory.
-const STAMP: usize = 36;
+const MAGIC: &[u8; 8] = b"TIDESEN2";
+/// Bytes of a file in the memory.
+const FILE: usize = 48;
 /// Faulty source files named in an error.
 const NAMED: usize = 10;
 /// A file changed this shortly before it was checked may change again without its time showing it.
@@ -44,11 +44,16 @@ pub struct SeedOptions {
     pub state: Option<PathBuf>,
 }
 
+/// Seconds and nanoseconds.
+type Changed = (i64, u32);
+
 /// The memory of a seeding store.
 pub(crate) struct Memory {
     /// A directory, and the file in it.
     file: Option<(Root, String)>,
     id: [u8; 32],
+    /// When each file was changed last, before anything of it was read.
+    changed: Vec<Changed>,
     opened: SystemTime,
     /// How many pieces were missing when it was last saved.
     saved: AtomicU64,
@@ -88,10 +93,10 @@ impl Store {
         manifest: Arc<Manifest>,
         options: &SeedOptions,
     ) -> Result<Opened, Error> {
-        let stamps = survey(&disk, &manifest, &home)?;
+        let (stamps, changed) = survey(&disk, &manifest, &home)?;
         let map = Map::new(manifest.clone(), &Select::All)?;
         let id = identity(&manifest, &disk.root().join(&home));
-        let (leaves, memory, remembered) = recall(&manifest, id, &stamps, options)?;
+        let (leaves, memory, remembered) = recall(&manifest, id, &stamps, changed, options)?;
         let pieces = manifest.piece_count();
         let store = Store {
             fds: Fds::new(),
@@ -171,11 +176,14 @@ fn locate(manifest: &Manifest, path: &Path) -> Result<(OsDisk, PathBuf), Error> 
     }
 }
 
-/// Stamps of all files, or everything that is wrong with their presence and sizes.
-fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<Stamp>>, Error> {
-    let mut stamps = vec![None; manifest.file_count() as usize];
+type Surveyed = (Vec<Option<Stamp>>, Vec<Changed>);
+
+/// Stamps of all files and when they were changed last, or everything that is wrong with their presence and sizes.
+fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Surveyed, Error> {
+    let files = manifest.file_count() as usize;
+    let (mut stamps, mut changed) = (vec![None; files], vec![Changed::default(); files]);
     let (mut count, mut first) = (0, Vec::new());
-    for (file, slot) in manifest.files().zip(&mut stamps) {
+    for (file, (stamp, changed)) in manifest.files().zip(stamps.iter_mut().zip(&mut changed)) {
         if file.is_symlink() {
             continue;
         }
@@ -193,7 +201,7 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
                 Error::WrongSize { path: at, expected: file.len(), found: meta.stamp.size }
             }
             Ok(meta) => {
-                *slot = Some(meta.stamp);
+                (*stamp, *changed) = (Some(meta.stamp), meta.ctime);
                 continue;
             }
         };
@@ -203,7 +211,7 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
         }
     }
     match (count, first.pop()) {
-        (0, _) | (_, None) => Ok(stamps),
+        (0, _) | (_, None) => Ok((stamps, changed)),
         (1, Some(only)) => Err(only),
         (count, Some(last)) => {
             first.push(last);
@@ -219,12 +227,14 @@ fn recall(
     manifest: &Manifest,
     id: [u8; 32],
     stamps: &[Option<Stamp>],
+    changed: Vec<Changed>,
     options: &SeedOptions,
 ) -> Result<Recalled, Error> {
-    let memory = |file| Memory { file, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
+    let memory =
+        |file, changed| Memory { file, id, changed, opened: SystemTime::now(), saved: AtomicU64::new(0) };
     let Some(dir) = &options.state else {
         let file = tempfile::tempfile().at("create a temporary file in", &std::env::temp_dir())?;
-        return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
+        return Ok((Arc::new(OsFile::new(file)), memory(None, changed), Vec::new()));
     };
     // Names and hashes of data that may be private.
     let root = Root::make_private(dir).at("create", dir)?;
@@ -234,8 +244,8 @@ fn recall(
     leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("restrict access to", &path)?;
     let seen_name = format!("{name}.seen");
     let seen = read_bounded(&root, &seen_name, manifest).at("read", &root.full(&seen_name))?;
-    let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
-    Ok((Arc::new(OsFile::new(leaves)), memory(Some((root, seen_name))), remembered))
+    let remembered = seen.and_then(|s| parse(&s, &id, manifest, (stamps, &changed))).unwrap_or_default();
+    Ok((Arc::new(OsFile::new(leaves)), memory(Some((root, seen_name)), changed), remembered))
 }
 
 fn identity(manifest: &Manifest, path: &Path) -> [u8; 32] {
@@ -248,15 +258,15 @@ fn identity(manifest: &Manifest, path: &Path) -> [u8; 32] {
 }
 
 fn read_bounded(root: &Root, name: &str, manifest: &Manifest) -> io::Result<Option<Vec<u8>>> {
-    let most = 128 + manifest.file_count() as usize * STAMP + manifest.piece_count() as usize * 8;
+    let most = 128 + manifest.file_count() as usize * FILE + manifest.piece_count() as usize * 8;
     match root.look(name)? {
         Some(meta) if meta.len <= most as u64 => root.read(name).map(Some),
         _ => Ok(None),
     }
 }
 
-fn encode(stamp: &Stamp) -> [u8; STAMP] {
-    let mut out = [0; STAMP];
+fn encode(stamp: &Stamp, changed: Changed) -> [u8; FILE] {
+    let mut out = [0; FILE];
     let fields = stamp
         .dev
         .to_le_bytes()
@@ -264,7 +274,9 @@ fn encode(stamp: &Stamp) -> [u8; STAMP] {
         .chain(stamp.ino.to_le_bytes())
         .chain(stamp.size.to_le_bytes())
         .chain(stamp.mtime.to_le_bytes())
-        .chain(stamp.nanos.to_le_bytes());
+        .chain(stamp.nanos.to_le_bytes())
+        .chain(changed.0.to_le_bytes())
+        .chain(changed.1.to_le_bytes());
     out.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
     out
 }
@@ -274,18 +286,19 @@ fn parse(
     seen: &[u8],
     id: &[u8; 32],
     manifest: &Manifest,
-    stamps: &[Option<Stamp>],
+    (stamps, changed): (&[Option<Stamp>], &[Changed]),
 ) -> Option<Vec<Range<u32>>> {
     let (body, sum) = seen.split_last_chunk::<32>()?;
     let rest = body.strip_prefix(MAGIC)?.strip_prefix(id)?;
     if tidecast_hash::sha256(body) != *sum {
         return None;
     }
-    let (old, rest) = rest.split_at_checked(stamps.len() * STAMP)?;
+    let (old, rest) = rest.split_at_checked(stamps.len() * FILE)?;
     let same = |file: u32| {
         let file = file as usize;
-        let old = old.get(file * STAMP..(file + 1) * STAMP);
-        stamps.get(file).copied().flatten().is_some_and(|s| old == Some(&encode(&s)))
+        let old = old.get(file * FILE..(file + 1) * FILE);
+        let now = stamps.get(file).copied().flatten().zip(changed.get(file).copied());
+        now.is_some_and(|(stamp, changed)| old == Some(&encode(&stamp, changed)))
     };
     let mut pieces = Vec::new();
     for pair in rest.as_chunks::<4>().0.chunks_exact(2) {
@@ -313,10 +326,10 @@ impl Memory {
         let settled = settled.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut body = MAGIC.to_vec();
         body.extend_from_slice(&self.id);
-        for stamp in store.stamps.read().iter() {
+        for (stamp, changed) in store.stamps.read().iter().zip(&self.changed) {
             // One that is too fresh is written as nothing, which no file is the same as.
             let stamp = stamp.filter(|s| u64::try_from(s.mtime).unwrap_or(0) < settled);
-            body.extend_from_slice(&encode(&stamp.unwrap_or_default()));
+            body.extend_from_slice(&encode(&stamp.unwrap_or_default(), *changed));
         }
         for range in store.have() {
             body.extend_from_slice(&range.start.to_le_bytes());

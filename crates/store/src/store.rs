@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tidecast_hash::{Digest, LEAF, Sha1};
 use tidecast_metainfo::Manifest;
+use tidecast_paths::PageBuffer;
 
 use crate::bits::{Bits, ranges};
 use crate::disk::{Disk, DiskFile, How, Meta, Stamp};
@@ -38,7 +39,7 @@ const CHUNK: usize = 16 * LEAF;
 pub(crate) const CHANGED: &str = "it was changed or replaced during the transfer; run the same command again";
 
 thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<PageBuffer> = RefCell::new(PageBuffer::new(CHUNK));
 }
 
 /// The bytes of one swarm's manifest on disk. Shared freely between threads; see the crate's head.
@@ -442,10 +443,8 @@ impl Store {
         if expected.v2.is_none() && expected.v1.is_none() {
             return Err(Error::NoHash { piece });
         }
-        let hashed = BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(CHUNK, 0);
-            self.hash(piece, buffer, expected.v2.is_none(), copy)
-        })?;
+        let hashed =
+            BUFFER.with_borrow_mut(|buffer| self.hash(piece, buffer, expected.v2.is_none(), copy))?;
         Ok(hashed.and_then(|(leaves, sha1)| {
             let right = match self.manifest.check_leaves(piece, &leaves) {
                 Some(right) => right,
@@ -465,10 +464,7 @@ impl Store {
         if !self.map.wanted(piece) {
             return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
         }
-        let hashed = BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(CHUNK, 0);
-            self.hash(piece, buffer, false, None)
-        })?;
+        let hashed = BUFFER.with_borrow_mut(|buffer| self.hash(piece, buffer, false, None))?;
         let Some((leaves, _)) = hashed else { return Ok(None) };
         let root = self.manifest.root_of_leaves(piece, &leaves).ok_or(Error::NoHash { piece })?;
         self.set_leaves(piece, &leaves)?;

@@ -84,7 +84,7 @@ fn all_that_is_right_counts_once_it_is_checked() {
         let home = to.path().join("data");
         fixture.write_to(&home);
         let mut opened = open(&fixture, to.path());
-        opened.check().unwrap();
+        opened.check(&std::sync::atomic::AtomicU64::new(0)).unwrap();
         assert_eq!(opened.have, [0..fixture.manifest.piece_count()], "{version}");
         drop(opened);
         let big = fixture.index("big");
@@ -94,7 +94,7 @@ fn all_that_is_right_counts_once_it_is_checked() {
         let start = fixture.manifest.layout().file_start(big);
         let wrong = ((start + u64::from(PIECE) + 5) / u64::from(PIECE)) as u32;
         let mut opened = open(&fixture, to.path());
-        opened.check().unwrap();
+        opened.check(&std::sync::atomic::AtomicU64::new(0)).unwrap();
         assert!(opened.to_check.is_empty() && !opened.store.has(wrong), "{version}");
         let all = 0..fixture.manifest.piece_count();
         for piece in all.filter(|p| *p != wrong) {

@@ -406,7 +406,7 @@ fn meta(state: &State, ino: u64) -> Meta {
         Node::Symlink => (Kind::Symlink, 0, 0, 0),
     };
     let stamp = Stamp { dev: 1, ino, size, mtime, nanos: 0 };
-    Meta { kind, stamp, allocated, links: 1, mine: true, owner: 1000, mode: 0o755 }
+    Meta { kind, stamp, ctime: (mtime, 0), allocated, links: 1, mine: true, owner: 1000, mode: 0o755 }
 }
 
 struct SimFile {
