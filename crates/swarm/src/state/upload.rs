@@ -43,6 +43,9 @@ const FED_MOST: u64 = 256 << 10;
 const SAMPLE: Duration = Duration::from_millis(50);
 const FIRST_SAMPLE: (Duration, u64) = (Duration::from_millis(2), 1 << 20);
 
+/// Blocks handed to a connection at a time, however small they are: it queues messages, not bytes.
+const BLOCKS_MOST: u32 = 1024;
+
 /// New blocks for one of those that others were given.
 const NEW: u32 = 15;
 
@@ -71,6 +74,8 @@ pub(crate) struct Queue {
     /// The piece that is being served.
     current: Option<u32>,
     in_flight: u64,
+    /// Blocks in flight.
+    blocks: u32,
     deficit: u64,
     in_ring: bool,
     /// It takes up a slot.
@@ -423,7 +428,9 @@ impl Turns {
             return Step::Leave;
         };
         let len = u64::from(block.len);
-        if queue.in_flight > 0 && queue.in_flight + len > queue.in_flight_most(share, uplink) {
+        let is_full =
+            queue.in_flight + len > queue.in_flight_most(share, uplink) || queue.blocks >= BLOCKS_MOST;
+        if queue.in_flight > 0 && is_full {
             queue.in_ring = false;
             return Step::Leave;
         }
@@ -464,6 +471,7 @@ impl Turns {
         }
         self.new = self.new.saturating_add(1);
         queue.in_flight += len;
+        queue.blocks += 1;
         self.in_flight += len;
         let next = queue.peek(most, share.whole, &|piece| self.rank(piece, copies(piece)));
         match next {
@@ -480,6 +488,7 @@ impl Turns {
         let gone = u64::from(len).min(queue.in_flight);
         let full = self.full();
         queue.in_flight -= gone;
+        queue.blocks = queue.blocks.saturating_sub(1);
         queue.moved += gone;
         self.in_flight -= gone;
         self.slots.sent(gone);

@@ -74,6 +74,19 @@ fn stays_within_its_share_and_goes_on_when_sent() {
 }
 
 #[test]
+fn so_many_blocks_are_in_flight_however_small_they_are() {
+    let mut queues = [Queue::default()];
+    let mut turns = Turns::new(64 << 20, 10_000, PIECE);
+    (0..10_000).for_each(|piece| queues[0].push(Block { piece, begin: 0, len: 5 }));
+    turns.enter(PeerId(0), &mut queues[0]);
+    let first = serve(&mut turns, &mut queues, 0, usize::MAX);
+    assert_eq!(first.len(), BLOCKS_MOST as usize);
+    first.iter().for_each(|(_, len)| turns.sent(Time(1), PeerId(0), &mut queues[0], *len));
+    let served = run(&mut turns, &mut queues, 20_000).len();
+    assert_eq!((served, queues[0].len()), (10_000 - BLOCKS_MOST as usize, 0));
+}
+
+#[test]
 fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
     let mut queues = [Queue::default(), Queue::default()];
     let mut turns = Turns::new(2 * u64::from(64 * K), 1000, PIECE);
