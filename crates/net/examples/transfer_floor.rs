@@ -13,6 +13,7 @@ use std::thread;
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use tidecast_hash::leaf_digests;
+use tidecast_paths::PageBuffer;
 
 type Tried<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -57,7 +58,7 @@ fn send(source: &File, out: &TcpStream, size: usize) -> Tried {
 }
 
 fn receive(mut into: TcpStream, mut target: File, size: usize) -> Tried {
-    let mut buffer = vec![0; BATCH];
+    let mut buffer = PageBuffer::new(BATCH);
     for batch in batches(size) {
         let plain = &mut buffer[..batch];
         into.read_exact(plain)?;
@@ -68,7 +69,7 @@ fn receive(mut into: TcpStream, mut target: File, size: usize) -> Tried {
 
 fn seal(mut source: File, mut out: TcpStream, size: usize) -> Tried {
     let mut cipher = Cipher::new()?;
-    let mut wire = vec![0; BATCH / RECORD * (HEAD + RECORD + TAG)];
+    let mut wire = PageBuffer::new(BATCH / RECORD * (HEAD + RECORD + TAG));
     for batch in batches(size) {
         let mut end = 0;
         for record in records(batch) {
@@ -84,8 +85,8 @@ fn seal(mut source: File, mut out: TcpStream, size: usize) -> Tried {
 
 fn open(mut into: TcpStream, mut target: File, size: usize) -> Tried {
     let mut cipher = Cipher::new()?;
-    let mut wire = vec![0; BATCH / RECORD * (HEAD + RECORD + TAG)];
-    let mut plain = vec![0; BATCH];
+    let mut wire = PageBuffer::new(BATCH / RECORD * (HEAD + RECORD + TAG));
+    let mut plain = PageBuffer::new(BATCH);
     for batch in batches(size) {
         let length: usize = records(batch).map(|record| HEAD + record + TAG).sum();
         into.read_exact(&mut wire[..length])?;

@@ -75,7 +75,7 @@ pub(crate) fn chosen(network: &Network) -> Result<Vec<LocalAddress>, Error> {
     if on.is_empty() {
         let have = all.iter().map(|a| format!("{} {}/{}", a.interface, a.ip, a.prefix));
         let have = have.collect::<Vec<_>>().join(", ");
-        return Err(Error::NoNetwork { network: format!("{network:?}"), have });
+        return Err(Error::NoNetwork { network: network.to_string(), have });
     }
     Ok(on)
 }

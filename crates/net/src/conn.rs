@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tidecast_swarm::{Candidate, PeerId};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::error::ConnError;
 use crate::handshake::Established;
@@ -28,6 +28,7 @@ pub(crate) async fn run(
 ) {
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);
+    let cut = Arc::new(Notify::new());
     let Established { input, writer, protocol, greeting, .. } = established;
     let last_payload = writer.last_payload().clone();
     let new = NewPeer {
@@ -47,6 +48,7 @@ pub(crate) async fn run(
         web: None,
         greeting,
         outbox: outbox.clone(),
+        cut: cut.clone(),
         last_payload: last_payload.clone(),
     };
     let inbox = shared.inbox.clone();
@@ -60,6 +62,7 @@ pub(crate) async fn run(
     let ended: Result<(), ConnError> = tokio::select! {
         r = reading => r,
         w = writing => w,
+        () = cut.notified() => Ok(()),
     };
     let _ = inbox.send(Input::Down { peer, why: ended.err() }).await;
 }

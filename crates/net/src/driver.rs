@@ -360,6 +360,7 @@ impl Driver {
             member: None,
             greeting: new.greeting,
             outbox: new.outbox,
+            cut: new.cut,
             last_payload: new.last_payload,
             received: 0,
             sent: 0,
@@ -504,8 +505,16 @@ impl Driver {
         if let Some(conn) = self.conns.get(&peer)
             && conn.outbox.try_send(Out::Close).is_err()
         {
-            self.down(peer, Some("its send queue is full"));
+            self.cut(peer);
         }
+    }
+
+    /// Ends a connection that is stuck: its peer is to see that, and to connect again.
+    fn cut(&mut self, peer: PeerId) {
+        if let Some(conn) = self.conns.get(&peer) {
+            conn.cut.notify_one();
+        }
+        self.down(peer, Some("its send queue is full"));
     }
 
     /// Every wanted piece is verified, none is left that may turn out to be wanted, and a draft is sealed.

@@ -59,6 +59,8 @@ pub(crate) enum WebError {
     Lied,
     #[error("it lacks all requested files: {0}")]
     Nothing(String),
+    #[error("no file to request: the manifest has only padding or empty files")]
+    NoFiles,
     #[error("the swarm is stopping")]
     Stopping,
 }
@@ -132,7 +134,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// `--net` names a network that this host does not have.
-    #[error("this host has no address on the network {network:?}; it has {have}")]
+    #[error("this host has no address on the network {network}; it has {have}")]
     NoNetwork {
         /// The given network.
         network: String,

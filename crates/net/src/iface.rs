@@ -53,6 +53,15 @@ impl std::str::FromStr for Network {
     }
 }
 
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Network::Interface(name) => f.write_str(name),
+            Network::Prefix(ip, bits) => write!(f, "{ip}/{bits}"),
+        }
+    }
+}
+
 impl Network {
     /// Whether `address` is on this network.
     pub fn holds(&self, address: &LocalAddress) -> bool {
@@ -203,6 +212,9 @@ mod tests {
 
     #[test]
     fn networks_parse_and_match() {
+        for text in ["10.1.0.0/16", "fd00::/8", "ib0"] {
+            assert_eq!(text.parse::<Network>().unwrap().to_string(), text);
+        }
         let net: Network = "10.1.0.0/16".parse().unwrap();
         assert!(net.holds(&local("10.1.200.3", 24, 0)));
         assert!(!net.holds(&local("10.2.0.3", 24, 0)));

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidecast_identity::NodeId;
 use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Block, Candidate, Event, PeerId, Protocol};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::error::ConnError;
 use crate::last_payload::LastPayload;
@@ -94,6 +94,8 @@ pub(crate) struct NewPeer {
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
+    /// Notified, it ends at once, whatever waits to be sent.
+    pub(crate) cut: Arc<Notify>,
     pub(crate) last_payload: LastPayload,
 }
 

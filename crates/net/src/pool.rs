@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tidecast_paths::PageBuffer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a block buffer: the block between Tidecast peers, and a run of a stock client's.
@@ -19,14 +20,14 @@ pub(crate) struct Pool {
 }
 
 struct Inner {
-    free: Mutex<Vec<Box<[u8]>>>,
+    free: Mutex<Vec<PageBuffer>>,
     permits: Arc<Semaphore>,
     size: usize,
 }
 
 /// One buffer; it goes back to its pool when dropped. Derefs to its whole capacity.
 pub(crate) struct Buffer {
-    data: Box<[u8]>,
+    data: PageBuffer,
     pool: Arc<Inner>,
     _permit: OwnedSemaphorePermit,
 }
@@ -52,7 +53,7 @@ impl Pool {
     pub(crate) async fn get(&self) -> Option<Buffer> {
         let permit = self.inner.permits.clone().acquire_owned().await.ok()?;
         let data = self.inner.free.lock().pop();
-        let data = data.unwrap_or_else(|| vec![0; self.inner.size].into_boxed_slice());
+        let data = data.unwrap_or_else(|| PageBuffer::new(self.inner.size));
         Some(Buffer { data, pool: self.inner.clone(), _permit: permit })
     }
 }

@@ -27,6 +27,8 @@ pub struct Progress {
     pub web_seeds: usize,
     /// Payload received, bytes.
     pub received_bytes: u64,
+    /// Payload of them from web seeds, bytes.
+    pub web_bytes: u64,
     /// Payload sent, bytes.
     pub sent_bytes: u64,
     /// Payload received that was there already, bytes.

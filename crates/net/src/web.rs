@@ -98,6 +98,8 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
         web: Some(seed.clone()),
         greeting: None,
         outbox,
+        // It ends when its queue does.
+        cut: Arc::default(),
         last_payload: last_payload.clone(),
     };
     let inbox = shared.inbox.clone();

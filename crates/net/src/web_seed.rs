@@ -70,9 +70,14 @@ impl Seed {
     pub(crate) fn report(&self) -> WebReport {
         WebReport {
             url: self.url.clone(),
-            received_bytes: self.received.load(Ordering::Relaxed),
+            received_bytes: self.received(),
             error: self.state.lock().why.clone(),
         }
+    }
+
+    /// Bytes that came from it.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -154,10 +159,14 @@ impl Seed {
         !std::mem::replace(&mut self.state.lock().from_start, true)
     }
 
-    /// None of its files is there: nothing is asked of it any more.
+    /// None of its files is there, or none has bytes: nothing is asked of it any more.
     pub(crate) fn gives_nothing(&self) -> WebError {
         self.dropped.store(true, Ordering::Relaxed);
-        WebError::Nothing(self.state.lock().why.clone().unwrap_or_default())
+        let state = self.state.lock();
+        match &state.why {
+            Some(why) if !state.missing.is_empty() => WebError::Nothing(why.clone()),
+            _ => WebError::NoFiles,
+        }
     }
 
     /// Waits until it may be asked.
@@ -184,4 +193,23 @@ impl Seed {
 pub(crate) fn key_of(peer_id: &[u8; 20]) -> u64 {
     let tail = peer_id.last_chunk::<8>().copied().unwrap_or_default();
     u64::from_be_bytes(tail).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidecast_metainfo::{Builder, Content, Entry, Version};
+
+    use super::*;
+
+    #[test]
+    fn a_web_seed_without_files_to_request_has_a_reason() {
+        let content = Content::File { len: 0, executable: false, holes: Default::default(), hard_link: None };
+        let empty = Entry { path: Vec::new(), content, mode: None, mtime: None, xattrs: Default::default() };
+        let builder = Builder::new(b"empty", Version::V2, 16 << 10, vec![empty]).unwrap();
+        let seed = Seed::new("http://h/", &Arc::new(builder.draft().unwrap()));
+        assert_eq!(seed.first_file(), None);
+        assert!(seed.gives_nothing().to_string().contains("only padding or empty files"));
+        assert!(seed.is_dropped());
+    }
 }

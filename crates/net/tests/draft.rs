@@ -64,7 +64,7 @@ fn receiver(manifest: &Manifest, to: &Path, key: &NodeKey) -> SwarmOptions {
     let replace = Replace { records: Some(to.join("records")), ..Replace::default() };
     let options_of_store = DownloadOptions { replace, ..DownloadOptions::default() };
     let mut opened = Store::download(manifest, to, &options_of_store).unwrap();
-    opened.check().unwrap();
+    opened.check(&std::sync::atomic::AtomicU64::new(0)).unwrap();
     SwarmOptions { roots: Some(RootsKey::Of(key.id())), ..options(opened, Security::Open) }
 }
 

@@ -51,6 +51,8 @@ pub struct Running {
     withdrawn: Option<String>,
     unreachable: Unreachable,
     seeds: bool,
+    /// The web seeds that are asked.
+    pub web_seeds: Vec<String>,
     /// Addresses that the user or a ticket has named.
     pub told: Vec<SocketAddr>,
 }
@@ -69,6 +71,7 @@ impl Running {
         let manifest = opened.store.manifest().clone();
         // A member of a plan gets its data from the maker.
         let web_seeds = settings.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
+        let asked = if web_seeds { manifest.web_seeds().to_vec() } else { Vec::new() };
         let seeds = matches!(part, Part::Seed);
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
@@ -104,6 +107,7 @@ impl Running {
             withdrawn: None,
             unreachable: Unreachable::default(),
             seeds,
+            web_seeds: asked,
             told: Vec::new(),
         })
     }

@@ -80,6 +80,9 @@ impl Source {
     /// # Errors
     /// A damaged ticket or magnet link is a usage error; an unreadable manifest, the data's fault.
     pub fn read(text: &str) -> Result<Self, Error> {
+        if text.trim().is_empty() {
+            return Err(Error::usage("an empty name: give a manifest, a ticket or a magnet link"));
+        }
         let path = Path::new(text);
         match (begins(text, "tidecast1") || begins(text, "magnet:")) && !path.exists() {
             true => text.parse(),

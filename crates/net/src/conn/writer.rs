@@ -1,7 +1,7 @@
 //! The writing task: messages and blocks out, in the order in which they were decided.
 //!
 //! Large blocks on a plain socket go from the page cache to the network inside the kernel; those that
-//! TLS must encrypt are read into a buffer that is used for one after another. Small ones (stock clients)
+//! TLS must encrypt are read part by part, so that each part is still in the core's own cache when it is encrypted. Small ones (stock clients)
 //! are read into one buffer together with their headers, so that a system call moves many of them.
 //!
 //! Keeping the last 2 to 24 blocks of a relay in memory, and encrypting from there, did not reduce CPU time: the
@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use tidecast_paths::PageBuffer;
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext;
 use tidecast_wire::{BlockHeader, ExtIds, Extension, Message};
@@ -33,6 +34,8 @@ const GATHER: usize = 256 << 10;
 const AGAIN: Duration = Duration::from_secs(5);
 /// A block of at least this size is sent alone, by sendfile where possible.
 const LARGE: u32 = 64 << 10;
+/// Bytes that are read, encrypted and sent at a time.
+const PART: usize = 128 << 10;
 /// Pieces of which it is remembered that their leaf hashes were sent: more than go to one peer side by
 /// side, one of each stripe and some that wait for their last blocks.
 const LEAVES_SENT: usize = 256;
@@ -43,8 +46,8 @@ struct Writing {
     link: Link,
     writer: Writer,
     out: BytesMut,
-    /// The payload of a large block; its memory is cleared once, not for each.
-    payload: Vec<u8>,
+    /// A part of the payload of a large block; its memory is cleared once, not for each.
+    payload: PageBuffer,
     tidecast: bool,
     served: Vec<Block>,
     /// Pieces whose leaf hashes were sent recently, the latest first.
@@ -63,7 +66,7 @@ pub(super) async fn run(
     let tidecast = matches!(protocol, Protocol::Tidecast { .. });
     let out = BytesMut::with_capacity(GATHER + (GATHER >> 2));
     let (served, leaves_of) = (Vec::new(), VecDeque::new());
-    let payload = Vec::new();
+    let payload = PageBuffer::default();
     let mut writing = Writing { link, writer, out, payload, tidecast, served, leaves_of, roots_sent: 0 };
     let mut batch = Vec::with_capacity(BATCH);
     loop {
@@ -140,7 +143,7 @@ impl Writing {
 
     /// The same, and behind it this much of the payload.
     async fn write_with(&mut self, payload: usize) -> Result<(), ConnError> {
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || payload > 0 {
             self.writer.write_both(&self.out, &self.payload[..payload]).await?;
             self.writer.flush().await?;
             self.out.clear();
@@ -270,16 +273,36 @@ impl Writing {
         self.report(block).await
     }
 
-    /// Through a buffer of its own, behind its header.
+    /// Through a buffer of its own, behind its header, part by part.
     async fn send(&mut self, block: Block, held: Held) -> Result<(), ConnError> {
-        let (shared, len) = (&self.link.shared, block.len as usize);
-        if self.payload.len() < len {
-            self.payload.resize(len, 0);
+        if self.payload.is_empty() {
+            self.payload = PageBuffer::new(PART);
         }
-        read(shared, block, held, &mut self.payload[..len])?;
+        let before = self.out.len();
         self.header(block)?;
-        self.served.push(block);
-        self.write_with(len).await
+        // Records are full if the parts of this writing are.
+        let (mut sent, mut most) = (0, PART - self.out.len() % PART);
+        while sent < block.len {
+            let len = (block.len - sent).min(most as u32);
+            let part = Block { begin: block.begin + sent, len, ..block };
+            match read(&self.link.shared, part, held, &mut self.payload[..len as usize]) {
+                Err(ConnError::Source(error)) if sent > 0 => {
+                    self.withdraw(block.piece, error).await;
+                    return Err(ConnError::Closed);
+                }
+                Err(error) => {
+                    self.out.truncate(before);
+                    return Err(error);
+                }
+                Ok(()) => {}
+            }
+            (sent, most) = (sent + len, PART);
+            if sent == block.len {
+                self.served.push(block);
+            }
+            self.write_with(len as usize).await?;
+        }
+        Ok(())
     }
 
     /// Through the buffer of all that is small, behind its header.
@@ -298,10 +321,17 @@ impl Writing {
         read
     }
 
-    /// This node cannot read its own data: reject the request, and withdraw the piece. If the file is still the
-    /// verified one (too many open files, a disk that does not respond), the piece is offered again later.
+    /// This node cannot read its own data: reject the request, and withdraw the piece.
     async fn lost(&mut self, block: Block, error: tidecast_store::Error) -> Result<(), ConnError> {
-        let (inbox, piece) = (&self.link.shared.inbox, block.piece);
+        self.withdraw(block.piece, error).await;
+        self.reject(block)?;
+        self.report(block).await
+    }
+
+    /// If the file is still the verified one (too many open files, a disk that does not respond), the piece is offered again
+    /// later.
+    async fn withdraw(&self, piece: u32, error: tidecast_store::Error) {
+        let inbox = &self.link.shared.inbox;
         let same = !error.is_source_changed() && self.link.shared.store.has(piece);
         let _ = inbox.send(Input::StoreFailed(error)).await;
         let _ = inbox.send(Input::Event(Event::PieceLost { piece })).await;
@@ -313,8 +343,6 @@ impl Writing {
                 let _ = inbox.send(Input::Event(Event::PieceVerified { piece })).await;
             });
         }
-        self.reject(block)?;
-        self.report(block).await
     }
 
     fn reject(&mut self, block: Block) -> Result<(), ConnError> {

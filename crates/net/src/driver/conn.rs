@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidecast_identity::NodeId;
 use tidecast_swarm::{Candidate, Protocol};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::input::Out;
 use crate::last_payload::LastPayload;
@@ -29,6 +29,7 @@ pub(super) struct Conn {
     pub(super) member: Option<u32>,
     pub(super) greeting: Option<tidecast_wire::Message>,
     pub(super) outbox: mpsc::Sender<Out>,
+    pub(super) cut: Arc<Notify>,
     pub(super) received: u64,
     pub(super) sent: u64,
     pub(super) last_payload: LastPayload,

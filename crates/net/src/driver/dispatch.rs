@@ -108,7 +108,7 @@ impl Driver {
     fn put(&mut self, peer: PeerId, out: Out) {
         let Some(conn) = self.conns.get(&peer) else { return };
         match conn.outbox.try_send(out) {
-            Err(TrySendError::Full(_)) => self.down(peer, Some("its send queue is full")),
+            Err(TrySendError::Full(_)) => self.cut(peer),
             // The connection has ended; the reason, and the fault, are already in the inbox.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
         }

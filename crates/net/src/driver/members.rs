@@ -71,6 +71,7 @@ mod tests {
             member: None,
             greeting: None,
             outbox: mpsc::channel(1).0,
+            cut: Default::default(),
             last_payload: Default::default(),
             received: 0,
             sent: 0,

@@ -46,6 +46,7 @@ impl Driver {
             web_seeds: self.conns.values().filter(|c| c.web.is_some()).count(),
             // Data of a connection that has just ended counts too.
             received_bytes: stats.received,
+            web_bytes: self.address_book.web_seeds().map(|seed| seed.received()).sum(),
             sent_bytes: self.sent,
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,

@@ -140,7 +140,12 @@ async fn pass_on(light: bool) {
 
     node.give(block(0, 1), &bytes).await;
     let verified = [stored(block(3, 1), true), Event::PieceVerified { piece: 0 }];
-    assert_eq!(node.give(block(3, 1), &bytes).await, verified);
+    let mut told = node.give(block(3, 1), &bytes).await;
+    if told.len() == 1 {
+        // The thread that had the block before is about to leave: it says the verdict.
+        told.extend(events(node.inbox.recv().await.unwrap()));
+    }
+    assert_eq!(told, verified);
     assert_eq!(node.settler.held(block(0, 5)), Held::Whole);
     assert_eq!(node.settler.leaves(0), Some(leaves_of(&bytes)));
 }

@@ -234,12 +234,17 @@ impl Source {
         let other = |n: u64| {
             wrong(url.as_str(), &format!("the file has {n} bytes on the server and {len} in the manifest"))
         };
+        let range = answer.range.as_deref().and_then(|text| text.parse::<ContentRange>().ok());
+        // Some servers give the encoding for files that are compressed themselves, and send them as they are.
+        let is_itself = match answer.status {
+            206 => range.as_ref().is_some_and(|range| range.total == Some(len)),
+            _ => answer.length == Some(len),
+        };
         match answer.status {
-            _ if answer.encoded => {
+            200 | 206 if answer.encoded && !is_itself => {
                 Err(wrong(url.as_str(), "the server sent compressed data, which was not requested"))
             }
             206 => {
-                let range = answer.range.as_deref().and_then(|text| text.parse::<ContentRange>().ok());
                 let Some(range) = range else {
                     return Err(wrong(url.as_str(), "status 206 without a valid Content-Range"));
                 };
