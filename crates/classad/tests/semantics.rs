@@ -127,11 +127,87 @@ fn times_are_read_in_many_forms() {
 
 #[test]
 fn regular_expressions_know_what_they_do_not_know() {
-    for pattern in ["(?=a)", "(?<=a)b", "(a)\\\\1", "(?>a)", "(a)(?1)", "\\\\K"] {
+    for pattern in [
+        "(?=a)",
+        "(?<=a)b",
+        "(a)\\\\1",
+        "(?>a)",
+        "(a)(?1)",
+        "\\\\K",
+        "\\\\h",
+        "\\\\R",
+        "\\\\N",
+        "\\\\Z",
+        "\\\\p{L}",
+        "\\\\cA",
+        "\\\\e",
+        "\\\\07",
+        "\\\\o{101}",
+        "(?#a)a",
+        "\\\\é",
+        "[\\\\e]",
+        "[\\\\07]",
+    ] {
         assert_eq!(value(&format!("regexp(\"{pattern}\", \"aab\")")), "error", "{pattern}");
     }
     assert_eq!(value(r#"regexp("(?i)A.\\d", "xay5")"#), "true");
     assert_eq!(value(r#"regexp("[é]", "é")"#), "error", "a class is of bytes");
+}
+
+/// The results are those of HTCondor 25.14.1 (the Python module `classad2`).
+#[test]
+fn regular_expressions_are_those_of_pcre() {
+    for (pattern, target, expected) in [
+        (r"[a&&b]", r"&", "true"),
+        (r"[a&&b]", r"a", "true"),
+        (r"[a&&b]", r"c", "false"),
+        (r"[a~~b]", r"~", "true"),
+        (r"[0--9]", r"-", "error"),
+        (r"[--/]", r".", "true"),
+        (r"[!--]", r"*", "true"),
+        (r"[a--]", r"-", "error"),
+        (r"[a-z--/]", r".", "true"),
+        (r"[a-c-e]", r"-", "true"),
+        (r"[a-c-e]", r"d", "false"),
+        (r"[a-]", r"-", "true"),
+        (r"[\\w-]", r"-", "true"),
+        (r"[a-\\d]", r"5", "error"),
+        (r"[\\d-z]", r"y", "error"),
+        (r"[[:digit:]-z]", r"5", "error"),
+        (r"[]a]", r"]", "true"),
+        (r"[^]a]", r"]", "false"),
+        (r"[^&&]", r"&", "false"),
+        (r"[[a]", r"[", "true"),
+        (r"[[a]]", r"a]", "true"),
+        (r"[[a]]", r"[", "false"),
+        (r"[\\]&&b]", r"&", "true"),
+        (r"[\\&&b]", r"&", "true"),
+        (r"[[:alpha:]&&[:digit:]]", r"5", "true"),
+        (r"[[:alpha:]&&[:digit:]]", r"&", "true"),
+        (r"[[:^alpha:]]", r"5", "true"),
+        (r"[[:foo:]]", r"f", "error"),
+        (r"[:alpha:]", r"a", "error"),
+        (r"[[.a.]]", r"a", "error"),
+        (r"[a[:x]b]", r"[b]", "true"),
+        (r"\\[a&&b", r"[a&&b", "true"),
+        (r"[\\x41-\\x43]", r"B", "true"),
+        (r"\\x9!", r"\t!", "true"),
+        (r"[\\b]", r"\b", "true"),
+        (r"\\<a", r"<a", "true"),
+        (r"\\v", r"\n", "true"),
+        (r"[\\v]", r"a", "false"),
+        (r"\\u0041", r"A", "error"),
+    ] {
+        let expr = format!("regexp(\"{pattern}\", \"{target}\")");
+        assert_eq!(value(&expr), expected, "{expr}");
+    }
+    // With the option x, blanks are ignored outside of classes only, and a bracket in a comment begins no class.
+    for (pattern, target) in
+        [("[a b]", " "), (r"a# [&&\nb", "ab"), ("[#]", "#"), (r"(?x)a# [&&\n(?-x: [#])", "a #")]
+    {
+        let expr = format!("regexp(\"{pattern}\", \"{target}\", \"x\")");
+        assert_eq!(value(&expr), "true", "{expr}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod environment;
 mod general;
 mod lists;
 mod numbers;
+mod pcre;
 mod regexps;
 mod string_lists;
 mod strings;

@@ -1,12 +1,11 @@
 //! Regular expressions.
 //!
 //! HTCondor has PCRE; this engine always ends in time linear in the text. Unsupported features are an error in the
-//! pattern, thus `ERROR`: look-ahead and look-behind, back-references, atomic groups, calls of groups, conditions,
-//! `\K`, `\Q...\E`. And `$` is the very end, not also before a last line break.
+//! pattern, thus `ERROR`: the crate's README lists them. And `$` is the very end, not also before a last line break.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::{Named, exceptional, values};
+use super::{Named, exceptional, pcre, values};
 use crate::Expr;
 use crate::error::EvalError;
 use crate::eval::{Evaluator, Result, Val};
@@ -26,7 +25,8 @@ pub(super) fn compile(e: &mut Evaluator<'_>, pattern: &[u8], options: &[u8]) -> 
     e.spend(500 + 10 * pattern.len())?;
     let Ok(pattern) = std::str::from_utf8(pattern) else { return Ok(None) };
     let has = |option| options.contains(&option);
-    let regex = RegexBuilder::new(pattern)
+    let Some(pattern) = pcre::translate(pattern, has(b'x')) else { return Ok(None) };
+    let regex = RegexBuilder::new(&pattern)
         .unicode(false)
         .case_insensitive(has(b'i'))
         .multi_line(has(b'm'))
