@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
 /// Version of the messages; both ends must have the same.
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// Longest payload, bytes.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Longest message and payload.

@@ -32,6 +32,7 @@ mod resolve;
 mod source;
 mod source_identity;
 mod summary;
+mod temporary;
 mod unreached;
 mod worker;
 

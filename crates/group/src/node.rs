@@ -139,10 +139,8 @@ impl Node {
 
     /// Applies a progress report of its worker.
     pub(crate) fn advance(&mut self, progress: Progress, now: Instant) {
-        let old = self.progress;
-        let before = (old.verified, old.wanted, old.sent, old.received, old.waiting);
-        if (progress.verified, progress.wanted, progress.sent, progress.received, progress.waiting) != before
-        {
+        let state = |p: &Progress| (p.verified, p.wanted, p.checked, p.sent, p.received, p.waiting);
+        if state(&progress) != state(&self.progress) {
             self.moved = now;
         }
         self.progress = progress;
@@ -233,8 +231,10 @@ mod tests {
         let at = |verified, wanted| Progress { verified, wanted, ..Progress::default() };
         running.advance(at(1, 9), later(30));
         assert!(running.overdue(later(80), t).is_none());
-        running.advance(at(1, 9), later(80));
-        assert!(running.overdue(later(95), t).is_some_and(|why| why.contains("1 B of 9 B")));
+        running.advance(Progress { checked: 5, ..at(1, 9) }, later(35));
+        assert!(running.overdue(later(94), t).is_none(), "it reads what it has");
+        running.advance(Progress { checked: 5, ..at(1, 9) }, later(80));
+        assert!(running.overdue(later(96), t).is_some_and(|why| why.contains("1 B of 9 B")));
         running.advance(at(9, 9), later(90));
         assert!(running.overdue(later(200), t).is_none(), "it is giving names");
         running.advance(Progress { waiting: true, ..at(0, 9) }, later(100));

@@ -10,6 +10,7 @@ use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, Tree, draft, 
 use tidecast_store::{Opened, SeedOptions, Store};
 
 use crate::error::{Error, system};
+use crate::temporary;
 
 /// Pieces that each relay should have of its stripe, so that filling the pipeline takes little of the transfer time.
 const PIECES_A_STRIPE: u64 = 64;
@@ -69,7 +70,7 @@ pub(crate) fn publish(
     let began = Instant::now();
     let (whole, tree) = look(path, progress)?;
     let mut warnings: Vec<String> = tree.warnings.iter().map(ToString::to_string).collect();
-    let leaves = tempfile::NamedTempFile::new().map_err(system("create a temporary file"))?;
+    let leaves = temporary::file("tidecast-leaves-").map_err(system("create a temporary file"))?;
     let options = HashOptions {
         format: if any_client { Format::Auto } else { Format::Exactly(Version::V2) },
         piece_length: Some(piece_length(tree.total_len())),

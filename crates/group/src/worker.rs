@@ -13,6 +13,8 @@ mod source;
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidecast_event::bcast::Unreached;
@@ -175,6 +177,8 @@ pub(crate) struct Connection {
     client: Option<Client>,
     beat: tokio::time::Interval,
     pub(crate) progress: Progress,
+    /// [`Progress::checked`], counted while the destination is opened.
+    pub(crate) checked: Arc<AtomicU64>,
     /// Called when the copy is complete.
     pub(crate) placed: Option<Placed>,
     /// The directory of records of delivered files, or why there is none.
@@ -196,6 +200,7 @@ impl Connection {
             client: Some(client),
             beat,
             progress: Progress::default(),
+            checked: Arc::default(),
             placed,
             records,
             launches,
@@ -263,6 +268,7 @@ impl Connection {
 
     /// Reports the progress. A failure is noticed by the reading half of the connection.
     pub(crate) async fn report_progress(&mut self) {
+        self.progress.checked = self.checked.load(Ordering::Relaxed);
         self.send(&ToCoordinator::Progress(self.progress)).await;
     }
 

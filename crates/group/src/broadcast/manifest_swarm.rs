@@ -12,7 +12,7 @@ use crate::control::message::Bulk;
 use crate::error::{Error, system};
 use crate::plan::Issue;
 use crate::source::{self, Source};
-use crate::{node::Node, reach};
+use crate::{node::Node, reach, temporary};
 
 /// The broadcast of a manifest.
 pub(super) struct ManifestSwarm {
@@ -73,7 +73,7 @@ impl Group {
 
 /// The manifest as a file that can be served.
 fn write(manifest: &[u8], threads: usize) -> Result<(Source, TempDir), Error> {
-    let dir = tempfile::tempdir().map_err(system("create a temporary directory"))?;
+    let dir = temporary::dir()?;
     let path = dir.path().join("manifest");
     std::fs::write(&path, manifest).map_err(system("write the manifest to a file"))?;
     Ok((source::publish(&path, threads, false, &Progress::new())?, dir))

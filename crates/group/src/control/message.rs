@@ -176,6 +176,8 @@ pub(crate) struct Progress {
     /// Bytes needed, and (`verified`) bytes of them verified.
     pub(crate) wanted: u64,
     pub(crate) verified: u64,
+    /// Bytes of existing data that it has read, to find out what of it is right.
+    pub(crate) checked: u64,
     /// Bytes that it had before.
     pub(crate) had: u64,
     pub(crate) received: u64,

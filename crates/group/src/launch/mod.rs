@@ -22,6 +22,7 @@ use tidecast_text::hostlist;
 use self::slurm::Allocation;
 use crate::error::{Error, system};
 use crate::hosts::Host;
+use crate::temporary;
 
 /// Longer lists of names on a command line are written with brackets, and still longer ones to a file (bytes): the kernel
 /// rejects arguments of 128 KiB.
@@ -207,7 +208,7 @@ fn brief(names: &[&str]) -> Option<String> {
 /// Writes the names to a file, one per line, with `more` after each.
 fn file(names: &[&str], more: &str) -> Result<(String, List), Error> {
     let write = || {
-        let mut file = tempfile::Builder::new().prefix("tidecast-hosts-").tempfile()?;
+        let mut file = temporary::file("tidecast-hosts-")?;
         let lines: String = names.iter().flat_map(|name| [*name, more, "\n"]).collect();
         file.write_all(lines.as_bytes()).map(|()| file)
     };

@@ -16,6 +16,7 @@ use super::Connection;
 use super::session::{options, security};
 use crate::control::message::{Bulk, Member, News, Start};
 use crate::error::{Error, system};
+use crate::temporary;
 
 /// The file name of the manifest, in a private directory.
 const NAME: &str = "manifest";
@@ -40,7 +41,7 @@ impl ManifestSwarm {
         let garbled =
             |_| Error::Coordinator("malformed message about the manifest from the coordinator".into());
         let manifest = Arc::new(Manifest::parse(&bulk.manifest).map_err(garbled)?);
-        let dir = tempfile::tempdir().map_err(system("create a temporary directory"))?;
+        let dir = temporary::dir()?;
         let name = Some(NAME.into());
         let to = DownloadOptions { durability: Durability::None, name, ..Default::default() };
         let opened = Store::download(manifest.clone(), dir.path(), &to)?;

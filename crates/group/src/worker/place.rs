@@ -48,10 +48,11 @@ pub(super) async fn open(
     let options = DownloadOptions { durability, name: Some(name), replace, bases, ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
+        let checked = connection.checked.clone();
         // Existing data is known before any peer sends data.
         let opening = tokio::task::spawn_blocking(move || {
             let mut opened = Store::download(manifest, &dir, &options)?;
-            opened.check()?;
+            opened.check(&checked)?;
             Ok(opened)
         });
         let opened = connection.during(opening, aside).await?;

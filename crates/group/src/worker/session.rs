@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidecast_identity::{Credential, ManifestId, NodeId, NodeKey, Tls};
@@ -90,7 +91,8 @@ impl Session {
         let replace = Replace { force, unknown, delete, records };
         let member = news.first().and_then(|news| news.members.iter().find(|m| m.number == 0));
         let origin = member.map(|member| member.addresses.clone()).unwrap_or_default();
-        let comparing = base::compare_bases(start.bases, &manifest, origin, asking);
+        let checked = connection.checked.clone();
+        let comparing = counted(base::compare_bases(start.bases, &manifest, origin, asking), &checked);
         let compared = connection.during(comparing, &mut news).await?;
         let how = place::How { durable: start.durable, replace, bases: compared.bases };
         let opened = place::open(&manifest, dest.as_ref(), how, connection, &mut news).await?;
@@ -286,6 +288,17 @@ impl Session {
             warnings: summary.warnings,
         };
         connection.send(&ToCoordinator::Done(Box::new(done))).await;
+    }
+}
+
+/// Runs work that does not say how far it is, and ends by itself: its seconds count as progress.
+async fn counted<T>(work: impl Future<Output = T>, seconds: &AtomicU64) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(Duration::from_secs(1), &mut work).await {
+            Ok(done) => return done,
+            Err(_) => seconds.fetch_add(1, Ordering::Relaxed),
+        };
     }
 }
 
