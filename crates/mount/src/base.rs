@@ -1,32 +1,12 @@
 //! The directory that holds the homes of trees: the one of `--cache`, the temporary directory, or shared memory. No other user
 //! can put another directory in its place, or in that of a directory above it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use tidecast_paths::{Access, End, Root, Step, follow};
+use tidecast_paths::{Fault, Replaceable, Root, open_unreplaceable as open};
 
 use crate::error::{Error, Exchangeable, home};
-use crate::owners::{Replaceable, replaceable};
-
-/// Why a directory does not open.
-enum Fault {
-    Exchangeable(Exchangeable),
-    System(io::Error),
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-impl From<Errno> for Fault {
-    fn from(error: Errno) -> Self {
-        Self::System(error.into())
-    }
-}
 
 /// The directory of `--cache`; made if need be. The user has named it: the owners and groups of the directories above it are
 /// trusted.
@@ -35,8 +15,10 @@ impl From<Errno> for Fault {
 /// [`Error::OpenToAll`], [`Error::Planted`]; the system's error.
 pub(crate) fn cache(dir: &Path) -> Result<Root, Error> {
     let refused = |fault| match fault {
-        Fault::Exchangeable(Exchangeable::OpenToAll(at)) => Error::OpenToAll(at),
-        Fault::Exchangeable(why) => Error::Planted(why),
+        Fault::Replaceable(why) => match exchangeable(why) {
+            Exchangeable::OpenToAll(at) => Error::OpenToAll(at),
+            why => Error::Planted(why),
+        },
         Fault::System(error) => home("use the cache", dir)(error),
     };
     if let Some(found) = open(dir, true).map_err(refused)? {
@@ -56,7 +38,7 @@ pub(crate) fn temporary(dir: &Path) -> Result<Root, Error> {
     let missing = || Fault::System(Errno::NOENT.into());
     let trusting = !rustix::process::geteuid().is_root();
     open(dir, trusting).and_then(|found| found.ok_or_else(missing)).map_err(|fault| match fault {
-        Fault::Exchangeable(why) => Error::Temporary { dir: dir.to_owned(), why },
+        Fault::Replaceable(why) => Error::Temporary { dir: dir.to_owned(), why: exchangeable(why) },
         Fault::System(error) => home("use the temporary directory (TMPDIR)", dir)(error),
     })
 }
@@ -64,43 +46,6 @@ pub(crate) fn temporary(dir: &Path) -> Result<Root, Error> {
 /// Shared memory, if it can be used.
 pub(crate) fn memory(dir: &Path) -> Option<Root> {
     open(dir, false).ok().flatten()
-}
-
-/// The directory by its path without links; `None` if it is missing.
-fn open(dir: &Path, trusting: bool) -> Result<Option<Root>, Fault> {
-    let Some(named) = walk(&std::path::absolute(dir)?, trusting)? else { return Ok(None) };
-    // By its own path too, which other processes use: a link of procfs leads past the directories above its target.
-    let found = walk(&named.real_path()?, trusting)?.ok_or(Errno::NOENT)?;
-    if found.stat("")?.id != named.stat("")?.id {
-        return Err(Errno::STALE.into());
-    }
-    Ok(Some(found))
-}
-
-/// One walk, so that the directory that is opened is the one whose path was checked. `trusting`: as of [`replaceable`].
-fn walk(dir: &Path, trusting: bool) -> Result<Option<Root>, Fault> {
-    let mut fault = None;
-    let end = follow(dir, &mut |step| {
-        fault = replaceable(step, trusting);
-        if fault.is_some() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
-    });
-    if let Some(why) = fault {
-        return Err(Fault::Exchangeable(exchangeable(why)));
-    }
-    let found = match end? {
-        End::Dir(found) => Root::from_fd(found, dir),
-        End::Missing(_) => return Ok(None),
-        End::Other(_) => return Err(Errno::NOTDIR.into()),
-    };
-    // The names in it are made later, and checked then by their owner; here, whether others could rename them.
-    let meta = found.stat("")?;
-    let access = Access { owner: meta.uid, mode: meta.mode };
-    let path = dir.join("tidecast");
-    let inside = Step { path: &path, dir: access, owner: None, is_link: false, is_below_planted: false };
-    match replaceable(&inside, trusting) {
-        Some(why) => Err(Fault::Exchangeable(exchangeable(why))),
-        None => Ok(Some(found)),
-    }
 }
 
 fn exchangeable(why: Replaceable) -> Exchangeable {

@@ -93,7 +93,7 @@ impl Held {
             }
         }
         if is_local(&dir) {
-            lock(&dir, TRIES)?;
+            let _ = lock(&dir, TRIES);
         }
         Ok(is_at(&dir, &path).then_some(Self { dir, path, unmarked }))
     }
@@ -101,28 +101,31 @@ impl Held {
     /// The directory at a path, held if this user can lock it.
     ///
     /// # Errors
-    /// It has the mark of directories to remove, and another process keeps it locked.
+    /// It cannot be opened.
     pub fn find(path: &Path) -> io::Result<Found> {
+        Self::find_within(path, TRIES)
+    }
+
+    fn find_within(path: &Path, tries: usize) -> io::Result<Found> {
         let dir = match openat(CWD, path, READ, Mode::empty()) {
             Ok(dir) if is_local(&dir) => dir,
             Ok(_) | Err(Errno::ACCESS) => return Ok(Found::Stays(None)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Found::Gone),
             Err(error) => return Err(error.into()),
         };
-        // A file system may have no marks, and others who may open a directory can keep it locked for ever.
-        let locked = lock(&dir, if has_mark(&dir) { TRIES } else { TRIES_UNMARKED });
+        // A file system may have no marks.
+        let locked = lock(&dir, if has_mark(&dir) { tries } else { tries.min(TRIES_UNMARKED) });
         if !is_at(&dir, path) {
             return Ok(Found::Gone);
         }
         // Only now: it may have been marked while it was waited for.
         let marked = is_marked(&dir);
         let held = Self { dir, path: path.to_owned(), unmarked: 0 };
-        match locked {
-            Ok(()) if marked => Ok(Found::Held(held)),
-            Ok(()) => Ok(Found::Stays(Some(held))),
-            Err(error) if marked => Err(error),
-            Err(_) => Ok(Found::Stays(None)),
-        }
+        Ok(match locked {
+            true if marked => Found::Held(held),
+            true => Found::Stays(Some(held)),
+            false => Found::Stays(None),
+        })
     }
 
     /// Its path.
@@ -183,18 +186,18 @@ fn tidy(path: &Path, expected: Option<Id>, unmarked: usize) -> bool {
     true
 }
 
-/// Has a shared lock on it.
-fn lock(dir: &OwnedFd, tries: usize) -> io::Result<()> {
-    // The process that removes it has an exclusive lock until it is gone. To go on without a lock would be to mount
-    // over a directory that is just being removed, and the kernel removes such a mount too.
+/// Whether it has a shared lock on it now.
+fn lock(dir: &OwnedFd, tries: usize) -> bool {
+    // The process that removes it has an exclusive lock until it is gone. Without waiting for that one, this would mount
+    // over a directory that is just being removed, and the kernel removes such a mount too. But other users who may open the
+    // directory can keep it locked for ever, and then nothing removes it.
     for attempt in 1..=tries {
         match flock(dir, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) if attempt < tries => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => break,
-            done => return Ok(done?),
+            done => return done.is_ok(),
         }
     }
-    Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps the directory locked"))
+    false
 }
 
 fn is_marked(dir: &OwnedFd) -> bool {
@@ -274,6 +277,19 @@ mod tests {
         assert!(path.is_dir(), "the second uses it");
         assert!(second.release().tidy());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_another_process_keeps_locked_is_used_without_a_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let held = make(&path);
+        assert!(held.release().path.is_dir());
+        let other = std::fs::File::open(&path).unwrap();
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        assert!(matches!(Held::find_within(&path, 2).unwrap(), Found::Stays(None)));
+        drop(other);
+        assert!(matches!(Held::find_within(&path, 2).unwrap(), Found::Held(_)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
 use tidecast_metainfo::{FileRef, Manifest};
 use tidecast_net::Urgency;
+use tidecast_paths::PageBuffer;
 use tidecast_store::Store;
 
 use crate::counters::Counters;
@@ -35,7 +36,7 @@ const REMEMBERED: usize = 1024;
 const ELF: [u8; 4] = *b"\x7fELF";
 
 thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<PageBuffer> = RefCell::new(PageBuffer::new(LARGEST_READ));
 }
 
 /// Why a request has failed.
@@ -327,7 +328,6 @@ impl Files {
     pub(crate) fn show(&self, file: u32, len: u64, take: impl FnOnce(&[u8]) -> io::Result<()>) {
         let content = self.content(file);
         BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(LARGEST_READ, 0);
             let bytes = buffer.get_mut(..len as usize).unwrap_or_default();
             // An unreadable file fails when it is read, with its own error.
             if self.fill(content, 0, bytes).is_ok() && take(bytes).is_ok() {
@@ -338,7 +338,6 @@ impl Files {
 
     fn give(&self, content: u32, range: Range<u64>, give: impl FnOnce(Result<&[u8], Fault>)) {
         BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(LARGEST_READ, 0);
             let wanted = (range.end - range.start) as usize;
             let bytes = buffer.get_mut(..wanted).unwrap_or_default();
             match self.fill(content, range.start, bytes) {

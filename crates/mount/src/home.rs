@@ -3,6 +3,7 @@
 //! The directory is opened once. It is this user's alone, and no other user can put another one in its place (`base`). Files in
 //! it are opened beneath its descriptor, and no link is followed. Its path is for other processes and for the socket.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ use crate::error::{Error, home};
 const RAM: &str = "/dev/shm";
 /// A tree is kept in RAM if it takes at most this fraction (one part in N) of the free space there.
 const SHARE: u64 = 4;
-/// Names tried for a user's own directory: other users can occupy some.
-const NAMES: u32 = 64;
+/// Tries to make a user's own directory where other users have occupied its usual name.
+const TRIES: usize = 4;
 
 const SOCKET: &str = "socket";
 const LOG: &str = "log";
@@ -177,28 +178,44 @@ fn short(id: &str) -> &str {
     id.get(..16).unwrap_or(id)
 }
 
-/// This user's own directory below one that all may write to. A name that another user has occupied is left for the
-/// next one.
+/// This user's own directory below one that all may write to. Where another user has occupied its usual name, it has one that
+/// no one can guess, and that is found by its owner.
 fn own(below: &Root) -> Result<Root, Error> {
-    let first = format!("tidecast-{}", rustix::process::geteuid().as_raw());
-    let next = (2..=NAMES).map(|number| format!("{first}-{number}"));
-    for name in std::iter::once(first.clone()).chain(next) {
-        match private(below, &name) {
-            Err(Error::Foreign(_)) => {}
-            other => return other,
-        }
+    let usual = format!("tidecast-{}", rustix::process::geteuid().as_raw());
+    match private(below, &usual) {
+        Err(Error::Foreign(_)) => {}
+        other => return other,
     }
-    Err(Error::Foreign(below.full(first)))
+    let start = format!("{usual}-");
+    for _ in 0..TRIES {
+        let mut names = below.list("").map_err(home("list", below.path()))?;
+        names.retain(|name| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        // Several processes may have made one at the same time: all use the same.
+        names.sort_unstable();
+        let is_ours = |name: &OsString| below.stat(name).is_ok_and(|meta| meta.is_dir() && meta.is_mine());
+        if let Some(dir) =
+            names.iter().filter(|name| is_ours(name)).find_map(|name| existing(below, name).ok())
+        {
+            return Ok(dir);
+        }
+        let name = format!("{start}{:016x}", rand::random::<u64>());
+        below.make_dir(&name, 0o700).map_err(home("make", below.full(&name)))?;
+    }
+    Err(Error::Foreign(below.full(usual)))
 }
 
 /// Opens a directory that belongs to this user alone, and makes it if it is missing. A file, a link, or a directory of another
 /// user in its place is not used.
 fn private(base: &Root, name: &str) -> Result<Root, Error> {
-    let path = base.full(name);
     match base.make_dir(name, 0o700) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(home("make", path)(error)),
-        _ => {}
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(home("make", base.full(name))(error)),
+        _ => existing(base, OsStr::new(name)),
     }
+}
+
+/// The same of one that is there.
+fn existing(base: &Root, name: &OsStr) -> Result<Root, Error> {
+    let path = base.full(name);
     let dir = match base.sub(name) {
         Err(error) if is_link(&error) || error.kind() == ErrorKind::NotADirectory => {
             return Err(Error::Foreign(path));

@@ -43,12 +43,15 @@ fn a_link_or_a_file_in_the_place_of_a_home_is_refused() {
 }
 
 #[test]
-fn a_name_that_is_taken_leaves_the_next_one() {
+fn where_the_usual_name_is_taken_the_user_has_one_of_its_own() {
     let base = tempfile::tempdir().unwrap();
     let root = Root::open(base.path()).unwrap();
     let first = format!("tidecast-{}", rustix::process::geteuid().as_raw());
     fs::write(base.path().join(&first), "").unwrap();
-    assert_eq!(own(&root).unwrap().path(), base.path().join(format!("{first}-2")));
+    fs::write(base.path().join(format!("{first}-0")), "").unwrap();
+    let (one, again) = (own(&root).unwrap(), own(&root).unwrap());
+    assert_ne!(one.path(), base.path().join(&first));
+    assert_eq!(one.path(), again.path());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use tidecast_node::{MessageSender, Source};
 use crate::error::{Error, home, system};
 use crate::home::Home;
 use crate::messages::{Answer, Ask, Role};
-use crate::mountpoint::{How, Mounted, mount};
+use crate::mountpoint::{How, Mounted, mount, unmount};
 use crate::packets::Packets;
 use crate::place::Place;
 
@@ -348,9 +348,17 @@ impl Drop for Interrupts {
 /// # Errors
 /// The mount fails; the server has ended.
 pub fn attach(server: &Packets, place: &Place, how: &How, hold: bool) -> Result<(), Error> {
+    if place.path().to_str().is_none() {
+        let why = "names above a mount must be UTF-8".to_owned();
+        return Err(Error::Mount { at: place.path().into(), why });
+    }
     let device = mount(place, how)?;
     let ask = Ask::Serve { at: place.path().to_owned(), hold };
-    server.send(&ask, Some(device.as_fd())).map_err(system("the server has ended"))?;
+    if let Err(e) = server.send(&ask, Some(device.as_fd())) {
+        // No process serves it.
+        let _ = unmount(place.path(), true);
+        return Err(system("the server has ended")(e));
+    }
     drop(device);
     answer(server).map(drop)
 }

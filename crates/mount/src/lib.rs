@@ -48,7 +48,6 @@ mod messages;
 mod mountpoint;
 pub mod namespace;
 mod options;
-mod owners;
 mod packets;
 mod passthrough;
 mod place;

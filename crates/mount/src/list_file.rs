@@ -2,11 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstat};
-use tidecast_paths::{Kind, Meta, named};
+use rustix::fs::{OFlags, fstat};
+use tidecast_paths::{Kind, Meta, named, reopen};
 
 use crate::list::{List, ListError, MAX_BYTES};
 
@@ -105,9 +104,8 @@ fn open(path: &Path) -> Result<(File, Meta), ListFileError> {
     if meta.kind != Kind::File {
         return Err(ListFileError::NotAFile(path.to_owned()));
     }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty());
-    Ok((File::from(file.map_err(|error| failed(error.into()))?), meta))
+    let file = reopen(&found, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).map_err(failed)?;
+    Ok((File::from(file), meta))
 }
 
 fn parse(path: &Path, file: File, meta: &Meta) -> Result<List, ListFileError> {
@@ -131,7 +129,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    use rustix::fs::{CWD, FileType, mknodat};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 

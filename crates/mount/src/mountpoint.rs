@@ -10,9 +10,10 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use tidecast_paths::openat2_again;
 
 use crate::error::Error;
 use crate::packets::{self, Packets};
@@ -35,6 +36,8 @@ pub struct How {
 /// A mount of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
+    /// Its number.
+    id: u64,
     /// Where it is.
     pub at: PathBuf,
     /// Its source; see [`How::source`].
@@ -130,7 +133,7 @@ fn escaped(value: &[u8]) -> Vec<u8> {
 pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
     let failed = |why: String| Error::Unmount { at: at.into(), why };
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(at, flags) {
+    match unmount_ours(at, flags) {
         Ok(()) => return Ok(()),
         Err(Errno::PERM) => {}
         Err(Errno::BUSY) => {
@@ -145,6 +148,27 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
         return Ok(());
     }
     Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Unmounts a mount of ours in the directory that is looked at: no link of a user who owns one above it leads to another.
+fn unmount_ours(at: &Path, flags: UnmountFlags) -> Result<(), Errno> {
+    let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else { return Err(Errno::INVAL) };
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat2_again(CWD, parent, path, ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)?;
+    let mount = rustix::fs::openat(&dir, name, path | OFlags::NOFOLLOW, Mode::empty())?;
+    let id = mount_id(&mount).ok_or(Errno::INVAL)?;
+    if !mounts().is_ok_and(|all| all.iter().any(|mounted| mounted.id == id)) {
+        return Err(Errno::INVAL);
+    }
+    drop(mount);
+    let place = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
+    rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW)
+}
+
+/// The number of the mount that a descriptor is in.
+fn mount_id(fd: &OwnedFd) -> Option<u64> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// All mounts of ours that this process can see, the topmost of each place.
@@ -166,7 +190,8 @@ pub fn mounted_at(at: &Path) -> Option<Mounted> {
 /// # Errors
 /// It cannot be unmounted.
 pub fn clean(at: &Path) -> Result<bool, Error> {
-    let Some(mounted) = mounted_at(at) else { return Ok(false) };
+    // Another user's may not answer the question below.
+    let Some(mounted) = mounted_at(at).filter(Mounted::is_own) else { return Ok(false) };
     // A live server answers at its socket, and must not be asked over a mount that it may just be starting.
     if Packets::connect(&mounted.source, mounted.user).is_ok() {
         return Ok(false);
@@ -183,12 +208,18 @@ fn parse(table: &[u8]) -> Vec<Mounted> {
     // ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG...] - TYPE SOURCE SUPER-OPTIONS
     let line = |line: &[u8]| {
         let mut words = line.split(|byte| *byte == b' ');
-        let at = words.nth(4)?;
+        let id = str::from_utf8(words.next()?).ok()?.parse().ok()?;
+        let at = words.nth(3)?;
         let mut rest = words.skip_while(|word| *word != b"-").skip(1);
         let (kind, source, options) = (rest.next()?, rest.next()?, rest.next()?);
         let user = options.split(|byte| *byte == b',').find_map(|option| option.strip_prefix(b"user_id="))?;
         let user = str::from_utf8(user).ok()?.parse().ok()?;
-        (kind == TYPE.as_bytes()).then(|| Mounted { at: table_path(at), source: table_path(source), user })
+        (kind == TYPE.as_bytes()).then(|| Mounted {
+            id,
+            at: table_path(at),
+            source: table_path(source),
+            user,
+        })
     };
     table.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
@@ -225,7 +256,7 @@ mod tests {
         let table = b"25 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
             99 25 0:55 / /opt/my\\040env ro,nosuid - fuse.tidecast /run/a\\134b.sock ro,user_id=7,group_id=8\n\
             100 25 0:56 / /x ro master:2 shared:9 - fuse.sshfs h:/ ro\n";
-        let expected = Mounted { at: "/opt/my env".into(), source: "/run/a\\b.sock".into(), user: 7 };
+        let expected = Mounted { id: 99, at: "/opt/my env".into(), source: "/run/a\\b.sock".into(), user: 7 };
         assert_eq!(parse(table), [expected]);
         assert_eq!(parse(b"rubbish - \n\n1 2 3 4 /x - fuse.tidecast"), []);
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
@@ -17,6 +18,8 @@ use tidecast_socket::{Bound, ShortPath};
 
 /// The longest message, bytes.
 const LONGEST: usize = 128 << 10;
+/// A connection that is not accepted within this time fails.
+const CONNECTING: Duration = Duration::from_secs(10);
 
 /// One end of a connection, or a socket at which connections come in.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ impl Packets {
     pub fn connect(path: &Path, owner: u32) -> io::Result<Packets> {
         let socket = Self::socket()?;
         let short = ShortPath::of(path)?;
+        // Its queue may be full for ever.
+        rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(CONNECTING))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(short.path())?)?;
         let user = rustix::net::sockopt::socket_peercred(&socket)?.uid.as_raw();
         if ![owner, 0].contains(&user) {

@@ -12,9 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
-use tidecast_paths::{End, Missing, follow};
-
-use crate::owners::{Replaceable, replaceable};
+use tidecast_paths::{End, Missing, Replaceable, follow, replaceable};
 
 /// Directories without which a host does not work, or whose content all programs trust.
 const SYSTEM: [&str; 26] = [
