@@ -1,10 +1,12 @@
 """`tidecast copy`: access control lists, devices, mounts below the destination, and durability of files."""
+import json
 import os
 import stat
 import subprocess
 
 import pytest
 from conftest import needs
+from support.callers import passable
 from test_copy import done, same, server, tree  # noqa: F401
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: devices and mounting need root")
@@ -40,6 +42,19 @@ def test_access_control_lists_arrive(node, tmp_path):
     subprocess.run(["setfacl", "-m", "d:u:4321:rwx", other], check=True)
     done(here, source / "sub", other)
     same(source / "sub", other / "sub")
+
+
+@pytest.mark.parametrize("chmod", ["F600", "go=", "D755,F644,o-r", "u+rwX,g=u"])
+def test_modes_are_changed_beside_an_access_control_list(chmod, node, tmp_path):
+    needs("setfacl", "getfacl", "rsync")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/f").write_text("secret")
+    (tmp_path / "src/f").chmod(0o666)
+    subprocess.run(["setfacl", "-m", "u:1:r", tmp_path / "src/f"], check=True)
+    done(node("here"), f"--chmod={chmod}", f"{tmp_path}/src/", tmp_path / "ours")
+    subprocess.run(["rsync", "-aAX", f"--chmod={chmod}", f"{tmp_path}/src/", tmp_path / "theirs"], check=True)
+    lists = [subprocess.run(["getfacl", "-n", "f"], cwd=tmp_path / at, capture_output=True, text=True, check=True).stdout for at in ("ours", "theirs")]
+    assert lists[0] == lists[1]
 
 
 @pytest.mark.parametrize("held", [0, 5 << 20, 8 << 20])
@@ -131,3 +146,42 @@ def test_files_are_on_disk_when_that_was_asked(when, node, built, start, tmp_pat
                 for call in own:
                     unsynced += 1 if call.startswith("fsync(") else -1 if call.startswith("renameat") else 0
                     assert unsynced >= 0, call
+
+
+@needs_root
+@pytest.mark.parametrize("blocked", ["a", "b", "c"])
+def test_no_hard_link_is_made_to_an_older_file(node, tmp_path, blocked):
+    here, source, dest = node("here"), tmp_path / "source", tmp_path / "dest"
+    source.mkdir()
+    dest.mkdir()
+    (source / "a").write_text("new")
+    for name in ("b", "c"):
+        (source / name).hardlink_to(source / "a")
+    (dest / blocked).write_text("older")
+    copy = f"mount --bind {dest}/{blocked} {dest}/{blocked} && {here.program} --json copy {source}/ {dest}"
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", copy], env={**os.environ, **here.env}, capture_output=True, text=True, timeout=120)
+    told = {os.path.basename(problem["path"]) for problem in json.loads(ran.stdout.splitlines()[-1])["problems"]}
+    assert ran.returncode == 1 and blocked in told, ran
+    for name in {"a", "b", "c"} - {blocked}:
+        assert (dest / name).read_text() == "new" if name not in told else not (dest / name).exists(), (name, told)
+    assert (dest / blocked).read_text() == "older"
+
+
+@needs_root
+@pytest.mark.parametrize("older", ["a", "b", "c"])
+def test_no_hard_link_is_made_in_place_of_a_file_that_cannot_be_read(node, tmp_path, older):
+    passable(tmp_path)
+    here, source, dest = node("here"), tmp_path / "source", tmp_path / "dest"
+    source.mkdir()
+    dest.mkdir()
+    (source / "a").write_text("new")
+    (source / "a").chmod(0o600)
+    for name in ("b", "c"):
+        (source / name).hardlink_to(source / "a")
+    (dest / older).write_text("older")
+    for path in (here.home, dest, dest / older):
+        os.chown(path, 61001, 61001)
+    words = ["setpriv", "--reuid=61001", "--regid=61001", "--clear-groups", "--", here.program, "--json", "copy", "--no-perms", f"{source}/", dest]
+    ran = subprocess.run(words, env={**os.environ, **here.env}, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1 and len(json.loads(ran.stdout.splitlines()[-1])["problems"]) >= 3, ran
+    assert os.listdir(dest) == [older] and (dest / older).read_text() == "older"

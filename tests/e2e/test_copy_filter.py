@@ -23,12 +23,13 @@ def here(node):
 class Trial:
     """Some sources, a destination that holds something, and rules."""
 
-    def __init__(self, rng: random.Random, at):
+    def __init__(self, rng: random.Random, at, rules=filters.rules):
         at.mkdir()
-        self.sources, self.rules = filters.sources(rng, at), filters.rules(rng, at / "list")
+        self.sources, self.rules = filters.sources(rng, at), rules(rng, at / "list")
         # Where both kinds of rules apply, a name that a pattern may mean is kept, with a warning.
         mixed = len({source.endswith(b"/") for source in self.sources if os.path.isdir(source)}) > 1
         self.delete = [b"--delete"] if rng.random() < 0.85 and not mixed else []
+        self.rules = [word for word in self.rules if not mixed or word != b"--delete-excluded"]
         self.ours, self.theirs = at / "ours", at / "theirs"
         filters.tree(rng, bytes(self.ours), b"it was here before\n", rng.randrange(60))
         # Many of the sources' names exist already, some of them as another kind of entry.
@@ -66,6 +67,31 @@ def test_what_is_left_out_and_deleted_is_what_rsync_says(seed, here, tmp_path):
         ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
         check(trial, ran.returncode, ran.stderr.decode(errors="replace"))
         shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rules_of_filter_and_files_of_them_mean_what_they_do_in_rsync(seed, here, tmp_path):
+    needs("rsync")
+    rng = random.Random(f"filter {seed}")
+    for number in range(TREES):
+        trial = Trial(rng, tmp_path / str(number), filters.filter_words)
+        words = [here.program, b"copy", b"--quiet", *trial.delete, *trial.rules, *trial.sources, bytes(trial.ours) + b"/"]
+        ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
+        check(trial, ran.returncode, ran.stderr.decode(errors="replace"))
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.parametrize("line", ["foo", "  - foo", "-s foo", "-/ foo", "-! foo", "P", ". absent", ": .rsync-filter", "dir-merge x", "exclude,! x"])
+def test_a_file_of_rules_with_another_line_is_refused_as_a_whole(line, here, tmp_path):
+    for name in ("src", "dest"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+    (tmp_path / "rules").write_text(f"- a\n{line}\n")
+    message = done(here, "--delete", "-f", f". {tmp_path}/rules", f"{tmp_path}/src/", tmp_path / "dest", code=2)["message"]
+    assert "rules" in message and os.listdir(tmp_path / "dest") == ["dest"], message
+    (tmp_path / "rules").write_text(f". {tmp_path}/rules\n")
+    message = done(here, "-f", f". {tmp_path}/rules", f"{tmp_path}/src/", tmp_path / "dest", code=2)["message"]
+    assert "files merge each other" in message and os.listdir(tmp_path / "dest") == ["dest"], message
 
 
 @pytest.mark.parametrize("way", ["push", "pull", "to a server", "from a server"])

@@ -87,6 +87,14 @@ def test_what_the_source_calls_as_a_backup_is_called_is_not_lost(here, tmp_path)
     assert content(dest)["f~~"] in (b"old f", b"old backup")
 
 
+def test_the_backup_of_a_deleted_name_takes_no_name_of_the_source(here, tmp_path):
+    source = tree(tmp_path / "src", **{"a.bak": b"precious"})
+    dest = tree(tmp_path / "dest", **{"a": b"v1"})
+    done(here, f"{source}/", dest)
+    end = done(here, "-b", "--suffix=.bak", "--delete", f"{source}/", dest)
+    assert end["deleted"] == 1 and content(dest) == {"a.bak": b"precious", "a.bak.bak": b"v1"}
+
+
 def test_a_backup_that_cannot_be_kept_leaves_the_file_as_it_was(here, tmp_path):
     source, dest = tree(tmp_path / "src", f=b"new"), older(tmp_path / "dest", f=b"old")
     tree(dest, **{"f~__x": b"kept"})

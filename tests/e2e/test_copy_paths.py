@@ -28,11 +28,15 @@ def names(top) -> dict[str, tuple]:
 def listed(rng: random.Random, top: str) -> list[bytes]:
     """Names of a tree as people write them, and such as are not there."""
     all_names = [os.path.relpath(os.path.join(at, name), top) for at, dirs, files in os.walk(top) for name in [*dirs, *files]]
+    for link in [name for name in all_names if os.path.islink(os.path.join(top, name)) and os.path.isdir(os.path.join(top, name))]:
+        all_names += [f"{link}/{name}" for name in os.listdir(os.path.join(top, link))]
+        # rsync follows no link of another user.
+        os.lchown(os.path.join(top, link), os.geteuid(), os.getegid())
     some = rng.sample(all_names, min(len(all_names), rng.randrange(1, 9)))
     twisted = []
     for name in some:
         roll = rng.random()
-        twisted.append(name + "/" if roll < 0.2 and os.path.isdir(os.path.join(top, name)) and not os.path.islink(os.path.join(top, name)) else
+        twisted.append(name + "/" if roll < 0.2 and os.path.isdir(os.path.join(top, name)) else
                        "/" + name if roll < 0.3 else "./" + name if roll < 0.4 else name.replace("/", "//") if roll < 0.5 else
                        "../" + name if roll < 0.55 else name.replace("/", "/./", 1) if roll < 0.7 else name)
         if roll > 0.9:
@@ -127,6 +131,26 @@ def test_a_list_comes_from_standard_input_too_and_what_is_missing_is_told(way, d
     assert names(tmp_path / "dest").keys() == {".", "a", "a/b", "a/b/f", "a/g", "a/b/c"}
 
 
+@pytest.mark.parametrize("way", ["local", "push", "pull"])
+def test_a_slash_behind_a_link_means_the_directory(way, deep, here, ssh, tmp_path):  # noqa: F811
+    far = ssh if way != "local" else ()
+    source, dest = ("host:" if way == "pull" else ""), ("host:" if way == "push" else "")
+    (tmp_path / "list").write_text("link/\n")
+    done(here, *far, f"--files-from={tmp_path}/list", f"{source}{deep}", f"{dest}{tmp_path}/one")
+    assert names(tmp_path / "one").keys() == {".", "link", "link/c", "link/f"}
+    done(here, "-R", *far, f"{source}{deep}/./link/", f"{dest}{tmp_path}/two")
+    assert names(tmp_path / "two").keys() == {".", "link", "link/c", "link/c/h", "link/f"}
+    done(here, "-R", *far, f"{source}{deep}/./link", f"{dest}{tmp_path}/three")
+    assert (tmp_path / "three/link").is_symlink()
+
+
+def test_a_directory_and_a_name_behind_a_link_in_it_are_both_copied(deep, here, tmp_path):
+    (deep / "a/up").symlink_to("../a/b")
+    (tmp_path / "list").write_text("a\na/up/f\n")
+    done(here, "-ar", f"--files-from={tmp_path}/list", deep, tmp_path / "dest")
+    assert names(tmp_path / "dest").keys() == {".", "a", "a/b", "a/b/c", "a/b/c/h", "a/b/f", "a/g", "a/up", "a/up/f"}
+
+
 def test_a_list_is_of_one_source_and_has_no_end(deep, here, tmp_path):
     (tmp_path / "list").write_text("a/g\n")
     assert "one source" in here("copy", f"--files-from={tmp_path}/list", deep, deep / "a", tmp_path / "dest", code=2).err
@@ -143,6 +167,6 @@ def test_a_link_leads_no_list_out_of_a_served_directory(deep, here, server, tmp_
     (tmp_path / "secret/key").write_text("secret")
     (tmp_path / "served/d/out").symlink_to(tmp_path / "secret")
     (tmp_path / "served/d/up").symlink_to("../../secret")
-    (tmp_path / "list").write_text("out/key\nup/key\n../../secret/key\n")
+    (tmp_path / "list").write_text("out/key\nup/key\n../../secret/key\nout/\nup/\n")
     end = done(here, f"--files-from={tmp_path}/list", server("--read-only") + "d", tmp_path / "dest", code=1)
-    assert end["failed"] == 3 and not list((tmp_path / "dest").rglob("key")), end
+    assert end["failed"] == 5 and not list((tmp_path / "dest").rglob("key")), end

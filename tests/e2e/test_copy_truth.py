@@ -145,6 +145,34 @@ def test_sockets_are_copied_as_rsync_does(here, tmp_path, monkeypatch):
         assert done(here, "-n", f"{tmp_path}/src/", tmp_path / "dest")["planned"] == []
 
 
+def test_a_dry_run_names_the_directory_in_the_way_of_a_file(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    for name in ("full", "bare"):
+        (tmp_path / "src" / name).write_text("1")
+        (tmp_path / "dest" / name).mkdir(parents=True)
+    (tmp_path / "dest/full/own").touch()
+    words = ("copy", "-a", f"{tmp_path}/src/", tmp_path / "dest")
+    assert "dest/full: cannot replace it: a non-empty directory" in here(*words, "-n", code=1).err
+    assert done(here, "-n", "--delete", f"{tmp_path}/src/", tmp_path / "dest")["failed"] == 0
+    assert "dest/full: cannot replace it: a non-empty directory" in here(*words, code=1).err
+    assert (tmp_path / "dest/bare").is_file() and (tmp_path / "dest/full/own").exists()
+
+
+def test_a_dry_run_names_what_gives_way_to_a_file(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/x").write_text("1")
+    (tmp_path / "dest/x/y").mkdir(parents=True)
+    for name in ("x/two", "x/y/one"):
+        (tmp_path / "dest" / name).touch()
+    words = (f"{tmp_path}/src/", tmp_path / "dest")
+    gone = sorted(change["path"] for change in done(here, "-n", "--delete", *words)["planned"] if change["what"] == "delete")
+    assert gone == [f"{tmp_path}/dest/{name}" for name in ("x", "x/two", "x/y", "x/y/one")]
+    assert done(here, "-n", "--delete", "--max-delete", "2", *words, code=1)["failed"] == 2
+    assert done(here, "-n", "-b", "--force", *words, code=1)["failed"] == 1, "the backups are in the directory"
+    end = done(here, "--delete", *words)
+    assert end["deleted"] == 4 and (tmp_path / "dest/x").is_file()
+
+
 @needs_root
 def test_what_a_user_cannot_keep_is_an_exit_code_and_named(built, place):  # noqa: F811
     source, dest = place / "src", place / "home/dest"

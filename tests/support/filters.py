@@ -48,6 +48,28 @@ def rules(rng: random.Random, lists: pathlib.Path) -> list[bytes]:
     return words
 
 
+def filter_rule(rng: random.Random) -> bytes:
+    """A rule of `--filter` for one pattern."""
+    words = [b"-", b"-", b"+", b"H", b"S", b"P", b"R", b"exclude", b"include", b"hide", b"show", b"protect", b"risk"]
+    return b"!" if rng.random() < 0.03 else rng.choice(words) + rng.choice([b" ", b" ", b"_"]) + pattern(rng)
+
+
+def merged(rng: random.Random, lists: pathlib.Path, depth: int = 0) -> bytes:
+    """A rule that merges a new file of rules, which may merge another."""
+    file = lists.with_name(f"{lists.name}{depth}-{rng.randrange(1000)}")
+    lines = [rng.choice([b"", b"# - a", b";+ a", filter_rule(rng), filter_rule(rng), filter_rule(rng)]) for _ in range(rng.randrange(7))]
+    if depth < 2 and rng.random() < 0.4:
+        lines.insert(rng.randrange(len(lines) + 1), merged(rng, lists, depth + 1))
+    file.write_bytes(rng.choice([b"\n", b"\r\n"]).join(lines) + rng.choice([b"", b"\n"]))
+    return rng.choice([b". ", b"merge ", b"._", b"merge_"]) + bytes(file)
+
+
+def filter_words(rng: random.Random, lists: pathlib.Path) -> list[bytes]:
+    """Words of a command line with rules of `--filter`, some of them in files."""
+    rules = [merged(rng, lists) if rng.random() < 0.4 else filter_rule(rng) for _ in range(rng.choice([1, 2, 2, 3, 5]))]
+    return [*(word for rule in rules for word in (b"-f", rule)), *([b"--delete-excluded"] if rng.random() < 0.3 else [])]
+
+
 def tree(rng: random.Random, top: bytes, content: bytes, size: int) -> None:
     """About this many names. All times are the same, so that a file is identified by its content."""
     os.makedirs(top, exist_ok=True)

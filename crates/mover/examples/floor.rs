@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps, fstat, futimens, openat, re
 use rustls::{ClientConnection, Connection, ServerConnection};
 use socket2::SockRef;
 use tidecast_identity::{NodeKey, Tls, placeholder_name};
+use tidecast_paths::PageBuffer;
 use twox_hash::XxHash3_128;
 
 type Tried<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -68,8 +69,8 @@ struct Entry {
 struct Lane {
     ways: (TcpStream, TcpStream),
     session: Option<(Connection, Connection)>,
-    sent: Vec<u8>,
-    come: Vec<u8>,
+    sent: PageBuffer,
+    come: PageBuffer,
     entries: Vec<Entry>,
     renames: bool,
 }
@@ -88,8 +89,8 @@ impl Lane {
         Ok(Self {
             ways,
             session: tls.map(session).transpose()?,
-            sent: vec![0; BATCH],
-            come: vec![0; BATCH],
+            sent: PageBuffer::new(BATCH),
+            come: PageBuffer::new(BATCH),
             entries: Vec::new(),
             renames,
         })
@@ -147,7 +148,7 @@ impl Lane {
                 }
             }
         }
-        let mut data = self.come.as_slice();
+        let mut data = &self.come[..];
         for (n, entry) in self.entries.drain(..).enumerate() {
             let (content, rest) = data.split_at(entry.len);
             data = rest;

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use tidecast_hash::Digest;
+use tidecast_paths::PageBuffer;
 
 use crate::part::BLOCK;
-
-/// Buffers begin at a multiple of this, as disks that are read past the page cache want it.
-const PAGE: usize = 4096;
 
 /// A buffer for one block: a table of parts and up to [`BLOCK`] bytes of payload.
 #[derive(Debug)]
@@ -22,26 +20,23 @@ pub struct Block {
     pub len: usize,
     /// The digest of all of the payload, if it was taken as it came.
     pub digest: Option<Digest>,
-    memory: Box<[u8]>,
-    start: usize,
+    memory: PageBuffer,
 }
 
 impl Block {
     fn new() -> Self {
-        let memory = vec![0; BLOCK + PAGE].into_boxed_slice();
-        let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
-        Self { number: 0, table: Vec::new(), len: 0, digest: None, memory, start }
+        Self { number: 0, table: Vec::new(), len: 0, digest: None, memory: PageBuffer::new(BLOCK) }
     }
 
     /// The contents of a block.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.len]
+        &self.memory[..self.len]
     }
 
     /// All of the buffer: [`BLOCK`] bytes.
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + BLOCK]
+        &mut self.memory
     }
 }
 
@@ -166,11 +161,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_aligned_bounded_and_used_again() {
+    fn blocks_are_bounded_and_used_again() {
         let pool = Pool::new(2);
         let (mut a, b) = (pool.take().unwrap(), pool.take().unwrap());
         assert_eq!(a.room().len(), BLOCK);
-        assert!(a.room().as_ptr().align_offset(PAGE) == 0);
         let waiting = std::thread::scope(|s| {
             let taken = s.spawn(|| pool.take().is_some());
             drop(b);

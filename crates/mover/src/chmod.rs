@@ -138,7 +138,13 @@ impl Step {
             How::Take => mode & !(bits | self.special),
             How::Number => self.special,
             How::Set => {
-                let gone = (of * 7) | if self.special == 0 { 0 } else { self.special_of };
+                let special = match (self.like, self.special) {
+                    // The bits of all classes that get the rights of another one.
+                    (Some(_), _) => (of & 0o100) << 5 | (of & 0o010) << 7 | (of & 0o001) << 9,
+                    (None, 0) => 0,
+                    (None, _) => self.special_of,
+                };
+                let gone = (of * 7) | special;
                 mode & !gone | bits & !hidden | self.special
             }
         }
@@ -165,6 +171,10 @@ mod tests {
             "the umask counts"
         );
         assert_eq!((of("ug-s,+t", 0o6755, false), of("4755", 0, false)), (0o1755, 0o4755));
+        assert_eq!(
+            (of("o=g", 0o7777, true), of("go=u", 0o7777, true), of("o=", 0o7777, true)),
+            (0o6777, 0o4777, 0o7770)
+        );
         assert_eq!((of("g=u,o-g", 0o640, false), of("-w", 0o666, false)), (0o660, 0o466));
     }
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use tidecast_hash::{Digest, LEAF, leaves};
 use tidecast_metainfo::merkle;
+use tidecast_paths::PageBuffer;
 use twox_hash::XxHash3_128;
 
 use crate::part::BLOCK;
@@ -52,7 +53,7 @@ pub fn read<E>(
 /// Those of the file.
 pub fn at(file: &File, offset: u64, len: usize) -> io::Result<Option<Digest>> {
     let mut hasher = XxHash3_128::new();
-    let mut room = vec![0; STEP.min(len)];
+    let mut room = PageBuffer::new(STEP.min(len));
     for done in (0..len).step_by(STEP) {
         let step = &mut room[..STEP.min(len - done)];
         match file.read_exact_at(step, offset + done as u64) {

@@ -64,7 +64,7 @@ pub const SWITCHES: [Switch; 25] = [
         f.itemize = true
     }),
     ("stats", None, "Print statistics in the format of rsync", |f, _| f.stats = true),
-    ("delete-excluded", None, "With --delete, delete excluded files, too", |f, _| f.delete_excluded = true),
+    ("delete-excluded", None, "As --delete, and delete excluded files, too", |f, _| f.delete_excluded = true),
     (
         "archive",
         Some('a'),

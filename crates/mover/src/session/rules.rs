@@ -1,6 +1,6 @@
 //! Rules as a user gives them, in their order: patterns, files of patterns, and rsync's `--filter`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use tidecast_text::escaped;
 
 use crate::error::Error;
-use crate::filter::Rule;
+use crate::filter::{Rule, lines};
 
 /// The end to which a rule applies: hiding is for the sender, protection from deletion for the receiver.
 const BOTH: [bool; 2] = [true, true];
 const SENDER: [bool; 2] = [true, false];
 const RECEIVER: [bool; 2] = [false, true];
+
+/// Most files of rules that merge one another.
+const DEPTH: usize = 16;
 
 /// A rule, or several, as given.
 #[derive(Clone, Debug)]
@@ -33,7 +36,7 @@ pub enum Given {
         path: PathBuf,
     },
     /// As rsync's `--filter` has it.
-    Rule(String),
+    Rule(OsString),
 }
 
 /// How rules are read.
@@ -45,29 +48,26 @@ pub struct Reading {
     pub nul: bool,
 }
 
+impl Reading {
+    /// The ends to which a rule for both applies.
+    fn usual(self) -> [bool; 2] {
+        if self.exposed { SENDER } else { BOTH }
+    }
+}
+
 /// The rules of the sender and of the receiver, those of files among them.
 ///
 /// # Errors
 /// A file cannot be read, or a rule is not valid.
 pub fn read_rules(all_given: &[Given], reading: Reading) -> Result<[Vec<Rule>; 2], Error> {
-    let Reading { exposed, nul } = reading;
     let mut all = [Vec::new(), Vec::new()];
-    let usual = if exposed { SENDER } else { BOTH };
+    let usual = reading.usual();
     for given in all_given {
         match given {
             Given::Pattern { include, pattern } => add(&mut all, usual, pattern.as_bytes(), *include)
                 .map_err(|e| Error::Usage(format!("pattern {}: {e}", escaped(pattern))))?,
-            Given::File { include, path } => add_file(&mut all, usual, path, *include, nul)?,
-            Given::Rule(text) => match rule(text) {
-                Some(Word::Rule(ends, include, pattern)) => {
-                    let prefix: &[u8] = if include { b"+ " } else { b"- " };
-                    let ends = if ends == BOTH { usual } else { ends };
-                    add(&mut all, ends, &[prefix, pattern.as_bytes()].concat(), include)?;
-                }
-                Some(Word::Clear) => all.iter_mut().for_each(Vec::clear),
-                Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false, nul)?,
-                None => return Err(Error::Usage(format!("invalid filter rule {}: {RULES}", escaped(text)))),
-            },
+            Given::File { include, path } => add_file(&mut all, path, *include, reading)?,
+            Given::Rule(text) => add_rule(&mut all, text.as_bytes(), reading, 0)?,
         }
     }
     Ok(all)
@@ -85,26 +85,59 @@ const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for t
 
 /// A rule of `--filter`, read.
 enum Word<'t> {
-    Rule([bool; 2], bool, &'t str),
+    Rule([bool; 2], bool, &'t [u8]),
     Clear,
-    Merge(&'t str),
+    Merge(&'t Path),
 }
 
-fn rule(text: &str) -> Option<Word<'_>> {
-    if matches!(text, "!" | "clear") {
+fn rule(text: &[u8]) -> Option<Word<'_>> {
+    if matches!(text, b"!" | b"clear") {
         return Some(Word::Clear);
     }
-    let (word, rest) = text.split_once([' ', '_']).filter(|(_, rest)| !rest.is_empty())?;
+    let mut parts = text.splitn(2, |byte| matches!(byte, b' ' | b'_'));
+    let (word, rest) = (parts.next()?, parts.next().filter(|rest| !rest.is_empty())?);
     Some(match word {
-        "-" | "exclude" => Word::Rule(BOTH, false, rest),
-        "+" | "include" => Word::Rule(BOTH, true, rest),
-        "H" | "hide" => Word::Rule(SENDER, false, rest),
-        "S" | "show" => Word::Rule(SENDER, true, rest),
-        "P" | "protect" => Word::Rule(RECEIVER, false, rest),
-        "R" | "risk" => Word::Rule(RECEIVER, true, rest),
-        "." | "merge" => Word::Merge(rest),
+        b"-" | b"exclude" => Word::Rule(BOTH, false, rest),
+        b"+" | b"include" => Word::Rule(BOTH, true, rest),
+        b"H" | b"hide" => Word::Rule(SENDER, false, rest),
+        b"S" | b"show" => Word::Rule(SENDER, true, rest),
+        b"P" | b"protect" => Word::Rule(RECEIVER, false, rest),
+        b"R" | b"risk" => Word::Rule(RECEIVER, true, rest),
+        b"." | b"merge" => Word::Merge(Path::new(OsStr::from_bytes(rest))),
         _ => return None,
     })
+}
+
+/// `depth`: the files of rules that lead to this one.
+fn add_rule(all: &mut [Vec<Rule>; 2], text: &[u8], reading: Reading, depth: usize) -> Result<(), Error> {
+    match rule(text) {
+        Some(Word::Rule(ends, include, pattern)) => {
+            let prefix: &[u8] = if include { b"+ " } else { b"- " };
+            let ends = if ends == BOTH { reading.usual() } else { ends };
+            add(all, ends, &[prefix, pattern].concat(), include)
+        }
+        Some(Word::Clear) => {
+            all.iter_mut().for_each(Vec::clear);
+            Ok(())
+        }
+        Some(Word::Merge(file)) => merge(all, file, reading, depth),
+        None => {
+            Err(Error::Usage(format!("invalid filter rule {}: {RULES}", escaped(OsStr::from_bytes(text)))))
+        }
+    }
+}
+
+/// The rules of a file, one a line; those that begin with `#` or `;` are comments.
+fn merge(all: &mut [Vec<Rule>; 2], file: &Path, reading: Reading, depth: usize) -> Result<(), Error> {
+    let shown = escaped(file);
+    if depth == DEPTH {
+        return Err(Error::Usage(format!("filter file {shown}: more than {DEPTH} files merge each other")));
+    }
+    let text = read(file).map_err(|e| Error::Usage(format!("cannot read filter rules from {shown}: {e}")))?;
+    for line in lines(&text, reading.nul).filter(|line| !matches!(line.first(), None | Some(b'#' | b';'))) {
+        add_rule(all, line, reading, depth + 1).map_err(|e| Error::Usage(format!("{shown}: {e}")))?;
+    }
+    Ok(())
 }
 
 fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) -> Result<(), Error> {
@@ -116,17 +149,12 @@ fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) ->
     Ok(())
 }
 
-fn add_file(
-    all: &mut [Vec<Rule>; 2],
-    ends: [bool; 2],
-    file: &Path,
-    include: bool,
-    nul: bool,
-) -> Result<(), Error> {
+fn add_file(all: &mut [Vec<Rule>; 2], file: &Path, include: bool, reading: Reading) -> Result<(), Error> {
     let shown = escaped(file);
     let text = read(file).map_err(|e| Error::Usage(format!("cannot read patterns from {shown}: {e}")))?;
-    for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for) {
-        Rule::add_lines(rules, &text, include, nul).map_err(|e| Error::Usage(format!("{shown}: {e}")))?;
+    for (rules, _) in all.iter_mut().zip(reading.usual()).filter(|(_, is_for)| *is_for) {
+        Rule::add_lines(rules, &text, include, reading.nul)
+            .map_err(|e| Error::Usage(format!("{shown}: {e}")))?;
     }
     Ok(())
 }

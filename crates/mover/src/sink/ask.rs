@@ -8,6 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tidecast_hash::Digest;
+use tidecast_paths::PageBuffer;
 
 use super::attributes::mtime;
 use super::dirs::{Dirs, is_planted, kind, look, split};
@@ -289,7 +290,7 @@ pub(super) fn named_entry<'p>(dirs: &mut Dirs, path: &'p [u8]) -> EntryResult<Op
 
 /// The root of a file here; None if it has another length now.
 fn hash(file: &File, len: u64) -> std::io::Result<Option<Digest>> {
-    let (mut layer, mut buffer, mut part, mut at) = (Layer::new(len), vec![0; BLOCK], 0, 0);
+    let (mut layer, mut buffer, mut part, mut at) = (Layer::new(len), PageBuffer::new(BLOCK), 0, 0);
     loop {
         let mut filled = 0;
         while filled < BLOCK {

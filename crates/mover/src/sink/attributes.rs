@@ -266,9 +266,9 @@ impl Owners {
         let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
         let mut has = if chowned { owner } else { (self.uid, self.gid) };
-        if attributes.mode & (SET_UID | SET_GID) != 0
-            || attributes.xattrs.as_ref().is_some_and(|x| !x.is_empty())
-        {
+        // An access list sets the mode as well.
+        let has_xattrs = attributes.xattrs.as_ref().is_some_and(|x| !x.is_empty());
+        if attributes.mode & (SET_UID | SET_GID) != 0 || has_xattrs {
             // A server may have made it another's.
             let stat = fs::fstat(file).doing("stat")?;
             has = (stat.st_uid, stat.st_gid);
@@ -276,7 +276,7 @@ impl Owners {
         self.set_xattrs(file, attributes, has, warn);
         let made = self.first_mode(attributes).bits() & !self.umask;
         let mode = self.kept_mode(attributes, has, warn);
-        if made != mode || chowned {
+        if made != mode || chowned || has_xattrs {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
         }
         if !self.keep.times {
@@ -308,11 +308,12 @@ impl Owners {
         let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
         let has = if chowned { owner } else { (stat.st_uid, stat.st_gid) };
+        // An access list sets the mode as well.
         let mut changed = chowned
             | self.set_xattrs(file, attributes, has, warn)
             | self.drop_xattrs(file, attributes, has, warn);
         let mode = self.kept_mode(attributes, has, warn);
-        if chowned || stat.st_mode & 0o7777 != mode {
+        if changed || stat.st_mode & 0o7777 != mode {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
             changed = true;
         }
@@ -506,7 +507,7 @@ pub(super) fn mtime(stat: &Stat) -> Time {
 }
 
 /// To the second, if one of the two file systems counts no finer.
-fn same_time(stat: &Stat, time: Time) -> bool {
+pub(super) fn same_time(stat: &Stat, time: Time) -> bool {
     let has = mtime(stat);
     has.seconds == time.seconds && (has.nanos == time.nanos || has.nanos == 0 || time.nanos == 0)
 }

@@ -105,6 +105,11 @@ impl Backups {
         self.made.has(path)
     }
 
+    /// Whether the backup of a name that is deleted is in the same directory, which stays for it.
+    pub(super) fn is_beside(&self, name: &[u8]) -> bool {
+        self.dir.is_none() && self.keeps(name)
+    }
+
     /// Whether a name that is deleted is kept as well: of a backup no other one is made.
     pub(super) fn keeps(&self, name: &[u8]) -> bool {
         self.dir.is_some() || !name.ends_with(&self.suffix)
@@ -206,7 +211,10 @@ impl Directory {
         let mut target = [name, &backups.suffix].concat();
         let Some(aside) = &backups.dir else {
             for _ in 0..TRIES {
-                if !state.placed.has(&beside(path, &target)) {
+                // A name that the source has is not taken either: it may be here already, and not be copied again.
+                let beside = beside(path, &target);
+                if !state.placed.has(&beside) && !self.named.as_ref().is_some_and(|named| named.has(&beside))
+                {
                     break;
                 }
                 target.extend_from_slice(&backups.suffix);

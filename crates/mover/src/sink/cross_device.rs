@@ -61,7 +61,7 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -
         FileType::RegularFile => return file(from, name, to, &stat, each),
         FileType::Symlink => {
             let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
-            fs::symlinkat(target, to, NEW).doing("create the link")?;
+            fs::symlinkat(target, to, NEW).doing("create")?;
         }
         other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("create")?,
     }

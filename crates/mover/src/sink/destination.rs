@@ -221,7 +221,7 @@ pub(super) fn unreached(what: &str, dir: &OsStr, error: io::Error) -> Error {
     Error::io("open", dir)(error)
 }
 
-fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
+pub(super) fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
     for entry in Dir::read_from(dir)? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
             return Ok(false);

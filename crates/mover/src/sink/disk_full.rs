@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use tidecast_text::escaped;
+use tidecast_text::{Size, escaped};
 
 use super::dirs::kind;
 use super::stage::PREFIX;
@@ -41,8 +41,7 @@ pub(super) fn explained(error: Error, base: &OwnedFd, shown: &Path, own: Option<
             (false, true) => "files of another running copy",
             (false, false) => "left by an unfinished copy; run that command again, or remove the directory",
         };
-        let megabytes = bytes as f64 / 1e6;
-        held.push(format!("{} holds {megabytes:.1} MB, {what}", escaped(&shown.join(name))));
+        held.push(format!("{} holds {}, {what}", escaped(&shown.join(name)), Size(bytes)));
     }
     Error::NoSpace { doing, path, error, held: held.iter().map(|line| format!("; {line}")).collect() }
 }
@@ -102,8 +101,7 @@ mod tests {
             for (name, what) in
                 [("own", "kept for the next run"), ("left", "unfinished copy"), ("runs", "running copy")]
             {
-                let line =
-                    said.split("; ").find(|line| line.contains(&format!("/d/{PREFIX}{name} holds 1.")));
+                let line = said.split("; ").find(|line| line.contains(&format!("/d/{PREFIX}{name} holds 1")));
                 assert!(line.is_some_and(|line| line.contains(what)), "{said}");
             }
             assert!(!said.contains("empty"));

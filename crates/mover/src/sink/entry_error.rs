@@ -31,6 +31,10 @@ impl EntryError {
         Self { doing, error: io::Error::other(why.to_owned()) }
     }
 
+    pub(super) fn occupied() -> Self {
+        Self::because("replace", "a non-empty directory has this name (--delete replaces it)")
+    }
+
     /// Whether no other name would fare better: a full disk, one that is broken or read-only.
     pub(super) fn ends_all(&self) -> bool {
         const ALL: [Errno; 7] =

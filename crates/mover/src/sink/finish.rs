@@ -1,10 +1,12 @@
 //! The end of a copy: hard links, attributes of directories, durability; [`super::delete`] is between them.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags, Mode};
+use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
+use tidecast_text::count;
 
 use super::ask::{NamedEntry, named_entry};
+use super::attributes::same_time;
 use super::cross_device;
 use super::dirs::{Dirs, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
@@ -45,8 +47,12 @@ impl Directory {
                 Ok(())
             })
         };
-        each(&staging.links, &mut |entry, number| self.link(staging, &mut dirs, entry, number), &mut fatal)
-            .map_err(whole)?;
+        each(
+            &staging.links,
+            &mut |entry, number| self.link(staging, &mut dirs, entry, number, walked),
+            &mut fatal,
+        )
+        .map_err(whole)?;
         self.fill(staging)?;
         self.delete(walked)?;
         let apply_to_dirs = |fatal: &mut Option<Error>| {
@@ -85,8 +91,9 @@ impl Directory {
     fn report_left_out(&self) {
         let left_out = self.counts.left_out.load(Relaxed);
         if left_out > 0 {
+            let entries = count(left_out, "entry");
             let what = format!(
-                "skipped {left_out} links, devices, pipes or sockets, which the flags do not select; -a copies all kinds, -l links, -D the \
+                "skipped {entries} (links, devices, pipes, sockets), which the flags do not select; -a copies all kinds, -l links, -D the \
                  others"
             );
             self.problem(b"", what, false);
@@ -164,7 +171,14 @@ impl Directory {
         !left.is_empty()
     }
 
-    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry, number: u64) -> EntryResult {
+    fn link(
+        &self,
+        staging: &Staging,
+        dirs: &mut Dirs,
+        entry: &Entry,
+        number: u64,
+        walked: &Walked,
+    ) -> EntryResult {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
         if self.left_out.has(to) {
             return Ok(());
@@ -175,6 +189,13 @@ impl Directory {
             None if self.spec.only.selects() => return Ok(()),
             None => return Err(EntryError::because("create", "the target of this hard link is missing")),
         };
+        let kind = FileType::from_raw_mode(first.st_mode);
+        // If the sender could not read a file, an older one may have that name. All names of a file have the same time.
+        let is_older =
+            walked.failed > 0 && self.owners.keeps_time(kind) && !same_time(&first, entry.attributes.mtime);
+        if is_older || self.failed.has(to) || kind == FileType::Directory {
+            return Err(EntryError::because("create", "the file that it links to was not copied"));
+        }
         let (parent, name) = split(&entry.path);
         if self.spec.only.selects() {
             let found = named_entry(dirs, &entry.path)?;
@@ -197,7 +218,7 @@ impl Directory {
         match fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()) {
             Err(Errno::XDEV) => self.link_across(&from, old, &dir, entry)?,
             other => {
-                other.doing("create the link")?;
+                other.doing("create")?;
                 self.rename(&staging.stage.dir, temporary.as_bytes(), &dir, name, &entry.path)?;
             }
         }
@@ -217,7 +238,7 @@ impl Directory {
                 self.others.note(dir)?;
                 cross_device::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
-            other => other.doing("create the link"),
+            other => other.doing("create"),
         };
         let tried =
             made.and_then(|()| self.rename(&aside.dir, cross_device::NEW.as_bytes(), dir, name, &entry.path));

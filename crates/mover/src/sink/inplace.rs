@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use tidecast_paths::OTHERS_WRITE;
+use tidecast_paths::{OTHERS_WRITE, PageBuffer};
 
 use super::attributes::unsupported;
 use super::dirs::{Dirs, kind, look, split};
@@ -108,7 +108,7 @@ impl Directory {
         self.begin_update(base, dir, name, path)?;
         let (from, len) = (self.first(base), part_file.entry.len());
         let (parts, holes) = part_file.to_update();
-        let mut buffer = vec![0; STEP];
+        let mut buffer = PageBuffer::new(STEP);
         for part in parts {
             let (begin, end) = (part * PARTS, len.min((part + 1) * PARTS));
             copy(staged, &base.file, begin.max(from), end, &mut buffer)?;

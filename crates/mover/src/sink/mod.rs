@@ -118,6 +118,8 @@ pub struct Directory {
     planned: plan::Planned,
     /// Files that were left out for their lengths: so are their further names.
     left_out: Named,
+    /// Entries that could not be made: what has their names is older.
+    failed: Named,
     accept: Accept,
     /// Entries whose dropped metadata was reported, and the number with another owner at the sender.
     told: Mutex<Numbers>,
@@ -276,6 +278,7 @@ impl Directory {
             said: Mutex::default(),
             planned: plan::Planned::default(),
             left_out: Named::default(),
+            failed: Named::default(),
             accept,
             told: Mutex::default(),
             foreign: AtomicU64::new(0),

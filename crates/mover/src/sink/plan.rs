@@ -2,12 +2,13 @@
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Mode};
+use rustix::fs::{self, FileType, Mode};
 
-use super::ask::{Existing, lookup_dirs};
+use super::ask::{Existing, lookup_dirs, named_entry};
 use super::backup::Backups;
-use super::dirs::{Dirs, STEP, look, split};
-use super::entry_error::{Doing, EntryResult};
+use super::destination::{DIRECTORY, is_empty};
+use super::dirs::{Dirs, STEP, kind, look, split};
+use super::entry_error::{Doing, EntryError, EntryResult};
 use super::itemize::deleting;
 use super::remove;
 use super::write::reopen;
@@ -87,7 +88,7 @@ impl Directory {
                 }
             }
             return Ok(match here {
-                Existing::No => Some(self.would_make(part)),
+                Existing::No => Some(self.make(dirs, part, path)?),
                 Existing::Stays => None,
                 Existing::Same { differs } => differs.then_some(DRESS),
             });
@@ -98,8 +99,24 @@ impl Directory {
         Ok(match self.same(dirs, entry, path)? {
             Existing::Same { differs } => differs.then_some(DRESS),
             Existing::Stays => None,
-            Existing::No => Some(self.would_make(part)),
+            Existing::No => Some(self.make(dirs, part, path)?),
         })
+    }
+
+    /// What would be made in the place of what is here. The content of a directory is removed first.
+    fn make(&self, dirs: &mut Dirs, part: &Part, path: &[u8]) -> EntryResult<&'static str> {
+        if part.entry.kind != Kind::Dir
+            && let Some(there) = named_entry(dirs, path)?
+            && kind(&there.stat) == FileType::Directory
+            && fs::openat(&*there.dir, there.name, DIRECTORY, Mode::empty())
+                .is_ok_and(|dir| is_empty(&dir).is_ok_and(|empty| !empty))
+        {
+            let is_removed = self.spec.delete || self.spec.force;
+            if !is_removed || !self.would_remove(&there.dir, there.name, path, true)? {
+                return Err(EntryError::occupied());
+            }
+        }
+        Ok(self.would_make(part))
     }
 
     /// The changes to further names of files, which depend on the change to the first.
@@ -186,7 +203,8 @@ impl Directory {
                 } else if is_dir {
                     dirs.push(below);
                 } else {
-                    goes &= self.would_remove(&dir, name, &below, false)?;
+                    goes &= self.would_remove(&dir, name, &below, false)?
+                        && !self.backups.as_ref().is_some_and(|backups| backups.is_beside(name));
                 }
             }
             for below in dirs {

@@ -97,6 +97,9 @@ impl Directory {
             }
         };
         let written = self.or_problem(path, tried)?.is_some();
+        if !written {
+            self.failed.add(&part.entry.path);
+        }
         if self.done.lock().insert(part.file) && written {
             self.count(&part.entry, data.len() as u64);
             self.change_done(path, "copy", item);
@@ -271,6 +274,7 @@ impl Directory {
             self.write_part(staging, &part_file, &stretch, data).map(Some)
         };
         let Some(next) = self.or_problem(path, tried)? else {
+            self.failed.add(&part_file.entry.path);
             self.over(part.file);
             return Ok(());
         };
@@ -284,6 +288,7 @@ impl Directory {
             Next::Wait => Ok(()),
             Next::Finish => self.complete(staging, writer, &part_file, part.file, path),
             Next::Differs => {
+                self.failed.add(&part_file.entry.path);
                 self.over(part.file);
                 let _ =
                     fs::unlinkat(&staging.stage.dir, super::journal::staged(&part_file.id), AtFlags::empty());
@@ -385,6 +390,8 @@ impl Directory {
             self.count(&part_file.entry, 0);
             self.prove(number);
             self.change_done(path, "copy", item);
+        } else {
+            self.failed.add(&part_file.entry.path);
         }
         Ok(())
     }
@@ -413,9 +420,7 @@ impl Directory {
         let (stage, at) = (&writer.stage, temporary.as_str());
         let mode = Mode::from_raw_mode(0o600);
         match &entry.kind {
-            Kind::Symlink { target } => {
-                fs::symlinkat(target.as_slice(), stage, at).doing("create the link")?
-            }
+            Kind::Symlink { target } => fs::symlinkat(target.as_slice(), stage, at).doing("create")?,
             Kind::Fifo => fs::mknodat(stage, at, FileType::Fifo, mode, 0).doing("create the pipe")?,
             Kind::Socket => fs::mknodat(stage, at, FileType::Socket, mode, 0).doing("create the socket")?,
             Kind::Device { .. } if !self.owners.is_root() => {
@@ -465,10 +470,7 @@ impl Directory {
                 self.remove(to, name, path, true);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                return Err(EntryError::because(
-                    "replace",
-                    "a non-empty directory has this name (--delete replaces it)",
-                ));
+                return Err(EntryError::occupied());
             }
             other => other.doing("replace")?,
         }

@@ -23,7 +23,7 @@ use super::{Dir, join};
 use crate::error::Error;
 use crate::job::Problem;
 use crate::part::MAX_PATH;
-use crate::spec::Relative;
+use crate::spec::{Follow, Relative};
 
 /// Most directories at which paths begin, and most names behind links: each is kept open.
 const STARTS: usize = 256;
@@ -31,8 +31,24 @@ const LINKED: usize = 256;
 /// The contents of a directory, at any depth.
 pub(super) const WHOLE: usize = usize::MAX;
 
-/// Names below a directory, and how many levels of their contents are copied.
-pub(super) type Names = BTreeMap<Vec<u8>, usize>;
+/// How much is copied of a name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    /// So many levels of its contents.
+    depth: usize,
+    /// It was written with a slash: a link means the directory to which it leads.
+    contents: bool,
+}
+
+/// Names below a directory.
+pub(super) type Names = BTreeMap<Vec<u8>, Extent>;
+
+impl Extent {
+    fn add(&mut self, depth: usize, contents: bool) {
+        self.depth = self.depth.max(depth);
+        self.contents |= contents;
+    }
+}
 
 /// Names by the directories at which they begin, these as the user has written them.
 type Starts = BTreeMap<Vec<u8>, Names>;
@@ -41,6 +57,7 @@ type Starts = BTreeMap<Vec<u8>, Names>;
 pub(super) fn find(
     sources: &[OsString],
     relative: &Relative,
+    follow: Follow,
     root: Option<&Path>,
 ) -> Result<(Vec<Top>, Vec<Problem>), Error> {
     let mut starts = Starts::new();
@@ -67,7 +84,7 @@ pub(super) fn find(
     for (start, mut names) in starts {
         let fd = directory(&start, root)
             .map_err(|e| Error::Nothing(format!("{}: not copied: {e}", escaped_bytes(&start))))?;
-        let linked = apart(&fd, &mut names, root.is_some(), &mut problems);
+        let linked = apart(&fd, &mut names, follow, root.is_some(), &mut problems);
         let path = full(&start, root).unwrap_or_default();
         let shown = shown(&start);
         let top = |fd, inside: Vec<u8>, single, depth, names| Top {
@@ -78,9 +95,11 @@ pub(super) fn find(
             path: path.clone(),
             depth,
             names,
+            implied: false,
         };
-        for Linked { fd, inside, single, depth } in linked {
-            tops.push(Top { shown: join(&shown, &inside), ..top(fd, inside, single, depth, None) });
+        for Linked { fd, inside, single, depth, implied } in linked {
+            let shown = join(&shown, &inside);
+            tops.push(Top { shown, implied, ..top(fd, inside, single, depth, None) });
         }
         tops.push(top(fd, Vec::new(), None, WHOLE, Some(names)));
     }
@@ -127,8 +146,8 @@ fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
             "{path}: a path kept by -R must not contain ..; write /./ after it"
         )));
     }
-    let (name, _) = cleaned(rest);
-    starts.entry(start.to_vec()).or_default().insert(name, WHOLE);
+    let (name, contents) = cleaned(rest);
+    starts.entry(start.to_vec()).or_default().entry(name).or_default().add(WHOLE, contents);
     Ok(())
 }
 
@@ -143,8 +162,7 @@ fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], recursive: bool) {
     };
     let (name, contents) = cleaned(rest);
     let depth = if recursive { WHOLE } else { usize::from(contents) };
-    let known = starts.entry(start).or_default().entry(name).or_default();
-    *known = depth.max(*known);
+    starts.entry(start).or_default().entry(name).or_default().add(depth, contents);
 }
 
 /// A name to which a link leads.
@@ -153,30 +171,60 @@ struct Linked {
     inside: Vec<u8>,
     single: Option<Vec<u8>>,
     depth: usize,
+    /// It is above a name that the user wrote.
+    implied: bool,
 }
 
-/// Takes out of `names` those that lie behind symbolic links, and opens them, and the directories to which the links lead.
-fn apart(start: &OwnedFd, names: &mut Names, served: bool, problems: &mut Vec<Problem>) -> Vec<Linked> {
+/// Takes out of `names` those that lie behind symbolic links, or are links of whose directories the contents
+/// were named, and opens them, and the directories to which the links lead.
+fn apart(
+    start: &OwnedFd,
+    names: &mut Names,
+    follow: Follow,
+    served: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Linked> {
     let (mut linked, mut dirs) = (Vec::new(), HashSet::new());
     let mut last: Option<(Vec<u8>, bool)> = None;
-    names.retain(|name, depth| {
+    names.retain(|name, extent| {
         let parent = super::location::parent(name);
         let is_linked = match &last {
             Some((known, is_linked)) if known == parent => *is_linked,
             _ => is_behind_link(start, parent),
         };
         last = Some((parent.to_vec(), is_linked));
-        if !is_linked {
+        let is_target =
+            || extent.contents && follow == Follow::None && leads_to_directory(start, name, served);
+        if !is_linked && !is_target() {
             return true;
         }
-        if let Err(e) = open_linked(start, name, *depth, served, &mut dirs, &mut linked) {
+        if let Err(e) = open_linked(start, name, *extent, served, &mut dirs, &mut linked) {
             problems.push(Problem::new(name, format!("not copied: {e}"), true));
         }
         false
     });
     // A link that is named, too, is the directory that names below it need.
-    names.retain(|name, _| !dirs.contains(name));
+    names.retain(|name, _| !dirs.contains(name) || !is_link(start, name));
     linked
+}
+
+fn is_link(start: &OwnedFd, name: &[u8]) -> bool {
+    statat(start, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// Whether a name is a link to a directory, or one that leads out of the served directory, where nothing may
+/// be asked about.
+fn leads_to_directory(start: &OwnedFd, name: &[u8], served: bool) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = || openat2_again(start, name, flags, resolving(served));
+    is_link(start, name) && matches!(opened(), Ok(_) | Err(Errno::XDEV))
+}
+
+/// How links are followed.
+fn resolving(served: bool) -> ResolveFlags {
+    let beneath = if served { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
+    beneath | ResolveFlags::NO_MAGICLINKS
 }
 
 fn is_behind_link(start: &OwnedFd, parent: &[u8]) -> bool {
@@ -188,33 +236,34 @@ fn is_behind_link(start: &OwnedFd, parent: &[u8]) -> bool {
 fn open_linked(
     start: &OwnedFd,
     name: &[u8],
-    depth: usize,
+    Extent { depth, contents }: Extent,
     served: bool,
     dirs: &mut HashSet<Vec<u8>>,
     linked: &mut Vec<Linked>,
 ) -> std::io::Result<()> {
-    let beneath = if served { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |path: &[u8]| openat2_again(start, path, flags, beneath | ResolveFlags::NO_MAGICLINKS);
+    let open = |path: &[u8]| openat2_again(start, path, flags, resolving(served));
     let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     for end in ends {
         let above = &name[..end];
         if dirs.insert(above.to_vec()) {
             room(linked)?;
             let (fd, inside) = (open(above)?, above.to_vec());
-            linked.push(Linked { fd, inside, single: None, depth: 0 });
+            linked.push(Linked { fd, inside, single: None, depth: 0, implied: true });
         }
     }
     room(linked)?;
     let (parent, last) = (super::location::parent(name), super::location::last(name));
-    let at = open(parent)?;
+    let at = if parent.is_empty() { start.try_clone()? } else { open(parent)? };
     let stat = statat(&at, last, AtFlags::SYMLINK_NOFOLLOW)?;
-    linked.push(if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-        let fd = openat(&at, last, DIRECTORY, Mode::empty())?;
-        Linked { fd, inside: name.to_vec(), single: None, depth }
+    let (fd, inside, single) = if is_dir(&stat) {
+        (openat(&at, last, DIRECTORY, Mode::empty())?, name, None)
+    } else if contents && leads_to_directory(start, name, served) {
+        (open(name)?, name, None)
     } else {
-        Linked { fd: at, inside: parent.to_vec(), single: Some(last.to_vec()), depth }
-    });
+        (at, parent, Some(last.to_vec()))
+    };
+    linked.push(Linked { fd, inside: inside.to_vec(), single, depth, implied: false });
     Ok(())
 }
 
@@ -251,6 +300,13 @@ impl Listed {
         !self.all || self.is_new(path)
     }
 
+    /// Notes a directory that is sent: no later source has another entry in its place.
+    pub(super) fn note_directory(&mut self, path: &[u8]) {
+        if self.all {
+            self.is_new(path);
+        }
+    }
+
     fn is_below_whole(&self, name: &[u8]) -> bool {
         let mut ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
         (self.whole.contains(&b""[..]) && !name.is_empty())
@@ -273,7 +329,7 @@ impl Walk<'_> {
         if let Some(listed) = &mut self.listed {
             listed.whole.clear();
         }
-        for (name, depth) in names {
+        for (name, Extent { depth, .. }) in names {
             if self.is_over() {
                 return Ok(());
             }
@@ -352,6 +408,9 @@ impl Walk<'_> {
 
     /// Whether another list has a directory in the place of a name.
     fn is_directory_elsewhere(&self, top: usize, name: &[u8]) -> bool {
+        if self.tree().filter.leaves_out(name, true) {
+            return false;
+        }
         let below = [name, b"/"].concat();
         self.tree().tops.iter().enumerate().any(|(number, other)| {
             let Some(names) = other.names.as_ref().filter(|_| number != top) else { return false };
@@ -390,9 +449,9 @@ impl Walk<'_> {
 /// Of a path that a message names.
 pub(super) fn listed_digest(names: &Names) -> [u8; 32] {
     let mut all = Vec::new();
-    for (name, depth) in names {
+    for (name, Extent { depth, contents }) in names {
         all.extend_from_slice(name);
-        all.extend_from_slice(&[0, u8::try_from(*depth).unwrap_or(u8::MAX)]);
+        all.extend_from_slice(&[0, u8::try_from(*depth).unwrap_or(u8::MAX), u8::from(*contents)]);
     }
     tidecast_hash::sha256(&all)
 }

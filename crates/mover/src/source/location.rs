@@ -46,12 +46,14 @@ pub(super) struct Top {
     pub(super) depth: usize,
     /// It is not copied itself, but these names below it.
     pub(super) names: Option<list::Names>,
+    /// It was not named itself, but lies above a name.
+    pub(super) implied: bool,
 }
 
 impl Top {
     /// Of a directory with all that is in it, or a name in one.
     fn new(fd: OwnedFd, single: Option<Vec<u8>>, inside: Vec<u8>, shown: Vec<u8>, path: PathBuf) -> Self {
-        Self { fd, single, inside, shown, path, depth: list::WHOLE, names: None }
+        Self { fd, single, inside, shown, path, depth: list::WHOLE, names: None, implied: false }
     }
 
     /// Its own path in the copy.

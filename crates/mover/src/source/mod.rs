@@ -181,7 +181,7 @@ impl Tree {
     /// No source exists, or one would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         let (tops, problems) = match &spec.relative {
-            Some(relative) => list::find(&spec.sources, relative, root)?,
+            Some(relative) => list::find(&spec.sources, relative, spec.follow, root)?,
             None => location::find(&spec.sources, spec.follow, root)?,
         };
         let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));

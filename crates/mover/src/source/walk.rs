@@ -116,7 +116,8 @@ impl<'w> Walk<'w> {
             let dir = Arc::new(Dir { top: number, path: Vec::new(), inside: top.inside.clone() });
             // The content of a source that was given with a slash has no name of its own.
             let own = top.own();
-            if self.tree.filter.leaves_out(&own, top.single.is_none()) {
+            // Directories above names are not asked about, as with rsync.
+            if !top.implied && self.tree.filter.leaves_out(&own, top.single.is_none()) {
                 continue;
             }
             if let Some(names) = &top.names {
@@ -305,6 +306,9 @@ impl<'w> Walk<'w> {
         if self.dest == Some((stat.st_dev, stat.st_ino)) {
             self.tree.trouble(dir, b"", "skipped: this is the destination", false);
             return false;
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.note_directory(&dir.inside);
         }
         if self.tree.others(dir, b"", true) != Others::Directory {
             let apart = depth == 0;
