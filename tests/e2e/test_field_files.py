@@ -159,3 +159,38 @@ def test_filters_of_a_plugin_are_used_where_it_is_installed(how, arrives, tmp_pa
     np.save(tmp_path / "steps.npy", steps)
     subprocess.run([sys.executable, "-c", PACK, tmp_path / "steps.npy", tmp_path / "data", how], check=True, env=PLAIN)
     assert np.array_equal(arrives(f"{tmp_path}/data:v"), steps)
+
+
+def test_a_time_of_another_name_is_the_axis_of_steps(arrives, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    values = np.random.default_rng(7).random((3, 4, 5)).astype("f4")
+    for name in ("valid_time", "time_counter"):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["v"] = values
+            for at, axis in enumerate((name, "latitude", "longitude")):
+                file["v"].dims[at].label = axis
+        assert np.array_equal(arrives(f"{tmp_path}/{name}:v"), values[:, None])
+        assert np.array_equal(arrives(f"{tmp_path}/{name}:v", "--axes", f"{name},latitude,longitude"), values[:, None])
+
+
+def test_files_of_a_series_have_their_axes_in_one_order(arrives, node, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    values = np.random.default_rng(8).random((4, 4, 4)).astype("f4")
+    for name, axes in (("q_0.75.h5", "zyx"), ("q_1.h5", "xyz"), ("q_0.5.h5", "zyx")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["p"] = (values if axes == "zyx" else values.transpose()) * (2 if "0.75" in name else 1)
+            for at, axis in enumerate(axes):
+                file["p"].dims[at].label = axis
+    said = node("wrong")("--json", "field", "send", f"{tmp_path}/q_*.h5:p", "--to", "127.0.0.1:9", "--plain", code=1).last("error")["message"]
+    assert "q_1.h5: its axes are x, y, z" in said
+    assert np.array_equal(arrives(f"{tmp_path}/q_*.h5:p", "--axes", "z,y,x"), np.stack([values, 2 * values, values]))
+
+
+def test_a_scale_that_is_a_text_is_refused(arrives, node, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    for text in ("0.5", b"0.5"):
+        with h5py.File(tmp_path / "packed", "w") as file:
+            file["v"] = np.full((4, 4, 4), 4, "i2")
+            file["v"].attrs["scale_factor"] = np.bytes_(text) if isinstance(text, bytes) else text
+        proc = node("sender")("--json", "field", "send", f"{tmp_path}/packed:v", "--to", "127.0.0.1:9", "--plain", code=1)
+        assert "scale_factor is the text" in proc.last("error")["message"]

@@ -117,8 +117,9 @@ def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
             return [path / "a.zarr"], steps
         zarr.open_group(path / "a.zarr", mode="w").create_array("var", data=steps)
         return [f"{path}/a.zarr:var"], steps
-    (path / "sim.py").write_text("import numpy as np\ndef run():\n    print('computing')\n"
-                                 f"    yield from np.fromfile('{path}/all.raw', 'f4').reshape(3, 9, 12, 20)\n")
+    (path / "sizes.py").write_text("SHAPE = 3, 9, 12, 20\n")
+    (path / "sim.py").write_text("import numpy as np\nimport sizes\ndef run():\n    print('computing')\n"
+                                 f"    yield from np.fromfile('{path}/all.raw', 'f4').reshape(sizes.SHAPE)\n")
     steps.tofile(path / "all.raw")
     return [f"{path}/sim.py:run"], steps
 
@@ -525,8 +526,8 @@ def test_a_simulation_never_waits(extension, sink):
     (["folder.d"], "is a directory"),
     (["a.h5:var"], "no array var; there are: group/density"),
     (["a.h5"], "name a variable of it behind a colon; there are: group/density"),
-    (["sim.py"], "name a function of it behind a colon; there are: run, fail, steps"),
-    (["sim.py:walk"], "no function walk; there are: run, fail, steps"),
+    (["sim.py"], "name a function of it behind a colon; there are: run, fail, steps, holes"),
+    (["sim.py:walk"], "no function walk; there are: run, fail, steps, holes"),
     (["sim.py:steps", "--steps", "10:12"], "ends before step 10"),
     (["a.raw", "--shape", "8,8,8", "--key", "@none.key"], "none.key: No such file"),
     (["a.raw", "--shape", "8,8,8", "--key", "@a.key"], "a.key: invalid field key"),
@@ -536,6 +537,9 @@ def test_a_simulation_never_waits(extension, sink):
     (["none.nc:var"], "no such file"),
     (["sim.py:run"], "yields int"),
     (["sim.py:fail"], "ValueError: diverged"),
+    (["sim.py:holes"], "yields None as step 1"),
+    (["sim.py:steps", "sim.py:walk"], "the only source"),
+    (["sim.py:steps", "--axes", "2,1,0"], "--axes is for stored arrays"),
 ])
 def test_what_is_wrong_is_said(words, said, tide, sink, tmp_path, monkeypatch):
     import h5py
@@ -548,7 +552,8 @@ def test_what_is_wrong_is_said(words, said, tide, sink, tmp_path, monkeypatch):
     pathlib.Path("a.key").write_text("junk")
     pathlib.Path("classic.nc").write_bytes(b"CDF\x01" + bytes(28))
     pathlib.Path("sim.py").write_text("import numpy as np\ndef run():\n    yield 1\ndef fail():\n    yield np.zeros((8, 8, 8))\n"
-                                      "    raise ValueError('diverged')\ndef steps():\n    yield from np.zeros((6, 8, 8, 8))\n")
+                                      "    raise ValueError('diverged')\ndef steps():\n    yield from np.zeros((6, 8, 8, 8))\n"
+                                      "def holes():\n    yield from [np.zeros((8, 8, 8)), None, np.zeros((8, 8, 8))]\n")
     words = [str(tmp_path / word) if "." in word.split(":")[0] and not word.startswith(("127", "@")) else word for word in words]
     to = [] if "--to" in words else ["--to", "127.0.0.1:9"]
     key = [] if "--key" in words else ["--plain"]

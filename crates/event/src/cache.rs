@@ -219,7 +219,7 @@ pub struct Offered {
     pub host: String,
     /// `ok`, `wait` or `rejected`.
     pub answer: String,
-    /// Why the host waits or rejects.
+    /// Why the host waits or rejects; for this host, that it has the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

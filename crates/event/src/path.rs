@@ -96,6 +96,7 @@ macro_rules! path_field {
                 #[doc = $doc]
                 $key: String,
                 #[doc = concat!("The bytes of that path in ", $form, ", if they are not UTF-8.")]
+                #[schemars(skip_serializing_if = "Option::is_none")]
                 $beside: Option<String>,
             }
         }

@@ -61,6 +61,7 @@ struct LeftOut {
     /// Entries that were not compared, because `publish` skipped them.
     left_out: Vec<String>,
     /// If any of these is not UTF-8: the bytes of each in Base64, null for those that are UTF-8.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     left_out_base64: Option<Vec<Option<String>>>,
 }
 

@@ -25,8 +25,13 @@ Between them come `progress` (`check` while existing data is hashed), `warning` 
 
 A path is a string. Bytes that are not UTF-8 are replaced by U+FFFD, and a field `..._base64` next to it has the bytes.
 Sizes are bytes, rates bytes per second, times seconds. A field that is *optional* is left out where it has no meaning.
+Each `done` has `seconds`. The results of `show`, `status` and other commands that only answer have it in these lines alone,
+not in Rust and Python.
 
 ";
+
+/// The program writes this field into each `done`, also of results that lack it.
+const SECONDS: &str = "| `seconds` | number | Seconds since the start. |";
 
 /// The schema of what is written, with nothing left to look up.
 fn schema<T: JsonSchema>() -> Value {
@@ -70,6 +75,8 @@ fn rows(schema: &Value, before: &str, out: &mut String) {
         let meaning = meaning.unwrap_or_else(|| panic!("{before}{name} says nothing")).replace('\n', " ");
         let kind = match (required.contains(&Value::from(name.as_str())), type_of(field)) {
             (true, kind) => kind,
+            // Its items may be null.
+            (false, kind) if some(field)["items"].is_object() => format!("{kind}, optional"),
             // It is left out then.
             (false, kind) => format!("{}, optional", kind.trim_end_matches(" or null")),
         };
@@ -83,6 +90,9 @@ fn event<T: JsonSchema>(level: &str, name: &str, out: &mut String) {
     let schema = schema::<T>();
     let what = schema["description"].as_str().unwrap().replace('\n', " ");
     writeln!(out, "{level} `{name}`\n\n{what}\n\n| field | type | meaning |\n|---|---|---|").unwrap();
+    if name == "done" && schema["properties"]["seconds"].is_null() {
+        writeln!(out, "{SECONDS}").unwrap();
+    }
     rows(&schema, "", out);
     out.push('\n');
 }
@@ -193,6 +203,18 @@ fn the_document_is_what_the_types_say() {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == text, "docs/events.md is out of date: TIDECAST_BLESS=1 cargo test -p tidecast-event");
+}
+
+#[test]
+fn each_done_has_seconds_and_bytes_of_paths_are_optional() {
+    let text = document();
+    for part in text.split("### ").filter(|part| part.starts_with("`done`")) {
+        assert!(part.contains("\n| `seconds` | number | "), "{part}");
+    }
+    let is_of_bytes = |line: &&str| line.contains("_base64` |") || line.contains("_hex` |");
+    for line in text.lines().filter(is_of_bytes) {
+        assert!(line.contains(", optional | "), "{line}");
+    }
 }
 
 #[test]

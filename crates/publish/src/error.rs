@@ -40,7 +40,7 @@ pub enum Error {
         why: String,
     },
     /// A piece length that no format allows.
-    #[error("invalid piece length of {0} bytes: it must be a power of two from 16 KiB to 1 GiB")]
+    #[error("invalid piece length of {0} bytes: it must be a power of two from 16 KiB to 512 MiB")]
     PieceLength(u32),
     /// The names, sizes or links of the tree make no valid manifest.
     #[error("cannot make a manifest of {}: {source}", path.display())]

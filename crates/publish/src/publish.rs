@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use rustix::fs::fstat;
 use tidecast_hash::{Digest, Sha1Digest};
 use tidecast_metainfo::{
-    Builder, Entry, Layout, Manifest, Mtime, Version, choose_piece_length, choose_version, merkle,
+    Builder, Entry, Layout, Manifest, Mtime, Version, choose_piece_length, choose_version,
+    is_new_piece_length, merkle,
 };
 use tidecast_paths::Meta;
 
@@ -40,7 +41,7 @@ pub enum Format {
 pub struct HashOptions {
     /// Which metainfo versions to write.
     pub format: Format,
-    /// Bytes in a piece, a power of two from 16 KiB; by default chosen from the sizes of the files.
+    /// Bytes in a piece, a power of two from 16 KiB to 512 MiB; by default chosen from the sizes of the files.
     pub piece_length: Option<u32>,
     /// Threads that hash; by default one for each core.
     pub threads: Option<NonZero<usize>>,
@@ -121,7 +122,7 @@ fn builder(tree: &Tree, version: Version, piece_length: u32) -> Result<Builder, 
 fn choose(tree: &Tree, options: &HashOptions) -> Result<(u32, Version, String), Error> {
     let sizes = tree.files.iter().map(|f| f.kind.len());
     let length = match options.piece_length {
-        Some(length) if length.is_power_of_two() && (16 << 10..=1 << 30).contains(&length) => length,
+        Some(length) if is_new_piece_length(length.into()) => length,
         Some(length) => return Err(Error::PieceLength(length)),
         None => choose_piece_length(tree.total_len(), sizes.clone()),
     };

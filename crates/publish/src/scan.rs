@@ -294,7 +294,8 @@ fn unsupported(e: &io::Error) -> bool {
 }
 
 /// Whether the text of the link at `path` names a place outside the tree.
-pub(crate) fn leads_out(path: &Path, target: &Path) -> bool {
+#[must_use]
+pub fn leads_out(path: &Path, target: &Path) -> bool {
     let mut depth = path.components().count().saturating_sub(1);
     target.components().any(|part| match part {
         Component::Normal(_) => {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fs::{Advice, fadvise};
 use tidecast_hash::{Digest, LEAF, Sha1, Sha1Digest, Sha1Lanes, leaves};
 use tidecast_metainfo::{Layout, Span, merkle};
+use tidecast_paths::PageBuffer;
 
 use crate::Error;
 use crate::job::{Job, Piece, Target, width, wire_len};
@@ -28,9 +29,6 @@ const WORTH_ANNOUNCING: u64 = 1 << 20;
 /// Bytes that SHA-1 works on at a time.
 const SHA1_BLOCK: usize = 64;
 
-/// Alignment of a thread's buffer: page cache to page, and no load across cache lines.
-const PAGE: usize = 4096;
-
 /// Padding.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -44,9 +42,7 @@ struct ReadFailure {
 pub(crate) struct Worker<'a, T> {
     job: Job<'a>,
     target: &'a T,
-    buffer: Vec<u8>,
-    /// The first byte of `buffer` that starts a page.
-    aligned: usize,
+    buffer: PageBuffer,
     open: Option<(u32, File)>,
     /// From how many whole pieces on their SHA-1 are made side by side, if ever.
     lanes_from: Option<usize>,
@@ -60,8 +56,6 @@ pub(crate) struct Worker<'a, T> {
 
 impl<'a, T: Target> Worker<'a, T> {
     pub(crate) fn new(job: Job<'a>, target: &'a T) -> Self {
-        let buffer = vec![0; CHUNK + PAGE];
-        let aligned = buffer.as_ptr().align_offset(PAGE).min(PAGE);
         let length = job.layout.piece_length() as usize;
         // Other programs' v1 pieces may have any length; lanes take whole blocks.
         let lanes_from =
@@ -70,8 +64,7 @@ impl<'a, T: Target> Worker<'a, T> {
         Self {
             job,
             target,
-            buffer,
-            aligned,
+            buffer: PageBuffer::new(CHUNK),
             open: None,
             lanes_from,
             most: (CHUNK / length).max(lanes) as u32,
@@ -155,10 +148,10 @@ impl<'a, T: Target> Worker<'a, T> {
             if self.job.makes_leaves() {
                 let old = self.leaves.len();
                 self.leaves.resize(old + read.div_ceil(LEAF), [0; 32]);
-                leaves(&self.buffer[self.aligned..][..read], &mut self.leaves[old..]);
+                leaves(&self.buffer[..read], &mut self.leaves[old..]);
             }
             if self.job.version.has_v1() {
-                sha1.update(&self.buffer[self.aligned..][..read]);
+                sha1.update(&self.buffer[..read]);
             }
         }
         if self.job.version.has_v1() {
@@ -171,7 +164,7 @@ impl<'a, T: Target> Worker<'a, T> {
     fn hash_together(&mut self, group: Range<u32>) -> Result<(), ReadFailure> {
         let layout = self.job.layout;
         let read = self.fill(group.clone(), 0, u32::MAX)?;
-        let bytes = &self.buffer[self.aligned..][..read];
+        let bytes = &self.buffer[..read];
         if self.job.makes_leaves() {
             self.leaves.resize(read.div_ceil(LEAF), [0; 32]);
             leaves(bytes, &mut self.leaves);
@@ -212,7 +205,7 @@ impl<'a, T: Target> Worker<'a, T> {
             let slice = SLICE.min(length - begin);
             let read = self.fill(group.clone(), begin as u32, slice as u32)?;
             debug_assert_eq!(read, count * slice);
-            let bytes = &self.buffer[self.aligned..][..read];
+            let bytes = &self.buffer[..read];
             lanes.update(&std::array::from_fn(|lane| &bytes[lane.min(count - 1) * slice..][..slice]));
             if self.job.makes_leaves() {
                 let digests = &mut digests[..read.div_ceil(LEAF)];
@@ -264,7 +257,7 @@ impl<'a, T: Target> Worker<'a, T> {
     /// Fills the buffer with bytes `begin..begin + len` of each of `pieces` (as far as they exist), one after
     /// the other, and returns their number.
     fn fill(&mut self, pieces: Range<u32>, begin: u32, len: u32) -> Result<usize, ReadFailure> {
-        let mut at = self.aligned;
+        let mut at = 0;
         for (span, len) in runs(self.job.layout, pieces, begin, len) {
             let place = at..at + len as usize;
             at = place.end;
@@ -278,7 +271,7 @@ impl<'a, T: Target> Worker<'a, T> {
                 read.map_err(|e| ReadFailure { file: *file, error: self.target.read_error(*file, e) })?;
             }
         }
-        Ok(at - self.aligned)
+        Ok(at)
     }
 
     /// Tells the system the next reads, where it cannot guess them from the order of reading.

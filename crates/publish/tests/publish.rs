@@ -260,7 +260,7 @@ fn links_out_of_the_tree_are_carried_or_left_out() {
 #[test]
 fn wrong_piece_lengths_are_refused() {
     let (_temp, root) = tree("wrong", &[("a", 10)]);
-    for length in [0, 1, 8192, 48 << 10, 1 << 31] {
+    for length in [0, 1, 8192, 48 << 10, 1 << 30, 1 << 31] {
         let options = options(Version::V1, length);
         let error = hash(&scanned(&root), &options, &Progress::new(), |_| ()).unwrap_err();
         assert!(matches!(error, Error::PieceLength(l) if l == length));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tidecast_paths::{Meta, Root};
+use tidecast_paths::{Meta, OTHERS_WRITE, Root};
 
 use super::error::Error;
 use super::step::Step;
@@ -231,7 +231,7 @@ fn split(directory: &Path) -> Result<(&Path, &OsStr), Error> {
 
 /// Fails if another user than `owners` may have written it.
 fn trust(meta: &Meta, path: &Path, owners: &[u32]) -> Result<(), Error> {
-    if owners.contains(&meta.uid) && meta.mode & 0o022 == 0 {
+    if owners.contains(&meta.uid) && meta.mode & OTHERS_WRITE == 0 {
         return Ok(());
     }
     Err(Error::NotOurs { path: path.to_owned(), owner: meta.uid })

@@ -213,7 +213,7 @@ pub struct Received {
     /// Steps recorded, with `--record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<u64>,
-    /// Steps that were not recorded because the disk was too slow.
+    /// Steps that were not recorded, because later steps came before they were copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
     /// Settings of this host that cost more than 5% of its link, by the names of the checks of `tidecast doctor`; looked at
@@ -249,7 +249,7 @@ impl Received {
         if let (Some(recorded), Some(dir)) = (self.recorded, &self.record) {
             let slow = match self.skipped.unwrap_or_default() {
                 0 => String::new(),
-                skipped => format!("; {skipped} not recorded, the disk was too slow"),
+                skipped => format!("; {skipped} not recorded: later steps came before they were copied"),
             };
             lines.push(format!("{} recorded in {}{slow}", count(recorded, "step"), dir.display()));
         }

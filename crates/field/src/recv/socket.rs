@@ -9,6 +9,7 @@ use std::time::Duration;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
+use tidecast_paths::PageBuffer;
 
 /// Buffers of one call: as many as their bytes stay in a core's cache.
 const BUFFERS: usize = 8;
@@ -24,7 +25,7 @@ pub(super) struct ReceiveSocket {
     /// Its thread has stored all datagrams that it took, and waits for the next.
     waits: Arc<AtomicBool>,
     state: UdpSocketState,
-    buffers: Vec<u8>,
+    buffers: PageBuffer,
     metas: [RecvMeta; BUFFERS],
     filled: usize,
 }
@@ -47,7 +48,7 @@ impl ReceiveSocket {
             socket: Arc::new(socket.into()),
             waits: Arc::default(),
             state,
-            buffers: vec![0; BUFFERS * BUFFER],
+            buffers: PageBuffer::new(BUFFERS * BUFFER),
             metas: Default::default(),
             filled: 0,
         })

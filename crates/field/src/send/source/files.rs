@@ -1,11 +1,13 @@
 //! Arrays in files: raw float32 with a shape, and .npy. A file has one step or many, and several files follow one another.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 use super::content;
 use super::convert::convert;
@@ -105,9 +107,19 @@ pub(super) fn is_fortran(name: &str) -> bool {
 
 fn head(path: &Path) -> Result<NpyHeader, SourceError> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(SourceError::io(path))?;
+    let file = regular(path)?;
     file.take(npy::MAX_HEADER as u64 + 12).read_to_end(&mut bytes).map_err(SourceError::io(path))?;
     npy::parse(&bytes).map_err(|what| SourceError::wrong(path.display().to_string(), what))
+}
+
+/// Opens a file, without waiting for the other end of what another process has put in its place.
+fn regular(path: &Path) -> Result<File, SourceError> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(SourceError::io(path))?;
+    match file.metadata().map_err(SourceError::io(path))?.is_file() {
+        true => Ok(file),
+        false => Err(SourceError::wrong(path.display().to_string(), "is not a regular file")),
+    }
 }
 
 /// The name of the first file, and how many there are.
@@ -133,7 +145,7 @@ impl Source for Files {
         let mut place = step;
         for part in &self.parts {
             if place < part.steps {
-                let file = File::open(&part.path).map_err(SourceError::io(&part.path))?;
+                let file = regular(&part.path)?;
                 let plane = self.shape.plane() * part.kind.size() as u64;
                 let offset = part.offset + place * self.shape.values() * part.kind.size() as u64;
                 let (path, kind, big_endian) = (part.path.clone(), part.kind, part.big_endian);
@@ -204,6 +216,10 @@ mod tests {
         let error = raw(&names, Some("2,3,5".parse().unwrap())).err().unwrap().to_string();
         assert!(error.contains("192 bytes") && error.contains("120"), "{error}");
         assert!(raw(&names, None).err().unwrap().to_string().contains("--shape"));
+        let pipe = dir.path().join("c.npy");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let error = npy(&[pipe.display().to_string()]).err().unwrap().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
         let folder = [dir.path().display().to_string()];
         assert!(raw(&folder, None).err().unwrap().to_string().contains("a directory"));
     }

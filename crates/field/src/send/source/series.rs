@@ -89,33 +89,85 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|sign| *sign == b'*')
 }
 
-/// Runs of digits are compared as numbers, all else by letters; of equal ones the shorter comes first.
+/// Numbers are compared as such, all else by letters; of equal ones the shorter comes first. `0.25` is a number with a fraction;
+/// `2026.11.28` are three numbers.
 fn natural(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
+    let (mut left, mut right) = (Parts::of(a), Parts::of(b));
     loop {
-        let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (m, n) = (digits(left), digits(right));
-        let order = if m > 0 && n > 0 {
-            let number = |text: &'_ [u8], count: usize| {
-                let zeros = text[..count].iter().take_while(|byte| **byte == b'0').count();
-                (count - zeros, text[zeros..count].to_vec())
-            };
-            let order = number(left, m).cmp(&number(right, n));
-            (left, right) = (&left[m..], &right[n..]);
-            order
-        } else {
-            match (left.split_first(), right.split_first()) {
-                (Some((x, a)), Some((y, b))) => {
-                    (left, right) = (a, b);
-                    x.cmp(y)
-                }
-                (None, None) => return a.cmp(b),
-                (x, y) => return x.is_some().cmp(&y.is_some()),
+        let order = match (left.next(), right.next()) {
+            (Some(Part::Number(x, p)), Some(Part::Number(y, q))) => {
+                x.len().cmp(&y.len()).then_with(|| x.cmp(y)).then_with(|| p.cmp(q))
             }
+            (Some(x), Some(y)) => x.first().cmp(&y.first()),
+            (None, None) => return a.cmp(b),
+            (x, y) => x.is_some().cmp(&y.is_some()),
         };
         if order != Ordering::Equal {
             return order;
         }
+    }
+}
+
+/// A letter, or a number: its digits without leading zeros, and those of its fraction.
+enum Part<'n> {
+    Letter(u8),
+    Number(&'n [u8], &'n [u8]),
+}
+
+impl Part<'_> {
+    /// The byte by which a number is compared with a letter.
+    fn first(&self) -> u8 {
+        match self {
+            Part::Letter(letter) => *letter,
+            Part::Number(..) => b'0',
+        }
+    }
+}
+
+/// The parts of a name.
+struct Parts<'n> {
+    rest: &'n [u8],
+    /// Numbers have no fractions: these are the parts of a date or a version.
+    is_dotted: bool,
+}
+
+impl<'n> Parts<'n> {
+    fn of(name: &'n str) -> Self {
+        Self { rest: name.as_bytes(), is_dotted: false }
+    }
+
+    fn digits(text: &[u8]) -> usize {
+        text.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    }
+
+    /// The digits behind a point, at `at`.
+    fn behind_point(&self, at: usize) -> &'n [u8] {
+        let after = self.rest.get(at..).and_then(|rest| rest.strip_prefix(b".")).unwrap_or_default();
+        &after[..Self::digits(after)]
+    }
+}
+
+impl<'n> Iterator for Parts<'n> {
+    type Item = Part<'n>;
+
+    fn next(&mut self) -> Option<Part<'n>> {
+        let whole = Self::digits(self.rest);
+        if whole == 0 {
+            let (letter, rest) = self.rest.split_first()?;
+            self.is_dotted &= *letter == b'.';
+            self.rest = rest;
+            return Some(Part::Letter(*letter));
+        }
+        let mut fraction = self.behind_point(whole);
+        let end = whole + 1 + fraction.len();
+        self.is_dotted |= !fraction.is_empty() && !self.behind_point(end).is_empty();
+        if self.is_dotted {
+            fraction = &[];
+        }
+        let (number, rest) = self.rest.split_at(if fraction.is_empty() { whole } else { end });
+        self.rest = rest;
+        let zeros = number[..whole].iter().take_while(|byte| **byte == b'0').count();
+        Some(Part::Number(&number[zeros..whole], fraction))
     }
 }
 
@@ -133,6 +185,10 @@ mod tests {
     fn steps_come_in_the_order_of_their_numbers_unless_the_user_has_another() {
         let shell = owned(&["s1.nc", "s10.nc", "s2.nc", "s2.nc:T"]);
         assert_eq!(of(&shell).unwrap(), owned(&["s1.nc", "s2.nc", "s2.nc:T", "s10.nc"]));
+        let times = owned(&["U_0.05", "U_0.1", "U_0.15", "U_0.2", "U_1", "U_1.5", "U_10"]);
+        assert_eq!(of(&times).unwrap(), times);
+        let dates = owned(&["d.2026.1.10.nc", "d.2026.1.2.nc"]);
+        assert_eq!(of(&dates).unwrap(), owned(&["d.2026.1.2.nc", "d.2026.1.10.nc"]));
         let given = owned(&["s10.nc", "s1.nc", "s2.nc"]);
         assert_eq!(of(&given).unwrap(), given);
     }
@@ -155,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn natural_is_an_order(mut names in proptest::collection::vec("[a0-2_]{0,6}", 0..20)) {
+        fn natural_is_an_order(mut names in proptest::collection::vec("[a0-2_.]{0,7}", 0..20)) {
             names.sort_by(|a, b| natural(a, b));
             for pair in names.windows(2) {
                 prop_assert!(natural(&pair[0], &pair[1]) != Ordering::Greater);
