@@ -22,15 +22,17 @@ export interface Wish {
   step?: number; factor: number; how: string; box?: number[]; range?: [number, number] | null; signal?: AbortSignal;
 }
 
-// The cookie has it now: what stays in the address bar is seen, and bookmarked.
-const shown = new URL(location.href);
-if (shown.searchParams.has('token')) {
+// Kept for this tab and this port alone: what stays in the address bar is seen and bookmarked, and cookies go to all ports of a host.
+const shown = new URL(location.href), given = shown.searchParams.get('token'), kept = `tidecast-view ${shown.pathname}`;
+if (given) {
+  sessionStorage.setItem(kept, given);
   shown.searchParams.delete('token');
   history.replaceState(null, '', shown);
 }
+const token = given ?? sessionStorage.getItem(kept);
 
 async function ask(path: string, signal?: AbortSignal): Promise<Response> {
-  const answer = await fetch(path, signal ? { signal } : {});
+  const answer = await fetch(path, { headers: token ? { 'tidecast-token': token } : {}, ...(signal ? { signal } : {}) });
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
   throw new Error(said.error ?? `${answer.status} ${answer.statusText}`);

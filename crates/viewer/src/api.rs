@@ -45,8 +45,10 @@ pub(crate) struct App {
 pub(crate) struct Access {
     /// The required token; None: the socket admits its user only.
     pub(crate) token: Option<Token>,
-    /// The cookie in which browsers keep it: another for each port, as they keep one for all ports of a host.
+    /// The cookie that opens the files of the page: of another name for each port, as browsers send one to all ports of a host.
     pub(crate) cookie: String,
+    /// Its value.
+    pub(crate) page: Token,
     /// The path below which proxies see the page: empty, or with a slash in front and none behind.
     pub(crate) base: String,
     /// Names by which this host may be asked for; None: by any, at a unix socket.
@@ -207,10 +209,12 @@ async fn admit(app: &App, client: &Client, request: Request, next: Next) -> Resp
         return refuse(StatusCode::FORBIDDEN, "host", why).into_response();
     }
     let shown = match &access.token {
-        Some(token) => shown(token, &access.cookie, request.uri(), request.headers()),
+        Some(token) => shown(token, (&access.cookie, &access.page), request.uri(), request.headers()),
         None => TokenSource::Else,
     };
-    if shown == TokenSource::Not {
+    let path = request.uri().path();
+    let is_data = path.strip_prefix(&access.base).unwrap_or(path).starts_with("/api/");
+    if shown == TokenSource::Not || shown == TokenSource::Page && is_data {
         let as_page = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
         return unauthorized(as_page.is_some_and(|kinds| kinds.contains("text/html")));
     }
@@ -230,14 +234,10 @@ async fn admit(app: &App, client: &Client, request: Request, next: Next) -> Resp
 }
 
 impl Access {
-    /// Keeps the token in the browser: out of the page's reach, and of other sites'.
+    /// Opens the files of the page, which cannot show the token in a header.
     fn cookie_header(&self) -> Option<HeaderValue> {
         let path = if self.base.is_empty() { "/" } else { &self.base };
-        let text = format!(
-            "{}={}; Path={path}; HttpOnly; SameSite=Strict",
-            self.cookie,
-            self.token.as_ref()?.text()
-        );
+        let text = format!("{}={}; Path={path}; HttpOnly; SameSite=Strict", self.cookie, self.page.text());
         let mut value = HeaderValue::from_str(&text).ok()?;
         value.set_sensitive(true);
         Some(value)

@@ -148,7 +148,7 @@ impl Viewer {
         // At a TCP address any process may connect.
         let is_open = options.token.is_none() && matches!(socket, Socket::Tcp(_));
         let token = if is_open { Some(Token::random()) } else { options.token.clone() };
-        let access = api::Access { token, cookie, base, hosts };
+        let access = api::Access { token, cookie, page: Token::random(), base, hosts };
         Ok(Self { socket, bound, app: Arc::new(api::App::new(panels, access)), names })
     }
 

@@ -1,17 +1,20 @@
-//! Access control: a request must show the viewer's token, as the `token` of a URL, in a header, or in the
-//! cookie that the URL has set.
+//! Access control: a request must show the viewer's token, as the `token` of a URL or in a header. The page keeps it where
+//! the browser gives it to this port alone; a cookie would go to all ports of the host, and so to servers of other users. The
+//! cookie that the URL sets opens the files of the page and no data.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use data_encoding::HEXLOWER;
 use subtle::ConstantTimeEq;
 use tidecast_secret::Kind;
 
 use crate::error::Error;
 
+/// The header in which the page shows the token: proxies have uses of their own for `Authorization`.
+const HEADER: &str = "tidecast-token";
 /// Fewer characters could be guessed.
 const LEAST: usize = 16;
 const MOST: usize = 256;
@@ -88,17 +91,20 @@ pub(crate) enum TokenSource {
     Not,
     /// In the URL: the cookie is to be set.
     Url,
-    /// By the cookie or a header.
+    /// In a header.
     Else,
+    /// Not, but by the cookie that the page was opened.
+    Page,
 }
 
-/// Whether a request shows the token.
-pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap) -> TokenSource {
+/// Whether a request shows the token. `cookie`: its name, and the value that opens the page.
+pub(crate) fn shown(token: &Token, cookie: (&str, &Token), uri: &Uri, headers: &HeaderMap) -> TokenSource {
     let query = uri.query().unwrap_or_default().split('&').filter_map(|part| part.strip_prefix("token="));
     if query.into_iter().any(|shown| token.is(shown)) {
         return TokenSource::Url;
     }
     let texts = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let own = HeaderName::from_static(HEADER);
     let bearer = texts(header::AUTHORIZATION).filter_map(|text| {
         let (scheme, shown) = text.split_once(' ')?;
         let known = scheme.eq_ignore_ascii_case("bearer") || scheme.eq_ignore_ascii_case("token");
@@ -106,9 +112,12 @@ pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap)
     });
     let cookies = texts(header::COOKIE).flat_map(|text| text.split(';')).filter_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
-        (name == cookie).then_some(value)
+        (name == cookie.0).then_some(value)
     });
-    if bearer.chain(cookies).any(|shown| token.is(shown)) { TokenSource::Else } else { TokenSource::Not }
+    if bearer.chain(texts(own)).any(|shown| token.is(shown)) {
+        return TokenSource::Else;
+    }
+    if cookies.into_iter().any(|shown| cookie.1.is(shown)) { TokenSource::Page } else { TokenSource::Not }
 }
 
 #[cfg(test)]
@@ -116,18 +125,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_by_url_header_or_cookie() {
+    fn a_token_is_shown_by_url_or_header_and_a_cookie_opens_the_page() {
         let token: Token = "0123456789abcdef".parse().unwrap();
+        let page: Token = "fedcba9876543210".parse().unwrap();
         let ask = |uri: &str, name: &'static str, value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
-            shown(&token, "view-1", &uri.parse().unwrap(), &headers)
+            shown(&token, ("view-1", &page), &uri.parse().unwrap(), &headers)
         };
         assert_eq!(ask("/?token=0123456789abcdef", "x", ""), TokenSource::Url);
         assert_eq!(ask("/a?b=1&token=0123456789abcdef&c", "x", ""), TokenSource::Url);
         assert_eq!(ask("/", "authorization", "Bearer 0123456789abcdef"), TokenSource::Else);
         assert_eq!(ask("/", "authorization", "token 0123456789abcdef"), TokenSource::Else);
-        assert_eq!(ask("/", "cookie", "a=b; view-1=0123456789abcdef"), TokenSource::Else);
+        assert_eq!(ask("/", HEADER, "0123456789abcdef"), TokenSource::Else);
+        assert_eq!(ask("/", "cookie", "a=b; view-1=fedcba9876543210"), TokenSource::Page);
         for (uri, name, value) in [
             ("/", "x", ""),
             ("/?token=", "x", ""),
@@ -137,7 +148,9 @@ mod tests {
             ("/token=0123456789abcdef", "x", ""),
             ("/", "authorization", "Basic 0123456789abcdef"),
             ("/", "authorization", "0123456789abcdef"),
-            ("/", "cookie", "view-2=0123456789abcdef"),
+            ("/", "cookie", "view-1=0123456789abcdef"),
+            ("/", "cookie", "view-2=fedcba9876543210"),
+            ("/", HEADER, "fedcba9876543210"),
             ("/", "referer", "http://x/?token=0123456789abcdef"),
         ] {
             assert_eq!(ask(uri, name, value), TokenSource::Not, "{uri} {name}: {value}");
