@@ -181,6 +181,7 @@ def test_a_private_cache_travels_by_direct_and_replicas_are_offered(site, data):
     origin.create("nt", data / "part9", "--replicas", "2", "--policy", 'TARGET.Name == "node1"')
     node.cache("get", "head/nt", "--wait", "1m")
     assert origin.cache("replicate", "nt", "--to", "node1")["offered"] == [{"host": "node1", "answer": "ok"}]
+    assert origin.cache("replicate", "nt", "--to", "head")["offered"] == [{"host": "head", "answer": "ok", "why": "this host has it"}]
     other = origin.create("other", data / "part8", "--requirements", 'TARGET.Name == "elsewhere"')["name"]
     refused = node.cache("get", other, "--wait", "1m", code=1)
     assert "requirements" in refused["message"] and refused["reason"] == "rejected"
@@ -469,3 +470,44 @@ def test_a_get_that_is_cut_off_says_for_what_it_waited(site, data):
     run.exits(3)
     assert "interrupted before head/nt arrived: " in run.last("error")["message"]
     assert "to resume" in run.last("error")["message"]
+
+
+def test_a_cache_of_thousands_of_tiny_files_arrives(site, tmp_path):
+    """A connection queues messages, which are many where pieces are small."""
+    tree = tmp_path / "tiny"
+    tree.mkdir()
+    for number in range(9000):
+        (tree / f"{number:04}").write_text(f"{number:05}")
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("tiny", tree)
+    got = node.cache("get", "head/tiny", "--wait", "2m")
+    assert got["method"] == "SWARM"
+    same(tree, pathlib.Path(got["path"]))
+
+
+def test_a_job_that_sees_no_store_gets_what_links_of_a_cache_lead_to(host, tmp_path, monkeypatch):
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "data-v2").write_text("the cache's")
+    (tree / "sub/own").write_text("own")
+    for link, to in {"current": "data-v2", "sub/db": "../current", "linked": "sub", "host": "/etc/hostname"}.items():
+        (tree / link).symlink_to(to)
+    host.create("c", tree)
+    ad = tmp_path / "job.ad"
+    ad.write_text('MyType = "Job"\nWantContainer = true\n')
+    monkeypatch.setenv("_CONDOR_JOB_AD", str(ad))
+    starter = Starter(host, tmp_path)
+    for name in ("data-v2", "current"):
+        (starter.dir / name).write_text("the job's own")
+
+    def given(path, local):
+        done, (said,) = starter.given(f'[ Url = "tidecast://head/c/{path}"; LocalFileName = "{starter.dir / local}" ]')
+        return done.returncode, said
+
+    assert given("current", "db")[0] == 0 and (starter.dir / "db").read_text() == "the cache's"
+    for path in ("sub", "linked"):
+        code, said = given(path, path)
+        assert code == 0 and "TransferFileBytes = 14" in said, said
+        assert {file.name: file.read_text() for file in (starter.dir / path).iterdir()} == {"db": "the cache's", "own": "own"}
+    code, said = given("host", "host")
+    assert code and "leads out of the cache" in said and not os.path.lexists(starter.dir / "host"), said

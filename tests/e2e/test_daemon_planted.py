@@ -3,8 +3,10 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
+from support.daemons import Host
 from test_two_users import ALICE, BOB, SERVICE, become, users  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming other users needs root")
@@ -122,6 +124,24 @@ def test_a_job_of_htcondor_gets_no_link_of_another_user(users, place, tmp_path):
     assert (place / "ct").lstat().st_uid == BOB
 
 
+def test_the_plugin_uses_no_file_that_another_user_has_planted(built, tmp_path):
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(0o1777)
+    plugin = tmp_path / "tidecast_plugin"
+    plugin.symlink_to(built / "tidecast")
+    (tmp_path / "in").write_text("[ malformed")
+    for name in ("out", "pipe"):
+        os.mkfifo(place / name) if name == "pipe" else (place / name).touch()
+        (place / name).chmod(0o666)
+        os.chown(place / name, BOB, BOB)
+    for infile, outfile in ((tmp_path / "in", place / "out"), (place / "pipe", tmp_path / "out")):
+        ran = subprocess.run([plugin, "-infile", infile, "-outfile", outfile], cwd=tmp_path, capture_output=True, timeout=300,
+                             env={**os.environ, "HOME": str(tmp_path), "TIDECAST_SOCKET": str(tmp_path / "none")})
+        assert ran.returncode != 0
+    assert (place / "out").read_text() == "" and "belongs to another user" in (tmp_path / "out").read_text(), (tmp_path / "out").read_text()
+
+
 @pytest.mark.parametrize("words", [[], ["--link", "copy", "--force"], ["--link", "hardlink"]])
 def test_a_link_of_another_user_is_no_destination(users, place, words, tmp_path):  # noqa: F811
     _, alice, bob = users
@@ -133,3 +153,66 @@ def test_a_link_of_another_user_is_no_destination(users, place, words, tmp_path)
     for to in (place / "lk", place / "lk/deep"):
         assert "belongs to another user" in alice.cache("get", "ct", "--to", to, *words, code=1)["message"]
     assert not list(victim.iterdir())
+
+
+def test_a_socket_of_another_user_is_not_asked(users, place):  # noqa: F811
+    daemon, alice, bob = users
+    made(alice)
+    assert not bob.does("ln", "-s", daemon.socket, place / "link").returncode
+    assert not bob.does("mkdir", place / "dir").returncode
+    assert not bob.does("ln", "-s", daemon.socket, place / "dir/link").returncode
+    for socket in (place / "link", place / "dir/link"):
+        alice.env["TIDECAST_SOCKET"] = str(socket)
+        message = alice.cache("get", "ct", "--to", alice.home, code=1)["message"]
+        assert f"belongs to another user ({BOB})" in message and "TIDECAST_SOCKET" in message, message
+    (place / "own").symlink_to(daemon.socket)
+    os.chown(place / "own", ALICE, ALICE, follow_symlinks=False)
+    alice.env["TIDECAST_SOCKET"] = str(place / "own")
+    alice.cache("get", "ct", "--to", place)
+
+
+def test_a_member_of_a_group_does_not_pose_as_the_daemon(users, place):  # noqa: F811
+    _, alice, bob = users
+    (place / "proj").mkdir()
+    (place / "proj").chmod(0o2775)
+    os.chown(place / "proj", ALICE, 61000)
+    alice.env["TIDECAST_SOCKET"] = str(place / "proj/s")
+    done = alice.run("daemon", "--dir", alice.home / "store", "--name", "a", "--socket", place / "proj/s", "--json")
+    done.exits(1)
+    assert "other users can write to" in done.events()[-1]["message"], done.out
+    listen = f"import socket as s; l = s.socket(s.AF_UNIX); l.bind({str(place / 'proj/s')!r}); l.listen(); print(flush=True); print(l.accept()[0].recv(9))"
+    words = ["setpriv", f"--reuid={BOB}", "--regid=61000", "--clear-groups", "--", sys.executable, "-c", listen]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd="/") as impostor:
+        assert impostor.stdout.readline()
+        os.chmod(place / "proj/s", 0o666)
+        message = alice.cache("ls", code=1)["message"]
+        assert f"user {BOB} listens at" in message and "other users may write to a directory on the way" in message, message
+        assert impostor.stdout.read() == b"b''\n", "nothing is asked"
+
+
+def test_a_daemon_makes_no_socket_where_another_user_may_exchange_it(users, place):  # noqa: F811
+    _, alice, bob = users
+    assert not bob.does("mkdir", "-m", "777", place / "dir").returncode
+    for above in (place, place / "dir"):
+        above.chmod(0o777)
+        assert not alice.does("mkdir", "-p", above / "own/deep").returncode
+        done = alice.run("daemon", "--dir", alice.home / "store", "--name", "a", "--socket", above / "own/deep/s", "--json")
+        done.exits(1)
+        assert "other users can put another directory in the place of" in done.events()[-1]["message"], done.out
+        assert not list((above / "own/deep").iterdir())
+
+
+@pytest.mark.parametrize("is_tree", [True, False], ids=["tree", "file"])
+def test_a_bind_mount_may_be_made_again_after_it_has_ended(built, tmp_path, start, is_tree):
+    host = Host(built / "tidecast", tmp_path, start, "host")
+    host.serve()
+    source, to = tmp_path / "source", tmp_path / "to"
+    inside = "ct/data" if is_tree else "ct"
+    (source / inside).parent.mkdir(parents=True)
+    (source / inside).write_text("data")
+    to.mkdir()
+    host.create("ct", source / "ct")
+    get = f"{host.program} cache get ct --to {to} --link bind && cat {to}/{inside}"
+    steps = f"{get} && umount {to}/ct && {get} && umount {to}/ct && echo more >{to}/{inside} && ! {get}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", steps], env={**os.environ, **host.env}, capture_output=True, text=True, timeout=300)
+    assert not done.returncode and "File exists" in done.stderr, done

@@ -29,16 +29,30 @@ pub(super) fn bind(path: &Path, to: &Path) -> Result<PathBuf, Error> {
     if there.is_some_and(|there| there.id == source.id) && root.crosses_mount(name).map_err(cannot)? {
         return Ok(to.to_owned());
     }
-    if is_tree {
-        root.make_dir(name, 0o777).map_err(cannot)?;
-    } else {
-        root.create(name, 0o666).map_err(cannot)?;
+    let left = there.filter(|there| there.kind == source.kind);
+    let is_left = left.map_or(Ok(false), |there| is_left(&root, name.as_ref(), &there)).map_err(cannot)?;
+    match is_tree {
+        _ if is_left => {}
+        true => root.make_dir(name, 0o777).map_err(cannot)?,
+        false => root.create(name, 0o666).map(drop).map_err(cannot)?,
     }
     if let Err(error) = mount(&root, name.as_ref(), path, source.id) {
-        let _ = if is_tree { root.remove_dir(name) } else { root.remove_file(name) };
+        if !is_left {
+            let _ = root.remove(name);
+        }
         return Err(cannot(error.into()));
     }
     Ok(to.to_owned())
+}
+
+/// Whether a name is what an ended bind mount leaves: an empty directory or file of this user.
+fn is_left(root: &Root, name: &Path, there: &Meta) -> std::io::Result<bool> {
+    Ok(match there.kind {
+        _ if !there.is_mine() => false,
+        Kind::Dir => root.list(name)?.is_empty(),
+        Kind::File => there.len == 0,
+        _ => false,
+    })
 }
 
 fn mount(root: &Root, name: &Path, path: &Path, source: (u64, u64)) -> Result<(), Errno> {

@@ -113,6 +113,10 @@ impl Client {
                     if is_late {
                         return Err(late(why));
                     }
+                    // Less than a second is left, for which the daemon does not wait.
+                    if wait == 0 {
+                        tokio::time::sleep(AGAIN.min(left.unwrap_or(AGAIN))).await;
+                    }
                 }
             }
         }
@@ -137,14 +141,33 @@ impl Away {
         (self.heard, self.answered) = (Instant::now(), true);
     }
 
-    /// Whether to wait for the daemon. A daemon that has never answered is not waited for.
-    fn waits(&self, error: &ClientError) -> bool {
-        let away = match error {
-            ClientError::NoDaemon { .. } => self.answered,
+    /// Whether to wait for the daemon. Where there has never been one, none is waited for.
+    fn waits(&mut self, error: &ClientError) -> bool {
+        let was_there = match error {
             ClientError::Broken { .. } => true,
-            ClientError::Absent(_) => false,
             ClientError::Refused { kind, .. } => kind == "stopping",
+            ClientError::NoDaemon { .. } | ClientError::Planted(_) | ClientError::Absent(_) => false,
         };
-        away && self.heard.elapsed() <= self.patience
+        self.answered |= was_there;
+        let is_gone = matches!(error, ClientError::NoDaemon { .. }) && self.answered;
+        (was_there || is_gone) && self.heard.elapsed() <= self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_was_there_is_waited_for() {
+        let none = || ClientError::NoDaemon { path: "s".into(), source: std::io::ErrorKind::NotFound.into() };
+        let broken = ClientError::Broken { path: "s".into(), why: "it ended".into() };
+        let mut away = Away::new(None);
+        assert!(!away.waits(&none()), "where there has never been one");
+        assert!(away.waits(&broken) && away.waits(&none()), "it was there before its first answer");
+        let mut away = Away::new(Some(Duration::ZERO));
+        away.heard();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(!away.waits(&none()), "for as long as the caller waits");
     }
 }

@@ -8,6 +8,7 @@
 
 mod error;
 mod found;
+mod inside;
 mod making;
 mod standing;
 
@@ -31,8 +32,9 @@ use crate::model::types::CacheInfo;
 pub use error::Error;
 use error::at;
 use found::{Found, Owners};
+use inside::{Inside, join};
 pub use making::{How, Made, Wanted};
-use making::{Making, join, open};
+use making::{Making, open};
 
 /// Whether this process sees the daemon's file at [`CacheInfo::path`], and may read it; else why not.
 ///
@@ -131,6 +133,17 @@ pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<
     let mut files = client.files(&info.cache).await?;
     let making = move || Making::new(&manifest, &wanted, view.as_deref())?.make(&mut files);
     tokio::task::spawn_blocking(making).await.map_err(failed)?
+}
+
+/// Bytes of the files below a path of a cache.
+///
+/// # Errors
+/// The daemon sends no manifest, or there is no such path.
+pub async fn bytes(client: &Client, info: &CacheInfo, path: &Path) -> Result<u64, Error> {
+    let (_, manifest) = client.manifest(&info.cache).await?;
+    let manifest = Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))?;
+    let (files, _) = Inside::new(&manifest).part(path)?;
+    Ok(files.values().filter_map(|index| manifest.file(*index)).map(|file| file.len()).sum())
 }
 
 /// The set-group-ID bit.

@@ -12,6 +12,7 @@ pub mod materialize;
 pub mod plugin;
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,6 +27,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidecast_paths::{End, OTHERS_WRITE, STICKY, follow, refuse_planted};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -33,7 +35,6 @@ use tokio::time::timeout;
 
 use crate::client::descriptors::{Descriptors, PROTOCOL};
 use crate::model::types::{CacheInfo, Create, Created};
-use crate::socket::ShortPath;
 
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
@@ -63,6 +64,9 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// Another user may have planted the socket.
+    #[error("the daemon's socket is not used: {0}; name another with TIDECAST_SOCKET")]
+    Planted(io::Error),
     /// The connection failed, or the reply was malformed.
     #[error("no reply from the daemon at {}: {why}", path.display())]
     Broken {
@@ -84,6 +88,46 @@ pub enum ClientError {
         /// For people.
         why: String,
     },
+}
+
+/// The socket that a path leads to.
+struct Socket {
+    found: OwnedFd,
+    /// Users besides the owner of a directory on the way may put another socket in its place.
+    is_shared: bool,
+}
+
+impl Socket {
+    /// One that another user may have planted is refused: caches would come from that user.
+    fn find(path: &Path) -> io::Result<Self> {
+        let mut is_shared = false;
+        let end = follow(path, &mut |step| {
+            is_shared |= step.dir.mode & OTHERS_WRITE != 0 && step.dir.mode & STICKY == 0;
+            refuse_planted(step)
+        });
+        match end? {
+            End::Dir(found) | End::Other(found) => Ok(Self { found, is_shared }),
+            End::Missing(_) => Err(rustix::io::Errno::NOENT.into()),
+        }
+    }
+
+    /// The path by which the kernel finds it and no other.
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.found.as_raw_fd()))
+    }
+
+    /// Checks who listens: where other users may write to a directory on the way, the process must be of this user or of root.
+    fn check(&self, path: &Path, stream: &UnixStream) -> io::Result<()> {
+        let uid = stream.peer_cred()?.uid();
+        if !self.is_shared || [0, rustix::process::geteuid().as_raw()].contains(&uid) {
+            return Ok(());
+        }
+        let why = format!(
+            "user {uid} listens at {}, and other users may write to a directory on the way",
+            path.display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
 }
 
 /// How to start the daemon that listens there.
@@ -115,9 +159,12 @@ impl Client {
 
     /// Connects, and checks the process at the other end.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
+        let socket = self.expected.is_none().then(|| Socket::find(&self.path)).transpose();
+        let socket = socket.map_err(|source| self.unreachable(source))?;
+        let path = socket.as_ref().map_or_else(|| self.path.clone(), Socket::path);
         let connect = async {
             loop {
-                match UnixStream::connect(ShortPath::of(&self.path)?.path()).await {
+                match UnixStream::connect(&path).await {
                     // Its queue is full: other users connect faster than it accepts.
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(QUEUE_PAUSE).await,
                     done => return done,
@@ -125,7 +172,10 @@ impl Client {
             }
         };
         let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.shown(), source })?;
+        let stream = connect.map_err(|source| self.unreachable(source))?;
+        if let Some(socket) = socket {
+            socket.check(&self.path, &stream).map_err(|source| self.unreachable(source))?;
+        }
         if let Some((uid, pid)) = self.expected {
             let there = stream.peer_cred().map_err(|e| self.broken(e))?;
             let pid = i32::try_from(pid).ok();
@@ -335,6 +385,15 @@ impl Client {
 
     fn broken(&self, why: impl ToString) -> ClientError {
         ClientError::Broken { path: self.shown(), why: why.to_string() }
+    }
+
+    /// Why there is no connection.
+    fn unreachable(&self, source: io::Error) -> ClientError {
+        // The system's own refusals have a number.
+        match source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none() {
+            true => ClientError::Planted(source),
+            false => ClientError::NoDaemon { path: self.shown(), source },
+        }
     }
 
     /// Its socket, as people write it.

@@ -49,7 +49,13 @@ impl Backoff {
 
     /// Whether a source is to be left alone.
     pub(crate) fn has(&self, addr: SocketAddr) -> bool {
-        self.0.lock().get(&addr).is_some_and(|(until, _)| *until > Instant::now())
+        self.left(addr).is_some()
+    }
+
+    /// For how long it is.
+    pub(crate) fn left(&self, addr: SocketAddr) -> Option<Duration> {
+        let until = self.0.lock().get(&addr)?.0;
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Finds the daemons to ask for a cache, and connects to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidecast_identity::{NodeId, NodeKey};
 use tidecast_members::{Claim, Record};
@@ -50,6 +51,16 @@ impl Directory {
         let holds = |link: &Arc<Link>| holders.contains(&link.peer.node);
         all.sort_by_key(|link| sources::rank(is_origin(link), holds(link), link.peer.hello.started));
         all
+    }
+
+    /// Connected daemons that are not asked, as they failed shortly before: names, and when they are asked again; empty
+    /// without one.
+    pub(crate) fn left_alone(&self) -> String {
+        let left =
+            |link: &Arc<Link>| Some((link.peer.hello.name.clone(), self.backoff.left(link.peer.addr)?));
+        let text = |(name, left): (String, Duration)| format!("{name} in {} s", left.as_secs() + 1);
+        let all: Vec<String> = self.links.all().iter().filter_map(left).take(AT_ONCE).map(text).collect();
+        all.join(", ")
     }
 
     /// Members that announce the cache, some of them, connected.

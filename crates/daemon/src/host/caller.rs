@@ -77,11 +77,18 @@ impl Caller {
     /// There is no such process, or it is another user's.
     pub(crate) fn process(&self, pid: Option<i32>, job: Option<String>) -> Result<Use, ApiError> {
         let positive = |pid: i32| u32::try_from(pid).ok().filter(|pid| *pid > 1);
+        let absent = |pid: i32| ApiError::malformed(format!("process {pid} does not exist"));
         let found = match pid {
-            Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => {
-                positive(pid).and_then(Process::running)
-            }
-            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} belongs to another user"))),
+            Some(pid) => match owner_of(pid).ok_or_else(|| absent(pid))? {
+                owner if owner != self.uid && !self.rules() => {
+                    return Err(ApiError::forbidden(format!("process {pid} belongs to another user")));
+                }
+                _ => match positive(pid) {
+                    // It may have ended since it was looked at.
+                    Some(number) => Some(Process::running(number).ok_or_else(|| absent(pid))?),
+                    None => None,
+                },
+            },
             None => self.pid.and_then(positive).and_then(crate::host::job_process::of),
         };
         // A process of another container, or that of init, is not seen: then for an hour.
@@ -144,4 +151,26 @@ pub(crate) fn local_of(owner: &str, group: Option<&str>, serves: Serves) -> Opti
     // A group that this host does not have is not replaced by another.
     let gid = group.and_then(gid_of).unwrap_or(Local::NO_GROUP);
     Some(Local { uid: user.uid.as_raw(), gid })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::api_error::ErrorKind;
+
+    #[test]
+    fn a_cache_is_kept_for_a_process_that_exists() {
+        let me = rustix::process::geteuid().as_raw();
+        let user = |uid| Caller { uid, gid: 1, name: "ada".into(), groups: Vec::new(), pid: None };
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(matches!(user(me).process(Some(own), None), Ok(Use::Process(_))));
+        for caller in [user(me), user(me + 1)] {
+            for pid in [i32::MAX, 0, -1] {
+                let error = caller.process(Some(pid), None).unwrap_err();
+                assert_eq!(error.why, format!("process {pid} does not exist"));
+            }
+        }
+        assert_eq!(user(me + 1).process(Some(own), None).unwrap_err().kind, ErrorKind::Forbidden);
+    }
 }

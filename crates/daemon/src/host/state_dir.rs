@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use tidecast_paths::Root;
+use tidecast_paths::{OTHERS_WRITE, Root};
 
 use crate::model::error::Error;
 
@@ -27,9 +27,9 @@ pub(crate) fn secure(dir: &Path) -> Result<(), Error> {
         Err(e) => Err(failed(e)),
     };
     let there = check(Path::new(""))?;
-    if let Some(there) = there.filter(|there| there.uid == own && there.mode & 0o022 != 0) {
+    if let Some(there) = there.filter(|there| there.uid == own && there.mode & OTHERS_WRITE != 0) {
         // First, so that entries below it cannot change any more.
-        root.chmod("", there.mode & !0o022).map_err(failed)?;
+        root.chmod("", there.mode & !OTHERS_WRITE).map_err(failed)?;
     }
     for name in root.list("").map_err(failed)? {
         check(Path::new(&name))?;

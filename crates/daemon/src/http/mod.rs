@@ -28,6 +28,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tidecast_paths::Root;
 use tidecast_socket::{BindError, Bound};
 use tokio::net::UnixListener;
 
@@ -148,7 +149,7 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Optio
         return Ok((UnixListener::from_std(listener)?, None));
     }
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
+        Root::make(dir)?;
     }
     let mode = if serves == Serves::Everyone { 0o666 } else { 0o600 };
     let (listener, bound) = tidecast_socket::listen(path, mode)?;

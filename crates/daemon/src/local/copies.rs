@@ -106,6 +106,10 @@ impl Copies {
             offered.push(offer(&record, &link).await.told(link.peer.hello.name.clone()));
         }
         for host in to {
+            if host == self.records.config.name {
+                offered.push(Offered { why: Some("this host has it".into()), ..Reply::Has.told(host) });
+                continue;
+            }
             let known = self.directory.links.find(|peer| peer.hello.name == host);
             let reached = match known {
                 Some(link) => Ok(link),

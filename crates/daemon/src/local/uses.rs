@@ -70,17 +70,24 @@ impl Uses {
             .await
     }
 
-    /// The error that a cache is in use, with its users.
+    /// The error that a cache is in use or pinned, with its name and its users.
     pub(crate) fn by_whom(&self, error: ApiError, caller: &Caller, record: &CacheRecord) -> ApiError {
-        let uses = self.uses_of(caller, record);
-        if error.kind != ErrorKind::InUse || record.pinned || uses.is_empty() {
+        if error.kind != ErrorKind::InUse {
             return error;
+        }
+        let name = record.full_name();
+        if record.pinned {
+            return ApiError { why: format!("{name} is pinned: unpin it first"), ..error };
+        }
+        let uses = self.uses_of(caller, record);
+        if uses.is_empty() {
+            return ApiError { why: format!("{name} is in use"), ..error };
         }
         let mut who: Vec<String> = uses.iter().take(NAMED).map(CacheUse::in_words).collect();
         if uses.len() > NAMED {
             who.push(format!("{} more", uses.len() - NAMED));
         }
-        let why = format!("{} is in use by {}", record.full_name(), who.join(", "));
+        let why = format!("{name} is in use by {}", who.join(", "));
         ApiError { why, ..error }
     }
 }

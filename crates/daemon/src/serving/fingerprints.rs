@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tidecast_depot::{CacheId, CacheRecord};
 use tidecast_hash::{Digest, Fingerprint, LEAF};
 use tidecast_metainfo::Manifest;
+use tidecast_paths::PageBuffer;
 use tokio::sync::Semaphore;
 
 use crate::host::limits::HostLimits;
@@ -80,7 +81,7 @@ impl FingerprintServer {
             return self.give(Ok(told)).await;
         }
         let told = self.read(&record, &manifest, file, move |source| {
-            let (mut all, mut buffer) = (Vec::new(), vec![0; AT_ONCE * LEAF]);
+            let (mut all, mut buffer) = (Vec::new(), PageBuffer::new(AT_ONCE * LEAF));
             for part in (first..last).step_by(AT_ONCE) {
                 let offset = u64::from(part) * LEN;
                 let leaves = u64::from(last - part).min(AT_ONCE as u64);

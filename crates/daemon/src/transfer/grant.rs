@@ -98,7 +98,13 @@ impl Received {
                     let what = format!("no cache {name} on this host that you may read, and {why}");
                     Failed::new(ErrorKind::Absent, what)
                 }
-                None => Failed::new(ErrorKind::Unreachable, format!("no known host has {name}")),
+                None => {
+                    let again = match directory.left_alone() {
+                        names if names.is_empty() => String::new(),
+                        names => format!("; hosts that failed shortly before are asked again: {names}"),
+                    };
+                    Failed::new(ErrorKind::Unreachable, format!("no known host has {name}{again}"))
+                }
             },
         };
         if matches!(last.kind, ErrorKind::Unreachable | ErrorKind::Absent) {

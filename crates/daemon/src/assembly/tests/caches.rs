@@ -116,7 +116,8 @@ async fn only_the_owner_changes_a_cache() {
         assert_eq!((error.kind, error.why.as_str()), (ErrorKind::Forbidden, "head/nt@1 belongs to alice"));
     }
     assert!(caches.pin(&alice, id, true).await.unwrap().pinned);
-    assert_eq!(caches.remove(&alice, id).await.unwrap_err().kind, ErrorKind::InUse, "it is pinned");
+    let pinned = caches.remove(&alice, id).await.unwrap_err();
+    assert_eq!((pinned.kind, pinned.why.as_str()), (ErrorKind::InUse, "head/nt@1 is pinned: unpin it first"));
     assert!(!caches.pin(&alice, id, false).await.unwrap().pinned);
     caches.remove(&alice, id).await.unwrap();
 }

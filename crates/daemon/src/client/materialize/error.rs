@@ -26,6 +26,9 @@ pub enum Error {
     /// The cache has no such path.
     #[error("no {} in the cache", .0.display())]
     Absent(PathBuf),
+    /// A link on the way leads out of the cache, to another place on this host, or round in a circle.
+    #[error("{} is a link that leads out of the cache", .0.display())]
+    Outside(PathBuf),
     /// The name is not one component of a path.
     #[error("{0:?} is not a file name")]
     Name(OsString),

@@ -1,6 +1,5 @@
 //! A cache that is to be made in a directory: what is wanted, and where it is in the store.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
@@ -9,6 +8,7 @@ use tidecast_paths::Root;
 
 use super::error::{Error, at};
 use super::found::Owners;
+use super::inside::{Entries, Inside};
 
 /// How files come into a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub(super) struct Making<'a> {
     /// The published file or directory in the store, if this process sees it, and its device and inode.
     pub(super) view: Option<(Root, OsString)>,
     /// Paths below the target, with the index of their file; `""` is the target itself.
-    pub(super) files: BTreeMap<PathBuf, u32>,
-    pub(super) dirs: BTreeMap<PathBuf, u32>,
+    pub(super) files: Entries,
+    pub(super) dirs: Entries,
     pub(super) made: Made,
 }
 
@@ -83,13 +83,7 @@ impl<'a> Making<'a> {
         if !wanted.subpath.components().all(|c| matches!(c, Component::Normal(_))) {
             return Err(Error::Absent(wanted.subpath.clone()));
         }
-        let below = |path: PathBuf| Some(path.strip_prefix(&wanted.subpath).ok()?.to_owned());
-        let files = manifest.files().filter_map(|f| Some((below(f.path().below(Path::new("")))?, f.index())));
-        let dirs = manifest.dirs().filter_map(|d| Some((below(d.path().below(Path::new("")))?, d.index())));
-        let (files, dirs): (BTreeMap<_, _>, BTreeMap<_, _>) = (files.collect(), dirs.collect());
-        if files.is_empty() && dirs.is_empty() {
-            return Err(Error::Absent(wanted.subpath.clone()));
-        }
+        let (files, dirs) = Inside::new(manifest).part(&wanted.subpath)?;
         let view =
             view.and_then(|view| Some((Root::open(view.parent()?).ok()?, view.file_name()?.to_owned())));
         let made = Made { path: wanted.dir.join(&wanted.name), ..Made::default() };
@@ -98,18 +92,14 @@ impl<'a> Making<'a> {
         Ok(Self { manifest, wanted, root, owners, view, files, dirs, made })
     }
 
-    /// Its place in the store, if this process sees it.
+    /// The place in the store of the file at a path below the target, if this process sees it.
     pub(super) fn in_view(&self, below: &Path) -> Option<(&Root, PathBuf)> {
         let (view, top) = self.view.as_ref()?;
-        Some((view, join(&join(Path::new(top), &self.wanted.subpath), below)))
+        let file = self.manifest.file(*self.files.get(below)?)?;
+        Some((view, file.path().below(Path::new(top))))
     }
 }
 
 pub(super) fn open(dir: &Path) -> Result<Root, Error> {
     Root::open(dir).map_err(at("open", dir))
-}
-
-/// `""` joined would add a slash.
-pub(super) fn join(path: &Path, below: &Path) -> PathBuf {
-    if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }

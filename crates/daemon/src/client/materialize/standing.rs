@@ -19,7 +19,8 @@ use tidecast_paths::{Meta, Root, unmapped};
 
 use super::error::{Error, at};
 use super::found::{Found, REPLACEABLE, foreign};
-use super::making::{Making, join};
+use super::inside::join;
+use super::making::Making;
 
 /// Whose files and directories count in a tree.
 #[derive(Clone, Copy, Debug)]

@@ -8,14 +8,17 @@
 mod ads;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::future::Future;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, fstat};
+use rustix::io::Errno;
 use tidecast_classad::{Ad, Expr, Value};
+use tidecast_paths::{Access, End, Root, follow, refuse_planted, reopen};
 
 use super::{Client, ClientError, batch_job, materialize};
 use crate::model::name::{CacheName, decoded};
@@ -43,7 +46,7 @@ const COMING: Duration = Duration::from_secs(6 * 3600);
 /// # Errors
 /// That transfer.
 pub fn read(infile: &Path, upload: bool) -> Result<Vec<Wanted>, Box<Transfer>> {
-    let text = std::fs::read(infile).map_err(|e| format!("cannot read {}: {e}", infile.display()));
+    let text = read_file(infile).map_err(|e| format!("cannot read {}: {e}", infile.display()));
     let wanted = text
         .and_then(|text| ads::wanted(&text).map_err(|e| format!("cannot parse {}: {e}", infile.display())));
     let wanted = wanted.map_err(|why| {
@@ -51,6 +54,20 @@ pub fn read(infile: &Path, upload: bool) -> Result<Vec<Wanted>, Box<Transfer>> {
         Box::new(Transfer::failed(nothing, error("Specification", false, why)))
     })?;
     Ok(wanted.into_iter().map(|one| Wanted { upload, ..one }).collect())
+}
+
+/// A file that no other user has planted; a pipe would let a job wait for ever.
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let found = match follow(path, &mut refuse_planted)? {
+        End::Dir(found) | End::Other(found) => found,
+        End::Missing(_) => return Err(Errno::NOENT.into()),
+    };
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::from(reopen(found, OFlags::RDONLY)?).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// All transfers failed, as there is no daemon.
@@ -105,18 +122,22 @@ pub async fn caches(client: &Client) -> Option<String> {
 pub fn write(path: &Path, results: &[Transfer]) -> std::io::Result<()> {
     let mut text: String = results.iter().map(|result| format!("{}\n", result.ad())).collect();
     // A link or a pipe that another user has put there is not written to.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let mut options = std::fs::OpenOptions::new();
-    let open = options.create(true).write(true).truncate(false).custom_flags(flags).open(path);
-    open.and_then(|mut file| {
-        match usize::try_from(file.metadata()?.len()) {
-            Ok(len) if len <= MOST_BLANKS => {
-                text.extend(std::iter::repeat_n(' ', len.saturating_sub(text.len())));
-            }
-            _ => file.set_len(text.len() as u64)?,
+    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+    follow(path, &mut refuse_planted)?;
+    let dir = Root::open(path.parent().unwrap_or(Path::new("")))?;
+    let mut file = dir.open_or_create(name, 0o666)?;
+    // Nor a file that has come after that look.
+    let (above, me) = (dir.stat("")?, rustix::process::geteuid().as_raw());
+    if (Access { owner: above.uid, mode: above.mode }).lets_plant(file.metadata()?.uid(), me) {
+        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    match usize::try_from(file.metadata()?.len()) {
+        Ok(len) if len <= MOST_BLANKS => {
+            text.extend(std::iter::repeat_n(' ', len.saturating_sub(text.len())));
         }
-        file.write_all(text.as_bytes())
-    })
+        _ => file.set_len(text.len() as u64)?,
+    }
+    file.write_all(text.as_bytes())
 }
 
 async fn transfer(asker: &mut Asker, wanted: Wanted) -> Transfer {
@@ -175,7 +196,11 @@ async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result
     }
     let made =
         std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
-    Ok(if whole || made.is_dir() { info.bytes } else { made.len() })
+    match made.is_dir() {
+        _ if whole => Ok(info.bytes),
+        true => materialize::bytes(&asker.client, info, path).await.map_err(create_error),
+        false => Ok(made.len()),
+    }
 }
 
 /// The place of the job's file. If a URL ends with a slash, HTCondor passes the name of an existing
@@ -214,6 +239,7 @@ impl Asker {
     /// Whether it is to be tried again that has failed; `since`: the daemon has been saying no since then.
     fn may_retry(&self, failed: &ClientError, since: Instant) -> bool {
         match failed {
+            ClientError::Planted(_) => false,
             ClientError::Refused { .. } => since.elapsed() < PATIENCE,
             ClientError::NoDaemon { source, .. }
                 if source.kind() == std::io::ErrorKind::NotFound && !self.answered =>
@@ -280,7 +306,7 @@ fn parts(to: &Path) -> Result<(PathBuf, &OsStr), Error> {
 fn create_error(failed: materialize::Error) -> Error {
     match &failed {
         materialize::Error::Client(client) => explained(client),
-        materialize::Error::Absent(_) => error("Resolution", false, failed),
+        materialize::Error::Absent(_) | materialize::Error::Outside(_) => error("Resolution", false, failed),
         materialize::Error::Malformed(_) => error("Transfer", true, failed),
         _ => error("Transfer", false, failed),
     }
