@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
 use tidecast_secret::TRACKER;
 use tidecast_text::{Rate, with_causes};
 
-use tidecast::settings::Listen;
+use tidecast::Policy;
+use tidecast::settings::{self, Listen};
 
 /// The URL of a tracker, or with `@FILE` the one in that file.
 ///
@@ -14,6 +16,14 @@ use tidecast::settings::Listen;
 /// The file cannot be read.
 pub(crate) fn tracker(word: &str) -> Result<String, String> {
     TRACKER.resolve(word).map_err(|error| with_causes(&error))
+}
+
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    PossibleValuesParser::new(["tidecast", "classic"]).try_map(|name| settings::policy(&name))
+}
+
+fn thread_counts() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(0..=settings::MAX_THREADS as u64)
 }
 
 /// Flags of all commands.
@@ -25,7 +35,7 @@ pub(crate) struct Global {
     /// Log actions; -vv: reasons too; -vvv: everything
     #[arg(short, long, global = true, help_heading = "General", action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Show warnings and errors only
+    /// Show results, warnings and errors only: no progress, no notices
     #[arg(short, long, global = true, help_heading = "General")]
     pub(crate) quiet: bool,
     /// Read settings from FILE (TOML) [default: ~/.config/tidecast/config.toml]
@@ -34,8 +44,8 @@ pub(crate) struct Global {
     /// Keep this node's key, tickets and unfinished work in DIR [default: ~/.local/state/tidecast]
     #[arg(long, global = true, help_heading = "General", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Use N threads [default: one for each core]
-    #[arg(long, global = true, help_heading = "General", value_name = "N")]
+    /// Use N threads, at most 1024; 0: one for each core [default: 0]
+    #[arg(long, global = true, help_heading = "General", value_name = "N", value_parser = thread_counts())]
     pub(crate) threads: Option<usize>,
 }
 
@@ -74,8 +84,8 @@ pub(crate) struct SwarmArgs {
     pub(crate) plain: bool,
     /// Select the engine's policy: tidecast, or classic (BitTorrent's choking, anti-snub, super-seeding, endgame)
     /// [default: tidecast]
-    #[arg(long, value_name = "POLICY", value_parser = ["tidecast", "classic"])]
-    pub(crate) policy: Option<String>,
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    pub(crate) policy: Option<Policy>,
     /// Compute the efficiency shown at the end for this rate of the node's link (10gbit) [default: as the driver reports]
     #[arg(long, value_name = "RATE")]
     pub(crate) link_rate: Option<Rate>,

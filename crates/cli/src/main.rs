@@ -52,19 +52,22 @@ fn main() -> ExitCode {
 fn usage_error(error: &clap::Error) -> ExitCode {
     let asked = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
-    let text = error.render().to_string();
+    let rendered = error.render().to_string();
+    let text = secret::shown(&rendered);
     if !(json && error.use_stderr()) {
         // An argument may be a file name with control characters: escape it before it reaches a terminal.
-        let shown = |word: OsString| OsString::from(tidecast_text::escaped(&word).to_string());
+        let escaped = |word: OsString| OsString::from(tidecast_text::escaped(&word).to_string());
         if !error.use_stderr() {
-            error.exit();
+            report::written(error.print());
+            return ExitCode::SUCCESS;
         }
         report::begin_error();
-        if std::env::args_os().all(|word| shown(word.clone()) == word) {
+        let is_clean = std::env::args_os().all(|word| escaped(word.clone()) == word);
+        if is_clean && text == rendered {
             error.exit();
         }
-        let again = Cli::try_parse_from(std::env::args_os().map(shown)).err();
-        let text = again.map_or(text, |error| error.render().to_string());
+        let again = Cli::try_parse_from(std::env::args_os().map(escaped)).err().filter(|_| !is_clean);
+        let text = again.map_or(text, |error| secret::shown(&error.render().to_string()));
         text.trim_end().split('\n').for_each(report::print_error);
         return ExitCode::from(Kind::Usage as u8);
     }

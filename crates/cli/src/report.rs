@@ -320,18 +320,15 @@ impl Reporter {
                 0
             }
             Err(Failure { kind, error, fields }) => {
-                let failed = Failed {
-                    code: kind as u8,
-                    kind: kind.name(),
-                    message: with_causes(error.as_ref()),
-                    seconds,
-                };
+                let message = tidecast_secret::shown(&with_causes(error.as_ref()));
+                let failed =
+                    Failed { code: kind as u8, kind: kind.name(), message: message.clone(), seconds };
                 let mut all = fields_of(&failed);
                 all.extend(fields);
                 self.event("error", all);
                 if !self.json {
                     let word = if kind == Kind::Interrupted { "" } else { "error: " };
-                    print_error(&format!("tidecast: {word}{}", with_causes(error.as_ref())));
+                    print_error(&format!("tidecast: {word}{message}"));
                 }
                 kind as u8
             }
@@ -382,14 +379,21 @@ pub(crate) fn print(text: &str) {
 
 fn write(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if let Err(e) = out.write_all(bytes).and_then(|()| out.flush()) {
+    written(out.write_all(bytes));
+}
+
+/// Ends the program if this write to standard output, or what is left of it, fails: a closed pipe interrupts it, silently as
+/// with any filter; any other cause, as a full disk, is a fault.
+pub(crate) fn written(tried: std::io::Result<()>) {
+    if let Err(e) = tried.and_then(|()| std::io::stdout().flush()) {
         if OUTLIVES.load(Ordering::Relaxed) {
             return;
         }
-        if e.kind() != std::io::ErrorKind::BrokenPipe {
-            print_error(&format!("tidecast: error: cannot write to standard output: {e}"));
+        if e.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(Kind::Interrupted as i32);
         }
-        std::process::exit(Kind::Interrupted as i32);
+        print_error(&format!("tidecast: error: cannot write to standard output: {e}"));
+        std::process::exit(Kind::Fault as i32);
     }
 }
 

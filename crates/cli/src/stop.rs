@@ -95,13 +95,5 @@ pub(crate) fn block_on<T>(
     threads: usize,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if threads > 0 {
-        builder.worker_threads(threads);
-    }
-    let runtime = builder.enable_all().build().context("cannot start threads")?;
-    let result = runtime.block_on(work);
-    // A blocking read of a failed disk must not keep the program from ending.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
-    result
+    tidecast::block_on(threads, work).context("cannot start threads")?
 }

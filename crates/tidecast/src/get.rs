@@ -20,7 +20,7 @@ use tidecast_node::{
     unanswered,
 };
 use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
-use tidecast_text::Span;
+use tidecast_text::{Size, Span};
 use tokio::time::Instant;
 
 use self::deadline::Deadline;
@@ -237,11 +237,27 @@ fn hint(running: &Running, messages: &MessageSender<'_>) -> String {
     }
     let hint = match (now.peers, now.received_bytes) {
         (0, 0) if !running.told.is_empty() => return unanswered(&running.told),
+        (0, _) if !running.web_seeds.is_empty() => return slow(&running.web_seeds, now.web_bytes),
         (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
         (0, _) => " (no peer is left)",
         _ => "",
     };
     hint.to_owned()
+}
+
+/// Why it has taken too long where only web seeds were connected.
+fn slow(web_seeds: &[String], bytes: u64) -> String {
+    let sent = match bytes {
+        0 => "sent no complete block".to_owned(),
+        bytes => format!("sent {}", Size(bytes)),
+    };
+    match web_seeds {
+        [] => String::new(),
+        [one] => format!(" (web seed {one} {sent}; no peer is connected)"),
+        [first, more @ ..] => {
+            format!(" (web seed {first} and {} more {sent}; no peer is connected)", more.len())
+        }
+    }
 }
 
 /// Serves others for a while; to be stopped ends that, and all is well.

@@ -107,7 +107,7 @@ pub use doctor::{Doctor, DoctorOptions, DoctorPurpose, DoctorWork, doctor};
 pub use get::{Get, GetOptions, get};
 pub use given::given_source;
 pub use mount::{
-    Mount, MountOptions, Program, Ran, RunCommand, RunOptions, ServeMount, UnmountOptions, mount,
+    Mount, MountOptions, Program, Ran, RunCommand, RunOptions, ServeMount, UnmountOptions, find_mount, mount,
     serve_mount, unmount,
 };
 pub use open::{Closed, Entry, EntryKind, Fetching, Open, OpenOptions, Opened, ReadFrom, Reader, open};
@@ -151,14 +151,14 @@ pub use tidecast_identity::Ticket;
 /// Broadcasts from memory to memory: the same bytes into a buffer of every process of a group.
 pub use tidecast_memory as memory;
 pub use tidecast_metainfo::{Magnet, Manifest};
-pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
+pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, list_beside, mounts};
 /// Cores by number, of a NUMA node, or next to a network card.
 pub use tidecast_mover::Cpus;
 /// A pattern of names that a copy leaves out, or takes.
 pub use tidecast_mover::filter::Rule as CopyRule;
 /// What to copy, from where to where, and how.
 pub use tidecast_mover::session::{Consumer, Copy};
-pub use tidecast_net::Network;
+pub use tidecast_net::{Network, block_on};
 pub use tidecast_node::{Policy, Source, SslFiles, Stopper, SwarmOptions};
 pub use tidecast_publish::Format;
 pub use tidecast_store::Durability;

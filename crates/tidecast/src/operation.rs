@@ -215,14 +215,6 @@ where
 }
 
 fn block_on<T>(threads: usize, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if threads > 0 {
-        builder.worker_threads(threads);
-    }
-    let runtime = builder.enable_all().build();
-    let runtime = runtime.map_err(|error| Error::fault(error).context("cannot start threads"))?;
-    let result = runtime.block_on(work);
-    // A blocking read of a dead disk must not keep the caller waiting.
-    runtime.shutdown_timeout(Duration::from_secs(2));
-    result
+    let done = tidecast_net::block_on(threads, work);
+    done.map_err(|error| Error::fault(error).context("cannot start threads"))?
 }

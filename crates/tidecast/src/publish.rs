@@ -106,6 +106,10 @@ fn web_seed(text: &str) -> Result<String, Error> {
     let bad = |why: String| Error::usage(format!("--web-seed {}: {why}", plain(text)));
     let url = clean_web_seed(text.as_bytes());
     let url = url.ok_or_else(|| bad("not an http:// or https:// URL of at most 2048 bytes".into()))?;
-    TrackerUrl::parse(&url).map_err(|e| bad(e.to_string()))?;
+    TrackerUrl::parse(&url).map_err(|error| match error {
+        // The URL is named already.
+        tidecast_discovery::Error::Url { why, .. } => bad(why.into()),
+        other => bad(other.to_string()),
+    })?;
     Ok(url)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidecast_event::seed::{Done, Started};
 use tidecast_event::{Context as _, Error, PartialResult, Phase, Stage};
-use tidecast_identity::Terms;
+use tidecast_identity::{MAX_USES, Terms};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Notice, Security};
 use tidecast_node::{
@@ -28,7 +28,7 @@ pub(crate) type Doing = Work<Started, Done>;
 pub struct TicketOptions {
     /// It expires after this time.
     pub expires: Option<Duration>,
-    /// How many nodes may enrol with it.
+    /// How many nodes may enrol with it, from 1 to 10,000.
     pub uses: Option<u32>,
 }
 
@@ -36,10 +36,13 @@ impl TicketOptions {
     /// The limits of the ticket, from now on.
     ///
     /// # Errors
-    /// Usage errors: it would end at once, or there is no ticket to limit.
+    /// Usage errors: it would end at once, the number of nodes is out of range, or there is no ticket to limit.
     pub(crate) fn terms(self, makes_ticket: bool) -> Result<Terms, Error> {
         if self.expires.is_some_and(|time| time.as_secs() == 0) {
             return Err(Error::usage("--expires must be at least 1 s"));
+        }
+        if self.uses.is_some_and(|uses| !(1..=MAX_USES).contains(&uses)) {
+            return Err(Error::usage(format!("--uses must be from 1 to {MAX_USES}")));
         }
         let expires = self.expires.map(|time| now().saturating_add(time.as_secs()));
         let terms = Terms { expires, uses: self.uses };
@@ -209,4 +212,17 @@ async fn heard(
     let store = running.swarm.store().clone();
     let looked = tokio::task::spawn_blocking(move || store.sources_left()).await;
     error.is_source_changed() && looked.is_ok_and(|(left, _)| left == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_for_one_node_at_least_and_ten_thousand_at_most() {
+        for (uses, is_valid) in [(0, false), (1, true), (MAX_USES, true), (MAX_USES + 1, false)] {
+            let terms = TicketOptions { expires: None, uses: Some(uses) }.terms(true);
+            assert_eq!(terms.is_ok(), is_valid, "{uses}");
+        }
+    }
 }

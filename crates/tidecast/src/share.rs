@@ -64,7 +64,8 @@ async fn run(path: &Path, options: &ShareOptions, work: &Doing) -> Result<Done, 
     let terms = options.ticket.terms(!settings.plain && !options.tree.ssl_torrent)?;
     let state_dir = state::own(options.state_dir.as_deref())?;
     let messages = MessageSender::new(work);
-    let leaves = tempfile::NamedTempFile::new_in(&state_dir).or_else(|_| tempfile::NamedTempFile::new());
+    let leaves = tempfile::NamedTempFile::new_in(&state_dir)
+        .or_else(|_| tempfile::NamedTempFile::new_in(tidecast_paths::temporary_dir()?));
     let leaves = leaves.context("cannot create a temporary file")?;
     let means = Means {
         trackers: &settings.trackers,

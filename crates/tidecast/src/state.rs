@@ -13,8 +13,17 @@ pub fn default_state_dir() -> Option<PathBuf> {
 
 /// The directory that a variable names, or this one below the home directory.
 pub(crate) fn below_home(variable: &str, usual: &str) -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    set(variable).or_else(|| set("HOME").map(|home| home.join(usual)))
+    set(variable).or_else(|| home().map(|home| home.join(usual)))
+}
+
+/// The home directory.
+pub(crate) fn home() -> Option<PathBuf> {
+    set("HOME")
+}
+
+/// The directory that a variable names.
+fn set(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The directory that is named, else the default.

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{block_on, or_cut};
 
-/// Administer the daemon of this host, or of all hosts: status, pause, drain, limits, check
+/// Administer the daemon of this host, or of all hosts: status, pause, drain, limit, fsck
 ///
 /// For root, or for the user who runs the daemon. A command takes effect at once, with --all on every daemon of the site
 /// that is alive. Daemons accept commands from the hosts in their setting `admins`, or from any host of the site without

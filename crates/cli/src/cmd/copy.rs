@@ -227,7 +227,7 @@ impl Args {
         ReceiveSpec {
             dest,
             update: self.update,
-            delete: self.delete,
+            delete: self.delete || self.rsync.0.delete_excluded,
             filter,
             checksum: self.checksum,
             dry_run: self.dry_run,

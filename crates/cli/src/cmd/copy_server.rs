@@ -22,7 +22,8 @@ use tidecast::settings::Listen;
 /// The first line on standard output is the URL. Clients with the writing key may read and write below the directory and
 /// nowhere else, as the user who runs the server, and may have it sent to another server; clients with the reading key may
 /// only read. Both keys are in files of the state directory and are kept for later runs. Set-id bits, capabilities, access
-/// lists, devices and owners that clients send are dropped, unless --trust-metadata is given. Ctrl-C stops the server.
+/// lists, devices and owners that clients send are dropped, unless --trust-metadata is given. The server continues when the
+/// terminal is closed; Ctrl-C or SIGTERM (kill PID) stops it.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast copy-server --root /archive --read-only\n  tidecast copy-server --root /archive --as archive      # by root\n  # on another host, with the key in the file key:\n  TIDECAST_COPY_KEY=@key tidecast copy tidecast://host:6870/cmip6 /data"

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tidecast::settings;
 use tidecast::{Format, TreeOptions};
-use tidecast_metainfo::Version;
 use tidecast_text::Size;
 
 use super::Context;
@@ -18,10 +19,10 @@ pub(crate) struct Describe {
     #[arg(long, value_name = "N")]
     pub(crate) name: Option<String>,
     /// Choose the manifest version [default: auto: hybrid (v1 and v2) if the padding for v1 costs at most 5%, else v2]
-    #[arg(long, value_name = "auto|v2|hybrid|v1", value_parser = ["auto", "v2", "hybrid", "v1"], hide_possible_values = true)]
-    pub(crate) format: Option<String>,
-    /// Set the piece size, a power of two from 16KiB [default: by total size and file sizes]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "auto|v2|hybrid|v1", value_parser = formats(), hide_possible_values = true)]
+    pub(crate) format: Option<Format>,
+    /// Set the piece size, a power of two from 16KiB to 512MiB [default: by total size and file sizes]
+    #[arg(long, value_name = "S", value_parser = settings::piece_size)]
     pub(crate) piece_size: Option<Size>,
     /// Skip files that match: a name at any depth, or a path if GLOB has a '/'; directories only if GLOB ends in '/';
     /// may be repeated
@@ -39,6 +40,10 @@ pub(crate) struct Describe {
     pub(crate) ssl_torrent: bool,
 }
 
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["auto", "v2", "hybrid", "v1"]).try_map(|name| settings::format(&name))
+}
+
 impl Describe {
     /// The options: flags override settings.
     ///
@@ -48,25 +53,12 @@ impl Describe {
         let exclude = if self.exclude.is_empty() { &context.settings.exclude } else { &self.exclude };
         Ok(TreeOptions {
             name: self.name.clone(),
-            format: self.format(context)?,
+            format: self.format.or(context.settings.format).unwrap_or_default(),
             piece_length: self.piece_length(context)?,
             exclude: exclude.clone(),
             built_for: self.built_for.clone(),
             skip_outside_links: self.skip_outside_links,
             ssl_torrent: self.ssl_torrent,
-        })
-    }
-
-    fn format(&self, context: &Context<'_>) -> Result<Format, Failure> {
-        let asked = self.format.as_deref().or(context.settings.format.as_deref()).unwrap_or("auto");
-        Ok(match asked {
-            "auto" => Format::Auto,
-            "v1" => Format::Exactly(Version::V1),
-            "v2" => Format::Exactly(Version::V2),
-            "hybrid" => Format::Exactly(Version::Hybrid),
-            other => {
-                return Err(Failure::usage(anyhow!("invalid format {other:?}: use auto, v2, hybrid or v1")));
-            }
         })
     }
 

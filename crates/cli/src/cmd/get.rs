@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tidecast::event::Text;
 use tidecast::event::status::About;
 use tidecast::{Durability, GetOptions};
@@ -11,7 +11,7 @@ use tidecast_text::Span;
 use super::describe::open_notice;
 use super::{Context, run_operation};
 use crate::args::SwarmArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 
 const EXAMPLES: &str = "\
@@ -52,8 +52,8 @@ pub(crate) struct Args {
     timeout: Option<Span>,
     /// Sync to disk in batches, so that a power failure loses a second of work (batched), or not at all, for RAM and
     /// scratch (none) [default: batched]
-    #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
-    durable: Option<String>,
+    #[arg(long, value_name = "batched|none", value_parser = durabilities(), hide_possible_values = true)]
+    durable: Option<Durability>,
     /// Replace existing files that tidecast did not deliver, or that were changed since
     #[arg(long)]
     force: bool,
@@ -68,13 +68,17 @@ pub(crate) struct Args {
     swarm: SwarmArgs,
 }
 
+fn durabilities() -> impl TypedValueParser<Value = Durability> {
+    PossibleValuesParser::new(["batched", "none"]).try_map(|name| tidecast::settings::durability(&name))
+}
+
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let settings = context.settings;
     let options = GetOptions {
         files: args.file.clone(),
         seed_for: args.seed_for.or(settings.seed_for).map(|span| span.0),
         timeout: args.timeout.or(settings.timeout).map(|span| span.0),
-        durability: durability(args, context)?,
+        durability: args.durable.or(settings.durable).unwrap_or_default(),
         force: args.force,
         delete: args.delete,
         base: args.base.clone(),
@@ -88,12 +92,4 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let done = run_operation::run(begin, reporter, |started, reporter| open_notice(started.open, reporter))?;
     done.lines().iter().for_each(|line| reporter.result(line));
     Ok(fields_of(&done))
-}
-
-fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure> {
-    match args.durable.as_deref().or(context.settings.durable.as_deref()) {
-        None | Some("batched") => Ok(Durability::Batched),
-        Some("none") => Ok(Durability::None),
-        Some(other) => Err(Failure::usage(anyhow!("invalid --durable {other:?}: use batched or none"))),
-    }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Allow other users to access the mount
     #[arg(long)]
     allow_other: bool,
-    /// Run in the foreground until unmounted; Ctrl-C unmounts
+    /// Run in the foreground until unmounted, also when the terminal is closed; Ctrl-C or SIGTERM (kill PID) unmounts
     #[arg(long)]
     foreground: bool,
 }
@@ -104,6 +104,10 @@ impl Args {
     /// The source, if it is given, and the mount point.
     fn places(&self) -> Result<(Option<&str>, &Path), Failure> {
         let (at, source) = match self.places.as_slice() {
+            [source] if is_source(source) => {
+                let why = "missing mount point: name a directory after the ticket, manifest or magnet link";
+                return Err(Failure::usage(anyhow!("{why}")));
+            }
             [at] => (at, None),
             [source, at] => (at, Some(source)),
             _ => return Err(Failure::usage(anyhow!("give one source and one mount point"))),
@@ -115,6 +119,13 @@ impl Args {
         };
         Ok((source, at.as_path()))
     }
+}
+
+/// Whether the only word is a source without a mount point: a new directory of this name is not wanted.
+fn is_source(word: &Path) -> bool {
+    let text = word.to_string_lossy();
+    let begins = ["@", "tidecast1", "magnet:"].iter().any(|start| text.starts_with(start));
+    (begins || text == "-" || text.ends_with(".torrent")) && !word.is_dir()
 }
 
 impl TreeArgs {
@@ -246,15 +257,14 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Reporter) -> Outcome {
-    let mut shown = tidecast::mounts().context("cannot read the mount table")?;
-    if let Some(at) = args.at.as_ref().map(std::path::absolute).transpose()? {
-        shown.retain(|mounted| mounted.at == at);
-        if shown.is_empty() {
-            return Err(anyhow!("{} is not a tidecast mount", at.display()).into());
+    let shown = match &args.at {
+        Some(at) => vec![tidecast::find_mount(at)?],
+        None => {
+            let mut all = tidecast::mounts().context("cannot read the mount table")?;
+            all.retain(Mounted::is_own);
+            all
         }
-    } else {
-        shown.retain(Mounted::is_own);
-    }
+    };
     if args.restart {
         for mounted in &shown {
             mounted.restart()?;

@@ -19,7 +19,8 @@ use crate::stop::{Stop, block_on};
 /// Write a manifest of a file or directory
 ///
 /// The manifest is a standard .torrent file. Each byte is read once, on all cores; an interrupted run resumes where it
-/// stopped. Any BitTorrent client may use the manifest, unless --private or --ssl-torrent is given.
+/// stopped. Most BitTorrent clients can use the manifest, unless --private or --ssl-torrent is given; use --format v1 for
+/// clients that know v1 only.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -19,7 +19,8 @@ use crate::report::{Reporter, fields_of};
 ///
 /// Every piece is verified before it is offered; files that an earlier `seed` verified and that have not changed since are
 /// not read again. For a manifest made with --private, the first line on standard output is a new ticket.
-/// With --data one process serves several manifests on one port. Ctrl-C stops it.
+/// With --data one process serves several manifests on one port. It continues when the terminal is closed; Ctrl-C or
+/// SIGTERM (kill PID) stops it.
 #[derive(clap::Args, Debug)]
 #[command(
     override_usage = "tidecast seed [OPTIONS] <MANIFEST> <PATH>\n       tidecast seed [OPTIONS] <MANIFEST>... --data <DIR>",

@@ -15,7 +15,7 @@ use crate::report::{Reporter, fields_of};
 ///
 /// The first line on standard output is the ticket. The swarm is private: all traffic is encrypted, and only nodes that
 /// enrol with the ticket can join, until `revoke`. With --plain it is open, unencrypted BitTorrent, and the ticket only has
-/// addresses. Ctrl-C stops it.
+/// addresses. It continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) stops it.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast share /data/genomes\n  # on other hosts:\n  tidecast get @ticket --to /scratch"

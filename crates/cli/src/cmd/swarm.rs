@@ -24,7 +24,7 @@ impl SwarmArgs {
             tracker: or(&self.tracker, &set.tracker),
             upload_limit: self.upload_limit.or(set.upload_limit),
             download_limit: self.download_limit.or(set.download_limit),
-            policy: self.policy.clone().or_else(|| set.policy.clone()),
+            policy: self.policy.or(set.policy),
             dht: self.dht.then_some(true).or(set.dht),
             lsd: self.no_lsd.then_some(false).or(set.lsd),
             plain: self.plain.then_some(true).or(set.plain),

@@ -14,7 +14,7 @@ const PORT: u16 = 6969;
 /// Run a tracker, through which the nodes of a swarm find each other
 ///
 /// It serves HTTP (/announce, /scrape) and UDP on the same port, for Tidecast and other BitTorrent clients, and stores
-/// nothing on disk. Ctrl-C stops it.
+/// nothing on disk. It continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) stops it.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast tracker --listen :6969\n  tidecast publish DIR --tracker http://HOST:6969/announce"

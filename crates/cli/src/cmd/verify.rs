@@ -45,6 +45,6 @@ fn report(done: &Done, reporter: &Reporter) {
     done.problems.iter().for_each(|problem| reporter.result(problem));
     if let Some(first) = done.left_out.first() {
         let (all, first) = (count(done.left_out.len() as u64, "entry"), first.display());
-        reporter.note(&format!("{all} not compared, because publish skipped them, such as {first}"));
+        reporter.note(&format!("not compared: {all} that publish skipped, such as {first}"));
     }
 }

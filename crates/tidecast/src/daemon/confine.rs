@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use tidecast_confine::Confinement;
 use tidecast_daemon::{CatalogueAt, Config};
 use tidecast_event::{Context as _, Error};
+use tidecast_paths::Root;
 
 use crate::settings::Table;
 
 /// Confines this process; returns a text about the result. Call it before there are threads.
 pub(super) fn confine(table: &Table, config: &Config) -> Result<String, Error> {
     let made =
-        |dir: &Path| std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()));
+        |dir: &Path| Root::make(dir).map(drop).with_context(|| format!("cannot create {}", dir.display()));
     made(&config.dir)?;
     let socket = config.socket.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     made(socket)?;

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use nix::unistd::{Gid, Uid, User, chown, getgroups, setegid, seteuid, setgroups};
 use tidecast_event::{Context as _, Error};
+use tidecast_paths::follow;
 
 const SERVICE: &str = include_str!("../../../../dist/systemd/tidecast.service");
 const SOCKET: &str = include_str!("../../../../dist/systemd/tidecast.socket");
@@ -98,6 +99,7 @@ pub fn start() -> Result<PathBuf, Error> {
         Some(unit) => unit,
         None => {
             let program = std::env::current_exe().context("cannot find this program")?;
+            check_program(&program)?;
             let [own, ..] = UNITS;
             write(&Path::new(own).join("tidecast.socket"), SOCKET)?;
             let unit = Path::new(own).join("tidecast.service");
@@ -111,6 +113,25 @@ pub fn start() -> Result<PathBuf, Error> {
     // One that runs has started without the site.
     run(&["systemctl", "restart", "tidecast.service"])?;
     Ok(unit)
+}
+
+/// Refuses a program that a user besides root owns or may exchange: the service is to run it at each boot.
+fn check_program(program: &Path) -> Result<(), Error> {
+    let mut foreign = None;
+    let end = follow(program, &mut |step| {
+        let is_foreign = [step.owner.unwrap_or(0), step.dir.owner].into_iter().any(|owner| owner != 0);
+        if is_foreign || step.dir.lets_exchange() {
+            foreign.get_or_insert_with(|| step.path.to_owned());
+        }
+        Ok(())
+    });
+    end.with_context(|| format!("cannot look at {}", program.display()))?;
+    foreign.map_or(Ok(()), |at| {
+        let at = at.display();
+        Err(Error::fault(format!(
+            "users besides root can exchange {at}, and the service would run it; install the program where only root writes"
+        )))
+    })
 }
 
 /// The unit for a program that is somewhere else than a package puts it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidecast_daemon::Serves;
 use tidecast_event::Error;
+use tidecast_paths::OTHERS_WRITE;
 
 use crate::settings::Settings;
 
@@ -43,6 +44,6 @@ pub(super) fn usual(dir: &Path, serves: Serves) -> PathBuf {
 pub(super) fn host_uid() -> Option<u32> {
     let dir = Path::new(HOST).parent()?;
     let (made, above) = (dir.symlink_metadata().ok()?, dir.parent()?.symlink_metadata().ok()?);
-    let is_roots = above.is_dir() && above.uid() == 0 && above.mode() & 0o022 == 0;
+    let is_roots = above.is_dir() && above.uid() == 0 && above.mode() & OTHERS_WRITE == 0;
     (is_roots && made.is_dir()).then(|| made.uid())
 }

@@ -46,6 +46,11 @@ pub fn start(filter: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a filter parses, and if not, why.
+pub(crate) fn check(filter: &str) -> Result<(), String> {
+    EnvFilter::builder().parse(filter).map(drop).map_err(|error| error.to_string())
+}
+
 /// The written lines, by the place in the program that wrote them.
 static REPEATS: LazyLock<Mutex<Repeats<Identifier>>> = LazyLock::new(|| Mutex::new(Repeats::new()));
 

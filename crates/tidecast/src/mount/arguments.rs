@@ -53,11 +53,7 @@ fn tree(serve: &ServeOptions, words: &mut Words) {
 
 fn swarm(options: &SwarmOptions, words: &mut Words) {
     words.value("listen", options.listen.to_string());
-    let net = options.net.as_ref().map(|net| match net {
-        Network::Interface(name) => name.clone(),
-        Network::Prefix(addr, length) => format!("{addr}/{length}"),
-    });
-    words.each("net", &net);
+    words.each("net", &options.net.as_ref().map(Network::to_string));
     options.trackers.iter().for_each(|url| words.value("tracker", url));
     options.peers.iter().for_each(|peer| words.value("peer", peer));
     words.flag("plain", options.plain);

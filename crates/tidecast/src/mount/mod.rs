@@ -85,20 +85,32 @@ async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -
 /// The mount point: a directory that may be hidden, made if need be, and no mount of ours yet.
 fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     let absolute = std::path::absolute(at).with_context(|| format!("cannot mount at {}", at.display()))?;
-    if clean(&absolute)? {
-        tracing::info!(at = %absolute.display(), "removed a mount that no process served");
-    }
+    remove_dead(&absolute)?;
     if mounted_at(&absolute).is_none() {
         find(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
         let made = Root::make(&absolute);
         made.with_context(|| format!("cannot create the mount point {}", at.display()))?;
     }
-    let place = Place::open(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
+    let open = || Place::open(at, guard, Chosen::ByCaller).map_err(Error::usage);
+    let mut place = open()?;
+    // The mount table has paths without links, so a dead mount may be found only by this one.
+    if remove_dead(place.path())? {
+        place = open()?;
+    }
     if mounted_at(place.path()).is_some() {
         let at = place.path().display();
         return Err(Error::fault(format!("{at} is already mounted; unmount it first: tidecast umount {at}")));
     }
     Ok(place)
+}
+
+/// Removes a mount at this path that no process serves; whether there was one.
+fn remove_dead(at: &Path) -> Result<bool, Error> {
+    let removed = clean(at)?;
+    if removed {
+        tracing::info!(at = %at.display(), "removed a mount that no process served");
+    }
+    Ok(removed)
 }
 
 /// A connection to the server of the tree, which is started if none runs. A stop ends a server that is being
@@ -167,6 +179,23 @@ async fn stay(at: &Path, work: &Doing) -> Result<(), Error> {
     Ok(())
 }
 
+/// The mount of Tidecast at this path, or at one that leads there by symbolic links. It need not answer: a dead mount is
+/// found too.
+///
+/// # Errors
+/// No mount of Tidecast is there.
+pub fn find_mount(at: impl AsRef<Path>) -> Result<tidecast_mount::Mounted, Error> {
+    let at = std::path::absolute(at.as_ref()).fault()?;
+    // The mount table has paths without links. The first tries do not look at the mount itself.
+    let by_parent = || Some(at.parent()?.canonicalize().ok()?.join(at.file_name()?));
+    let found = mounted_at(&at)
+        .or_else(|| mounted_at(&by_parent()?))
+        .or_else(|| mounted_at(&at.canonicalize().ok()?));
+    found.with_context(|| {
+        format!("{} is not a tidecast mount; `tidecast status` lists the mounts", at.display())
+    })
+}
+
 /// How to unmount.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UnmountOptions {
@@ -181,13 +210,7 @@ pub struct UnmountOptions {
 /// # Errors
 /// It is not a mount of Tidecast, is in use, or belongs to another user.
 pub fn unmount(at: impl AsRef<Path>, options: UnmountOptions) -> Result<Unmounted, Error> {
-    let at = std::path::absolute(at.as_ref()).fault()?;
-    // By another name, if it can be found without access to a mount that may not answer.
-    let by_link = || at.canonicalize().ok().and_then(|at| mounted_at(&at));
-    let mounted = mounted_at(&at).or_else(by_link);
-    let mounted = mounted.with_context(|| {
-        format!("{} is not a tidecast mount; `tidecast status` lists the mounts", at.display())
-    })?;
+    let mounted = find_mount(at)?;
     if options.abort {
         launch::ask(&mounted.source, mounted.user, &Ask::Stop)?;
     }

@@ -9,6 +9,7 @@ use tidecast_daemon::api::types::Method;
 use tidecast_mover::server::User;
 use tidecast_text::{Size, Span};
 
+use super::checked_by::path;
 use super::values::{Listen, Text};
 
 /// The table `[daemon]` of the configuration. Absent settings have the defaults of docs/daemon.md.
@@ -16,6 +17,7 @@ use super::values::{Listen, Text};
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// Where everything is kept.
+    #[serde(deserialize_with = "path")]
     pub dir: Option<PathBuf>,
     /// Serve all users of the host.
     pub system: bool,
@@ -32,8 +34,10 @@ pub struct Table {
     /// Where else others are found.
     pub catalogue: Option<Text<CatalogueAt>>,
     /// The file of trusted roots and nodes (docs/trust.md).
+    #[serde(deserialize_with = "path")]
     pub trust: Option<PathBuf>,
     /// This host's certificate and key (PEM).
+    #[serde(deserialize_with = "path")]
     pub certificate: Option<PathBuf>,
     /// The most that caches may occupy.
     pub capacity: Option<Text<Size>>,
@@ -78,6 +82,7 @@ pub struct Table {
     /// Hosts whose administrators it obeys; all hosts of the site if the list is empty.
     pub admins: Vec<String>,
     /// A directory that it serves to copies.
+    #[serde(deserialize_with = "path")]
     pub serve: Option<PathBuf>,
     /// Where it does so.
     pub serve_listen: Option<Text<Listen>>,

@@ -2,8 +2,9 @@
 //! `TIDECAST_*`. An empty variable counts as not set. A value from the caller itself (a flag, an option)
 //! overrules both; the caller handles that.
 //!
-//! A value that does not parse, and in the file a name that does not exist, is an error that names its line;
-//! nothing is read from any other place.
+//! A value that does not parse, and in the file a name that does not exist, is an error that names its line or variable,
+//! also for a command that does not need it; nothing is read from any other place. `~/` at the start of a path is the
+//! home directory.
 //!
 //! ```
 //! use tidecast::settings::Settings;
@@ -23,22 +24,28 @@
 //! # }
 //! ```
 
+mod checked;
+mod checked_by;
 mod daemon;
 mod swarm;
 mod values;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use tidecast_event::{Context as _, Error, Fault as _};
-use tidecast_paths::{End, follow, refuse_planted_link, unmapped};
+use tidecast_node::Policy;
+use tidecast_paths::{End, follow, refuse_planted_link, reopen, unmapped};
+use tidecast_publish::Format;
+use tidecast_store::Durability;
 use tidecast_text::{Rate, Size, Span};
 
+pub use self::checked::{MAX_THREADS, durability, format, piece_size, policy};
 pub use self::daemon::{Requirements, Table};
 use self::values::text;
 pub use self::values::{Listen, Text};
@@ -51,24 +58,30 @@ type Result<T> = std::result::Result<T, Error>;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Where the node's key, tickets and unfinished work are kept.
+    #[serde(deserialize_with = "checked_by::path")]
     pub state_dir: Option<PathBuf>,
     /// Where to listen.
     #[serde(deserialize_with = "text")]
     pub listen: Option<Listen>,
     /// Interface or CIDR to use.
+    #[serde(deserialize_with = "checked_by::net")]
     pub net: Option<String>,
     /// Trackers to announce to, and to write into manifests.
+    #[serde(deserialize_with = "checked_by::tracker")]
     pub tracker: Vec<String>,
     /// Peers to connect to.
+    #[serde(deserialize_with = "checked_by::peer")]
     pub peer: Vec<String>,
     /// Open, unencrypted swarms are meant.
     pub plain: Option<bool>,
     /// Manifest version to write.
-    pub format: Option<String>,
-    /// Piece size of manifests.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "checked_by::format")]
+    pub format: Option<Format>,
+    /// Piece size of manifests: a power of two from 16KiB to 512MiB.
+    #[serde(deserialize_with = "checked_by::piece_size")]
     pub piece_size: Option<Size>,
     /// Names to leave out when publishing.
+    #[serde(deserialize_with = "checked_by::exclude")]
     pub exclude: Vec<String>,
     /// Stay and seed this long after getting.
     #[serde(deserialize_with = "text")]
@@ -77,25 +90,30 @@ pub struct Settings {
     #[serde(deserialize_with = "text")]
     pub timeout: Option<Span>,
     /// How downloads are made durable.
-    pub durable: Option<String>,
+    #[serde(deserialize_with = "checked_by::durability")]
+    pub durable: Option<Durability>,
     /// The engine's policy.
-    pub policy: Option<String>,
+    #[serde(deserialize_with = "checked_by::policy")]
+    pub policy: Option<Policy>,
     /// Rate of this node's link, for the efficiency shown at the end.
     #[serde(deserialize_with = "text")]
     pub link_rate: Option<Rate>,
     /// The most that a process sends to all its peers.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "checked_by::limit")]
     pub upload_limit: Option<Rate>,
     /// The most that a process receives from all its peers.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "checked_by::limit")]
     pub download_limit: Option<Rate>,
     /// Where mounts keep data for the next job.
+    #[serde(deserialize_with = "checked_by::path")]
     pub cache: Option<PathBuf>,
     /// Where the daemon of this host listens.
+    #[serde(deserialize_with = "checked_by::path")]
     pub socket: Option<PathBuf>,
     /// How the daemon is set up; only in the file.
     pub daemon: Option<Table>,
-    /// Threads to work with.
+    /// Threads to work with, at most 1024; 0 is one for each core.
+    #[serde(deserialize_with = "checked_by::threads")]
     pub threads: Option<usize>,
     /// Take part in the public DHT.
     pub dht: Option<bool>,
@@ -104,6 +122,7 @@ pub struct Settings {
     /// One JSON object a line on standard output.
     pub json: Option<bool>,
     /// What to log.
+    #[serde(deserialize_with = "checked_by::log")]
     pub log: Option<String>,
 }
 
@@ -143,6 +162,8 @@ const KEYS: &[(&str, Kind)] = &[
 ];
 
 const PREFIX: &str = "TIDECAST_";
+/// The variable that names the file.
+const CONFIG: &str = "TIDECAST_CONFIG";
 
 impl Settings {
     /// Environment and file together. `file` is the one that the user named, if any; the usual one may be
@@ -167,9 +188,13 @@ fn read(file: Option<&Path>) -> Result<Settings> {
     let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v)));
     let mut env: Vec<(String, std::ffi::OsString)> = env.filter(|(k, _)| k.starts_with(PREFIX)).collect();
     env.sort();
-    let named = file
-        .map(Path::to_owned)
-        .or_else(|| env.iter().find(|(k, _)| k == "TIDECAST_CONFIG").map(|(_, v)| PathBuf::from(v)));
+    let named = match file {
+        Some(file) => Some(file.to_owned()),
+        None => {
+            let set = env.iter().find(|(k, v)| k == CONFIG && !v.is_empty());
+            set.map(|(_, v)| config_file(v)).transpose()?
+        }
+    };
     let set = from_env(env)?;
     let (path, must_exist) = match named {
         Some(path) => (path, true),
@@ -185,6 +210,14 @@ fn read(file: Option<&Path>) -> Result<Settings> {
             Ok(set)
         }
         Err(e) => Err(e).with_context(|| format!("cannot read the configuration {}", path.display())),
+    }
+}
+
+/// The file that the environment names.
+fn config_file(value: &OsStr) -> Result<PathBuf> {
+    match value.to_str() {
+        Some(text) => checked::path(text).map_err(|why| Error::usage(format!("{CONFIG}: {why}"))),
+        None => Ok(value.into()),
     }
 }
 
@@ -207,9 +240,7 @@ fn read_file(path: &Path, is_named: bool) -> io::Result<String> {
         End::Missing(_) => return Err(ErrorKind::NotFound.into()),
     };
     // A planted pipe makes no process wait.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let found = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let mut file = File::options().read(true).custom_flags(flags).open(found)?;
+    let mut file = File::from(reopen(&found, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?);
     let meta = file.metadata()?;
     if !meta.is_file() || ![0, me].contains(&meta.uid()) {
         return Err(ErrorKind::PermissionDenied.into());
@@ -346,7 +377,11 @@ mod tests {
         );
         let s = over(file.unwrap(), set.unwrap());
         assert_eq!(s.net.as_deref(), Some("eth0"));
-        assert_eq!(s.format.as_deref(), Some("v2"), "an empty variable is not set");
+        assert_eq!(
+            s.format,
+            Some(Format::Exactly(tidecast_metainfo::Version::V2)),
+            "an empty variable is not set"
+        );
         assert_eq!(s.peer, ["a:1"]);
         assert_eq!((s.dht, s.lsd), (Some(false), Some(true)));
         assert_eq!(s.timeout.unwrap().0.as_secs(), 5);
@@ -362,6 +397,35 @@ mod tests {
         told(env(&[("TIDECAST_TIMEOUT", "soon")]), &["TIDECAST_TIMEOUT", "soon"]);
         told(env(&[("TIDECAST_PLAIN", "maybe")]), &["TIDECAST_PLAIN"]);
         told(env(&[("TIDECAST_THREADS", "x")]), &["TIDECAST_THREADS"]);
+        for (key, wrong) in [
+            ("durable", "maybe"),
+            ("format", "v9"),
+            ("policy", "nosuch"),
+            ("piece_size", "64KB"),
+            ("piece_size", "1GiB"),
+            ("upload_limit", "1bit"),
+            ("net", "10.0.0.0/99"),
+            ("exclude", "a[b"),
+            ("tracker", "nowhere"),
+            ("peer", "a:b:c"),
+            ("log", "tidecast=loud"),
+            ("state_dir", "~ada/x"),
+            ("cache", "~ada/x"),
+            ("socket", "~ada/x"),
+        ] {
+            let variable = format!("TIDECAST_{}", key.to_ascii_uppercase());
+            told(env(&[(variable.as_str(), wrong)]), &[format!("{variable}: ").as_str()]);
+            let is_list = KEYS.iter().any(|(k, kind)| *k == key && matches!(kind, Kind::List));
+            let value = if is_list { format!("[{wrong:?}]") } else { format!("{wrong:?}") };
+            let line = format!("{key} = {value}");
+            told(from_file(&format!("lsd = true\n{line}\n")), &["line 2, column ", line.as_str()]);
+        }
+        told(from_file("[daemon]\ndir = \"~ada/x\"\n"), &["line 2", "write the whole path"]);
+        for threads in ["-1", "1025", "99999999999999999999"] {
+            told(env(&[("TIDECAST_THREADS", threads)]), &["TIDECAST_THREADS"]);
+        }
+        told(from_file("threads = 5000"), &["line 1", "5000", "1024"]);
+        assert_eq!(env(&[("TIDECAST_THREADS", "0")]).unwrap().threads, Some(0));
         told(from_file("speed = 1"), &["speed"]);
         told(from_file("timeout = \"soon\""), &["soon"]);
         told(from_file("timeout = [1]"), &["array"]);
@@ -388,6 +452,11 @@ mod tests {
         // One value that parses for each; if a key is missing from a list, the results differ.
         let value = |key: &str, kind: &Kind| match (key, kind) {
             ("listen", _) => "\"0.0.0.0:1\"",
+            ("format", _) => "\"v2\"",
+            ("durable", _) => "\"batched\"",
+            ("policy", _) => "\"classic\"",
+            ("tracker", _) => "[\"http://a/b\"]",
+            ("peer", _) => "[\"a:1\"]",
             ("piece_size", _) => "\"1MiB\"",
             ("seed_for" | "timeout", _) => "\"1s\"",
             ("link_rate" | "upload_limit" | "download_limit", _) => "\"1gbit\"",

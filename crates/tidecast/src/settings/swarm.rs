@@ -1,7 +1,7 @@
 //! The settings of swarms.
 
 use tidecast_event::Error;
-use tidecast_node::{Policy, SwarmOptions};
+use tidecast_node::SwarmOptions;
 use tidecast_text::Rate;
 
 use super::Settings;
@@ -10,17 +10,9 @@ impl Settings {
     /// The options of this node in swarms, as far as they are set.
     ///
     /// # Errors
-    /// Usage errors: a network or a policy that cannot be parsed.
+    /// Usage errors: a network that cannot be parsed.
     pub fn swarm(&self) -> Result<SwarmOptions, Error> {
         let defaults = SwarmOptions::default();
-        let policy = match self.policy.as_deref() {
-            None => defaults.policy,
-            Some("tidecast") => Policy::Tidecast,
-            Some("classic") => Policy::Classic,
-            Some(other) => {
-                return Err(Error::usage(format!("policy is {other:?}; use tidecast or classic")));
-            }
-        };
         let net = self.net.as_ref().map(|net| net.parse()).transpose();
         let bytes = |rate: Rate| rate.0 / 8;
         Ok(SwarmOptions {
@@ -30,7 +22,7 @@ impl Settings {
             trackers: self.tracker.clone(),
             upload_limit: self.upload_limit.map(bytes),
             download_limit: self.download_limit.map(bytes),
-            policy,
+            policy: self.policy.unwrap_or(defaults.policy),
             dht: self.dht == Some(true),
             lsd: self.lsd != Some(false),
             plain: self.plain == Some(true),

@@ -18,12 +18,20 @@ impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
 
 /// A value that is written as text, or as a bare number.
 pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(d: D) -> Result<Option<T>, D::Error> {
+    quantity(d, str::parse).map(Some)
+}
+
+/// The same, read by `parse`.
+pub(super) fn quantity<'de, D: Deserializer<'de>, T>(
+    d: D,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
     let text = match toml::Value::deserialize(d)? {
         toml::Value::String(s) => s,
         toml::Value::Integer(n) => n.to_string(),
         other => return Err(D::Error::custom(format!("expected text, found {}", other.type_str()))),
     };
-    text.parse().map(Some).map_err(D::Error::custom)
+    parse(&text).map_err(D::Error::custom)
 }
 
 /// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; an absent part means any.

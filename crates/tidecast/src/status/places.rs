@@ -10,10 +10,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
 use tidecast_event::status::{LastError, Process};
+use tidecast_paths::{OTHERS_WRITE, temporary_dir};
 use tidecast_socket::Bound;
 
 /// The suffix after the number of a process.
@@ -52,7 +54,7 @@ fn places() -> Vec<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{user}"));
     let runtime = told.into_iter().chain([usual]).map(|dir| dir.join("tidecast"));
     let mut all: Vec<PathBuf> = runtime.collect();
-    all.push(std::env::temp_dir().join(format!("tidecast-{user}")).join("status"));
+    all.extend(temporary_dir().ok().map(|dir| dir.join(format!("tidecast-{user}")).join("status")));
     all.dedup();
     all
 }
@@ -64,9 +66,12 @@ fn private(dir: &Path) -> io::Result<File> {
         _ => Ok(()),
     };
     // First, as it may be a link that another user has planted.
-    if let Some(parent) = dir.parent().filter(|_| dir.ends_with("status")) {
-        make(parent)?;
-        own(parent, 0o022)?;
+    if let Some(parent) = dir.parent() {
+        if dir.ends_with("status") {
+            make(parent)?;
+        }
+        // A runtime directory of another user is in the environment of root after `su`.
+        own(parent, OTHERS_WRITE)?;
     }
     make(dir)?;
     open(dir)
@@ -100,13 +105,16 @@ fn look_in(dir: &File) -> Vec<Process> {
     let names = Dir::read_from(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_owned());
     let ours = |name: &std::ffi::CString| name.as_bytes().ends_with(SUFFIX.as_bytes());
     let names: Vec<_> = names.filter(ours).take(MOST).collect();
-    // All at once: those that are stopped let us wait.
+    let ask = |name: &std::ffi::CString| ask(dir, std::ffi::OsStr::from_bytes(name.as_bytes()));
+    // All at once: those that are stopped let us wait. One after the other where the system refuses threads.
     std::thread::scope(|scope| {
-        let asked: Vec<_> = names
-            .iter()
-            .map(|name| scope.spawn(move || ask(dir, std::ffi::OsStr::from_bytes(name.as_bytes()))))
-            .collect();
-        asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
+        let begin = |name| Builder::new().spawn_scoped(scope, move || ask(name)).map_err(|_| name);
+        let asked: Vec<_> = names.iter().map(begin).collect();
+        let answer = |asked: Result<ScopedJoinHandle<'_, _>, _>| match asked {
+            Ok(asked) => asked.join().ok().flatten(),
+            Err(name) => ask(name),
+        };
+        asked.into_iter().filter_map(answer).collect()
     })
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, PathBufValueParser};
+use clap::builder::{OsStringValueParser, PathBufValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use tidecast_mover::filter::Rule;
 use tidecast_mover::session::{Given, Reading, malformed, read_rules};
@@ -73,8 +73,8 @@ impl clap::Args for Filter {
         let files =
             FILES.iter().map(|flag| arg(flag).value_name("FILE").value_parser(PathBufValueParser::new()));
         let rule = Arg::new(RULE).long(RULE).short('f').action(ArgAction::Append).allow_hyphen_values(true);
-        let help = "Add a rule in the syntax of rsync's --filter: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect from --delete), ...";
-        let rule = rule.value_name("RULE").value_parser(NonEmptyStringValueParser::new()).help(help);
+        let help = "Add a rule in the syntax of rsync's --filter: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect from --delete), '. FILE' (the rules of a file), ...";
+        let rule = rule.value_name("RULE").value_parser(OsStringValueParser::new()).help(help);
         command.args(patterns).args(files).arg(rule)
     }
 
@@ -98,7 +98,7 @@ impl FromArgMatches for Filter {
             let given = matches.get_many::<PathBuf>(name).into_iter().flatten().cloned();
             add(name, given.map(|path| Given::File { include, path }).collect());
         }
-        let given = matches.get_many::<String>(RULE).into_iter().flatten().cloned();
+        let given = matches.get_many::<OsString>(RULE).into_iter().flatten().cloned();
         add(RULE, given.map(Given::Rule).collect());
         all.sort_by_key(|(at, _)| *at);
         Ok(Self(all.into_iter().map(|(_, rule)| rule).collect()))

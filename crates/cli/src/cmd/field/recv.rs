@@ -16,8 +16,8 @@ use tidecast::settings::Listen;
 /// Receive a field's streams into shared memory, where programs of this host can read it
 ///
 /// Stream i arrives at PORT + i, and its values are written to /dev/shm/tidecast-field-NAME (docs/field-format.md). Lost
-/// packets are counted by step and stream. The command line for the sender is printed. Ctrl-C ends the receiver and removes
-/// the shared memory.
+/// packets are counted by step and stream. The command line for the sender is printed. The receiver continues when the
+/// terminal is closed; Ctrl-C or SIGTERM (kill PID) ends it and removes the shared memory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("../../../help/field_recv_examples.txt").trim_end())]
 pub(crate) struct Args {

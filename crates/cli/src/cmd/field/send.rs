@@ -20,6 +20,7 @@ use crate::report::{Reporter, fields_of};
 /// `demo:nbody[:N]`, which compute a field of N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), form
 /// one series, in the order of their numbers. Missing values, by the conventions of xarray, arrive as NaN; values other
 /// than real numbers are rejected. Steps are read ahead and cut along z, and each slab is sent by a separate UDP stream.
+/// The sender continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) ends it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

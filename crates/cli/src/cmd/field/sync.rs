@@ -12,7 +12,7 @@ use crate::report::{Reporter, fields_of};
 /// Advance senders to the next step at fixed intervals, even if a step is not finished
 ///
 /// Senders started with --sync stop the current step and begin the commanded one, so that all senders and viewers are at
-/// the same step.
+/// the same step. It continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) ends it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Command the senders at these addresses, those of their --sync

@@ -12,8 +12,8 @@ use crate::report::{Reporter, fields_of};
 ///
 /// Several names are shown side by side, with one camera. A NAME is that of a receiver's shared memory (`field recv
 /// --name`), or http://HOST:PORT[/NAME] of another viewer; names joined by + are one volume whose slabs are at several
-/// receivers. The page loads nothing from other hosts. Only browsers with the token in the URL have access. Ctrl-C ends
-/// the viewer.
+/// receivers. The page loads nothing from other hosts. Only browsers with the token in the URL have access. The viewer
+/// continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) ends it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("../../../help/field_view_examples.txt").trim_end())]
 pub(crate) struct Args {
