@@ -1,7 +1,17 @@
 """The exceptions of this package. They mirror the exit codes of the program."""
 from __future__ import annotations
 
+import re
 from typing import Any
+
+
+def escaped(text: str) -> str:
+    """``text`` without control characters, which names may have: a terminal would obey them."""
+    return _CONTROL.sub(lambda sign: f"\\x{ord(sign[0]):02x}", text)
+
+
+#: Those of ASCII and of Latin-1, without the tab and the end of a line.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Error(RuntimeError):
@@ -13,7 +23,7 @@ class Error(RuntimeError):
     """
 
     def __init__(self, text: str, code: int = 1, reached: dict[str, Any] | None = None):
-        super().__init__(text)
+        super().__init__(escaped(text))
         self.code = code
         self.reached = reached or {}
 

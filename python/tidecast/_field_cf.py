@@ -141,6 +141,9 @@ def _signedness(stored: Any, said: dict[str, Any]) -> Any:
 def _numbers(said: dict[str, Any]) -> dict[str, Any]:
     """The attributes that are numbers, as arrays."""
     import numpy as np
+    for name in _PACKING:
+        if isinstance(value := said.get(name), str | bytes):
+            raise NotReal(f"its {name} is the text {value!r}, not a number")
     numbers = {name: np.ravel(_large(said[name])) for name in _NUMBERS if name in said}
     return {name: values for name, values in numbers.items() if values.size and values.dtype.kind in "iufb"}
 

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import runpy
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TextIO
@@ -25,13 +26,17 @@ class Source(Protocol):
         """The array of this step, or None behind the last."""
 
 
+#: Behind the last array of a generator.
+_END = object()
+
+
 class Generated:
     """A generator of arrays. When an earlier step is asked for, it is begun again."""
 
     def __init__(self, make: Callable[[], Iterator[Any]]):
         self._make, self._end, self._next = make, sys.maxsize, 0
         self._iterator = iter(make())
-        first = next(self._iterator, None)
+        first = next(self._iterator, _END)
         self.shape: tuple[int, ...] = tuple(getattr(first, "shape", ()))
         if len(self.shape) != 3:
             raise Wrong(f"it yields {type(first).__name__} of shape {self.shape}: NumPy arrays of three axes are needed")
@@ -46,10 +51,12 @@ class Generated:
             self._iterator, self._next, self._end = iter(self._make()), 0, sys.maxsize
         array = None
         while self._next <= number:
-            array = next(self._iterator, None)
-            if array is None:
+            array = next(self._iterator, _END)
+            if array is _END:
                 self._end = self._next
                 return None
+            if array is None:
+                raise Wrong(f"it yields None as step {self._next}: NumPy arrays are needed")
             self._next += 1
         return array
 
@@ -57,8 +64,12 @@ class Generated:
 def find(specs: str | Sequence[str], axes: Sequence[str] = ()) -> Source:
     """The source for ``file:variable``, several of them, ``dir.zarr[:array]``, ``script.py:function`` or ``file.npy``."""
     specs = [specs] if isinstance(specs, str) else specs
-    file, inner = split(specs[0])
+    file, inner = next((found for found in map(split, specs) if pathlib.Path(found[0]).suffix == ".py"), split(specs[0]))
     if pathlib.Path(file).suffix == ".py":
+        if len(specs) > 1:
+            raise Wrong(f"{file} is a script, which is the only source of a field: yield all steps from one function")
+        if axes:
+            raise Wrong("--axes is for stored arrays: yield arrays of z, y, x")
         if not pathlib.Path(file).exists():
             raise Wrong("there is no such file")
         return Generated(_function(file, inner))
@@ -66,7 +77,11 @@ def find(specs: str | Sequence[str], axes: Sequence[str] = ()) -> Source:
 
 
 def _function(file: str, name: str) -> Callable[[], Iterator[Any]]:
-    """A script's function of this name."""
+    """A script's function of this name. As where Python runs a script, modules beside it can be imported."""
+    beside = os.path.dirname(os.path.realpath(file))
+    # But not where every user may put a module.
+    if beside not in sys.path and not os.stat(beside).st_mode & stat.S_IWOTH:
+        sys.path.insert(0, beside)
     function = runpy.run_path(file).get(name) if name else None
     if callable(function):
         generator: Callable[[], Iterator[Any]] = function

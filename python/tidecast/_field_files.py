@@ -19,8 +19,8 @@ from ._field_cf import Meaning
 _LISTED = 20
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
-#: Names of the axis of steps, in lower or upper case.
-_TIME = {"time", "times", "t", "step", "steps", "ocean_time", "record", "frame"}
+#: Names of the axis of steps, in lower or upper case: these, and those that begin or end with `time` (valid_time, time_counter).
+_TIME = {"times", "t", "step", "steps", "record", "frame"}
 #: Filters of HDF5 by their numbers (https://github.com/HDFGroup/hdf5_plugins), those that hdf5plugin brings.
 _FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32018: "fcidecomp",
             32023: "spherical", 32024: "sz3", 32026: "blosc2", 307: "bzip2", 32000: "lzf"}
@@ -187,7 +187,8 @@ def dimensions(array: Any) -> list[str]:
 
 
 def _is_time(name: str) -> bool:
-    return name.lower() in _TIME
+    name = name.lower()
+    return name in _TIME or name.startswith("time") or name.endswith("time")
 
 
 def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
@@ -229,6 +230,9 @@ class Stored:
         self._file = file
         self._array, (self._step, self._rest) = array, _roles(array, axes)
         sides = [int(array.shape[n]) for n in self._rest]
+        names = dimensions(array)
+        #: The names of z, y and x, where the file has them.
+        self.axes = [names[n] for n in self._rest if not names[n].isdigit()]
         self.shape: tuple[int, ...] = tuple([1] * (3 - len(sides)) + sides)
         self.steps: int | None = 1 if self._step is None else int(array.shape[self._step])
         _has_filters(array)
@@ -267,6 +271,7 @@ class Series:
         self.shape: tuple[int, ...] = ()
         self._first: list[int] = []
         self.steps: int | None = 0
+        names: list[str] = []
         for spec in self._specs:
             try:
                 part = stored(spec, axes)
@@ -275,6 +280,12 @@ class Series:
             if self.shape and part.shape != self.shape:
                 raise Wrong(f"{pathlib.Path(split(spec)[0]).name}: its shape (z, y, x) is {part.shape}, "
                             f"and that of the first file {self.shape}")
+            # Cubes have one shape in any order of their axes.
+            here = getattr(part, "axes", [])
+            if here != names and sorted(here) == sorted(names) and not axes:
+                raise Wrong(f"{pathlib.Path(split(spec)[0]).name}: its axes are {', '.join(here)}, and those of the first file "
+                            f"{', '.join(names)}: choose them by --axes")
+            names = names or here
             self.shape = part.shape
             self._first.append(self.steps or 0)
             self.steps = (self.steps or 0) + (part.steps or 0)

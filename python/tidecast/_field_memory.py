@@ -13,13 +13,14 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from . import _field_layout as _layout
+from ._errors import Error
 
 _DIR = pathlib.Path(_layout.DIR)
 #: Between two looks of a wait, seconds.
 _LOOK = 0.002
 
 
-class FieldError(RuntimeError):
+class FieldError(Error):
     """A field that is not there, or cannot be sent."""
 
 

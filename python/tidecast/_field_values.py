@@ -3,9 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._errors import Error
 
-class NotReal(TypeError):
+
+class NotReal(Error, TypeError):
     """Values that are not real numbers: a part of them, or their unit, would be lost silently."""
+
+    def __init__(self, text: str, code: int = 2, reached: dict[str, Any] | None = None):
+        super().__init__(text, code, reached)
 
 
 def check(dtype: Any) -> None:

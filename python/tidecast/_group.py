@@ -125,7 +125,7 @@ def bcast(buffer: Any, root: int = 0, comm: Any = None, *, group: str | None = N
     :raises Error: as :class:`Group` and :meth:`Group.bcast`
     """
     comm = None if group is not None else _mpi.world() if comm is None else comm
-    key = (group, rank, size, plain) if comm is None else ("MPI", comm.py2f())
+    key = (group, rank, size, secret, plain) if comm is None else ("MPI", comm.py2f())
     with _lock:
         turn = _turns.setdefault(key, threading.Lock())
     with turn:

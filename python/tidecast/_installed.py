@@ -19,8 +19,9 @@ def find_tidecast_bin() -> str:
     """
     schemes = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), os.path.dirname(sys.executable)]
     for place in schemes:
+        # Python may not know where it is; the working directory is not asked.
         program = os.path.join(place, "tidecast")
-        if os.access(program, os.X_OK):
+        if os.path.isabs(place) and os.access(program, os.X_OK):
             return program
     program = os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast") or ""
     if not program:

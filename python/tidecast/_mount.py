@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import pathlib
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any
 from . import _errors, _native
 from ._cancel import current
 from ._installed import find_tidecast_bin
-from ._operation import AnyPath, Progress, Task, answer, begin, close_block, waiting
+from ._operation import AnyPath, Progress, Task, answer, begin, close_block, options, waiting
+from ._operation import words as listed
 from ._transfer import Path, Swarm, path_of
 
 _log = logging.getLogger("tidecast")
@@ -72,15 +72,17 @@ class Mount:
         return str(self.path)
 
 
-def _how(source: AnyPath, mode: str, prefetch: AnyPath | None, **rest: Any) -> Mounting:
+def _how(source: AnyPath, mode: str, prefetch: AnyPath | None, prefetch_exe: Sequence[str], **rest: Any) -> Mounting:
     word = "none" if prefetch is None else os.fspath(prefetch)
     if word == "auto":
-        beside = pathlib.Path(source).with_suffix(".list") if os.path.isfile(source) else None
-        word = str(beside.absolute()) if beside is not None and beside.is_file() else "auto"
+        beside, why = _native.list_beside(os.fspath(source))
+        if why is not None:
+            _log.warning("%s; it is ignored", why)
+        word = os.path.abspath(beside) if beside is not None else "auto"
     elif prefetch is not None:
         # With a slash in it, so that it is not taken for a keyword.
         word = os.path.abspath(word)
-    return Mounting(mode, word, **rest)
+    return Mounting(mode, word, prefetch_exe=listed(prefetch_exe, "prefetch_exe"), **rest)
 
 
 @waiting
@@ -109,9 +111,9 @@ def mount(source: AnyPath, at: AnyPath, *, mode: str = "hybrid", prefetch: AnyPa
     :param state_dir: where this node keeps its key
     :raises FaultError: another file system is mounted there, the tree cannot be reached, or the system lets this user mount nothing
     """
-    how = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
-               fallback=fallback)
-    native = begin(_native.mount, os.fspath(source), at, how, swarm, allow_other, find_tidecast_bin(), state_dir)
+    how = _how(source, mode, prefetch, prefetch_exe, record=record, cache=cache, group=group, timeout=timeout, fallback=fallback)
+    native = begin(_native.mount, os.fspath(source), at, how, options(swarm, Swarm, "swarm"), allow_other, find_tidecast_bin(),
+                   state_dir)
     return Task(native, lambda done: Mount(path_of(done)), progress)
 
 
@@ -138,10 +140,10 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
     Relative paths of arguments are those of this process. Warnings go to the logger ``tidecast``. Ctrl-C asks the command to end (SIGTERM),
     and kills it after 0.7 s.
     """
-    shown = _how(source, mode, prefetch, prefetch_exe=prefetch_exe, record=record, cache=cache, group=group, timeout=timeout,
-                 fallback=fallback)
+    shown = _how(source, mode, prefetch, prefetch_exe, record=record, cache=cache, group=group, timeout=timeout, fallback=fallback)
     words = [os.fspath(word) for word in ([command] if isinstance(command, str | os.PathLike) else command)]
-    native = begin(_native.RunCommand, os.fspath(source), words, at, shown, swarm, find_tidecast_bin(), state_dir)
+    taking_part = options(swarm, Swarm, "swarm")
+    native = begin(_native.RunCommand, os.fspath(source), words, at, shown, taking_part, find_tidecast_bin(), state_dir)
     if capture_output and not how.keys().isdisjoint(("stdout", "stderr")):
         raise ValueError("stdout and stderr cannot be used with capture_output")
     if input is not None and how.get("stdin") is not None:

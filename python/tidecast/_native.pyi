@@ -1,5 +1,6 @@
 """The extension module (crates/python). Only this package calls it; what arguments mean is where it does."""
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import TypeAlias, final
 
@@ -16,7 +17,8 @@ _Answer: TypeAlias = tuple[bool, str]
 
 __all__ = [
     "VERSION", "Daemon", "Flag", "Member", "Operation", "Place", "Reader", "RunCommand", "broadcast", "copy", "create_cache", "get",
-    "get_cache", "mount", "open", "publish", "receive_field", "revoke", "seed", "send_field", "share", "simulate", "unmount", "verify",
+    "get_cache", "list_beside", "mount", "open", "publish", "receive_field", "revoke", "seed", "send_field", "share", "simulate",
+    "unmount", "verify",
 ]
 
 VERSION: str
@@ -108,6 +110,7 @@ def get_cache(socket: _Path, name: str, to: _Path | None, link: str, force: bool
               offline: bool) -> Operation: ...
 def mount(source: str, at: _Path, how: Mounting, swarm: Swarm, allow_other: bool, program: _Path,
           state_dir: _Path | None) -> Operation: ...
+def list_beside(manifest: _Path) -> tuple[pathlib.Path | None, str | None]: ...
 def unmount(at: _Path, lazy: bool, abort: bool) -> _Answer: ...
 def receive_field(how: Receiving, key: str | None, state_dir: _Path | None) -> Operation: ...
 def send_field(feed: str, to: Sequence[str], how: Sending, key: str | None) -> Operation: ...

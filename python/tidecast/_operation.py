@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import types
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -75,9 +75,18 @@ def seconds(time: float, name: str) -> int:
 
 def words(given: Sequence[T], name: str) -> list[T]:
     """A list of arguments; one string alone would be taken letter by letter."""
-    if isinstance(given, str | bytes | os.PathLike):
-        raise TypeError(f"{name} is a list, not {type(given).__name__}: write [{given!r}]")
+    if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is a list, not {type(given).__name__}: write [{'' if given is None else repr(given)}]")
     return list(given)
+
+
+def options(given: T, kind: type[T], name: str) -> T:
+    """An argument that is an object of this package, as :class:`tidecast.Swarm`: the extension would only miss its attributes."""
+    if isinstance(given, kind):
+        return given
+    fields = ", ".join(f"{field}={value!r}" for field, value in given.items()) if isinstance(given, dict) else "..."
+    text = f"{name} is a tidecast.{kind.__name__}, not {type(given).__name__}: write {name}=tidecast.{kind.__name__}({fields})"
+    raise TypeError(text)
 
 
 def answer(said: tuple[bool, str]) -> Any:
@@ -224,7 +233,7 @@ def void(_: object) -> None:
 def tell(event: Event, show: Callable[[Event], None]) -> None:
     """Warnings go to the logger ``tidecast`` too."""
     if event["event"] == "warning":
-        _log.warning("%s", event["message"])
+        _log.warning("%s", _errors.escaped(event["message"]))
     show(event)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from . import _errors, _native
 from ._cancel import current
-from ._operation import AnyPath, answer, begin
+from ._operation import AnyPath, answer, begin, options
 from ._transfer import Swarm
 
 #: ``ORIGIN/NAME[@VERSION]`` of a daemon's cache.
@@ -112,7 +112,8 @@ def open(source: AnyPath, *, socket: AnyPath | None = None, cache: AnyPath | Non
     place = None
     if is_cache:
         place = (socket or begin(_native.Daemon, None).socket, named)
-    return Reader(begin(_native.open, None if is_cache else named, place, (cache, timeout), swarm, state_dir))
+    taking_part = options(swarm, Swarm, "swarm")
+    return Reader(begin(_native.open, None if is_cache else named, place, (cache, timeout), taking_part, state_dir))
 
 
 class Reader:

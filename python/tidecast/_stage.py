@@ -136,15 +136,25 @@ def _places() -> list[str]:
 
 def _private() -> int:
     """A directory of this user's alone that only this host has; its descriptor."""
-    refused = []
     for place in _places():
-        try:
+        with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(place, 0o700)
             return _ours(place)
-        except OSError as error:
-            refused.append(str(error))
-    raise PermissionError("; ".join(refused))
+    return _unoccupied(_places()[0])
+
+
+def _unoccupied(usual: str) -> int:
+    """The same where another user has occupied all usual names: a name that no one can guess, and that its owner finds."""
+    start = os.path.basename(usual) + "-"
+    above = os.path.dirname(usual) or "."
+    for _ in range(4):
+        # Several processes may have made one at the same time: all use the same.
+        for name in sorted(name for name in os.listdir(above) if name.startswith(start)):
+            with contextlib.suppress(OSError):
+                return _ours(os.path.join(above, name))
+        os.mkdir(os.path.join(above, start + uuid.uuid4().hex[:16]), 0o700)
+    raise PermissionError(f"{usual} is not a directory of this user alone, with mode 0700; remove it")
 
 
 def _ours(place: str) -> int:
@@ -153,7 +163,7 @@ def _ours(place: str) -> int:
     if meta.st_uid == os.geteuid() and not stat.S_IMODE(meta.st_mode) & 0o077:
         return directory
     os.close(directory)
-    raise PermissionError(f"{place} is not a directory of this user alone, with mode 0700; remove it")
+    raise PermissionError(f"{place} is not a directory of this user alone, with mode 0700")
 
 
 def _written(file: int, mark: str) -> Path | None:

@@ -14,10 +14,28 @@ from typing import Any
 
 from . import _errors, _native
 from ._cancel import current
-from ._operation import AnyPath, Event, Native, Progress, Task, answer, begin, close_block, drop, shown, tell, void, waiting, words
+from ._operation import (
+    AnyPath,
+    Event,
+    Native,
+    Progress,
+    Task,
+    answer,
+    begin,
+    close_block,
+    drop,
+    options,
+    shown,
+    tell,
+    void,
+    waiting,
+    words,
+)
 
 Path = pathlib.Path
 _log = logging.getLogger("tidecast")
+#: Nodes that one ticket lets enrol at most, as ``MAX_USES`` of crates/identity.
+_MOST_USES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +66,11 @@ class Swarm:
     web_seeds: bool | None = None
     plain: bool | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("peers", "trackers"):
+            if getattr(self, name) is not None:
+                words(getattr(self, name), name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
@@ -63,6 +86,9 @@ class Tree:
     piece_length: int | None = None
     exclude: Sequence[str] = ()
     skip_outside_links: bool = False
+
+    def __post_init__(self) -> None:
+        words(self.exclude, "exclude")
 
 
 @dataclass(frozen=True)
@@ -135,7 +161,8 @@ def publish(path: AnyPath, output: AnyPath | None = None, *, tree: Tree = Tree()
     :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :raises FaultError: something cannot be read, or ``output`` not written
     """
-    native = begin(_native.publish, path, output, tree, private, trackers, web_seeds, state_dir)
+    native = begin(_native.publish, path, output, options(tree, Tree, "tree"), private, words(trackers, "trackers"),
+                   words(web_seeds, "web_seeds"), state_dir)
 
     def finish(done: dict[str, Any]) -> Manifest:
         written = None if output is None else Path(output)
@@ -165,8 +192,8 @@ def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: fl
     :raises UsageError: the ticket is damaged, or ``files`` names none
     :raises CutError: ``timeout`` has passed, or it was stopped
     """
-    fetch = Fetch(files, seed_for, timeout, force, delete, base)
-    return Task(begin(_native.get, os.fspath(source), to, fetch, swarm, state_dir), path_of, progress)
+    fetch = Fetch(words(files, "files"), seed_for, timeout, force, delete, words(base, "base"))
+    return Task(begin(_native.get, os.fspath(source), to, fetch, options(swarm, Swarm, "swarm"), state_dir), path_of, progress)
 
 
 @waiting
@@ -197,7 +224,7 @@ def bcast_files(source: AnyPath, to: AnyPath, hosts: str | Sequence[str] | None 
     :param base: older versions on the hosts: their content is not sent again
     :raises FaultError: hosts failed: ``reached`` lists them; the others completed
     """
-    named = hosts if hosts is None or isinstance(hosts, str) else ",".join(hosts)
+    named = hosts if hosts is None or isinstance(hosts, str) else ",".join(words(hosts, "hosts"))
     bases = [os.path.abspath(path) for path in words(base, "base")]
     how = Broadcast(named, exclude, launch, program, plain, durable, force, delete, bases)
     return Task(begin(_native.broadcast, source, to, how), lambda done: done, progress)
@@ -295,6 +322,13 @@ class _Ending:
         return self._done or {}
 
 
+def _limits(expires: float | None, uses: int | None) -> tuple[float | None, int | None]:
+    """The limits of a ticket."""
+    if isinstance(uses, int) and not 1 <= uses <= _MOST_USES:
+        raise _errors.UsageError(f"uses: {uses} is not a number from 1 to {_MOST_USES}")
+    return expires, uses
+
+
 def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
           state_dir: AnyPath | None = None, progress: Progress = False) -> Share:
     """Publishes a file or directory and serves it until the share is closed, which the end of a ``with`` block does.
@@ -304,13 +338,15 @@ def share(path: AnyPath, *, tree: Tree = Tree(), expires: float | None = None, u
     :param path: the file or directory
     :param tree: how to describe it
     :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
-    :param uses: how many nodes the ticket lets enrol
+    :param uses: how many nodes the ticket lets enrol, from 1 to 10000; by default any number
     :param swarm: how this node takes part
     :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :param progress: a bar until it serves; a function takes all events, those after that in a thread of the share
     :raises FaultError: something cannot be read, or no address to listen on is free
+    :raises UsageError: ``expires`` or ``uses`` is out of range
     """
-    return Share(begin(_native.share, path, tree, (expires, uses), swarm, state_dir), progress, state_dir)
+    native = begin(_native.share, path, options(tree, Tree, "tree"), _limits(expires, uses), options(swarm, Swarm, "swarm"), state_dir)
+    return Share(native, progress, state_dir)
 
 
 def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses: int | None = None, swarm: Swarm = Swarm(),
@@ -318,9 +354,11 @@ def seed(manifest: AnyPath, path: AnyPath, *, expires: float | None = None, uses
     """Serves the data that :func:`publish` described in ``manifest``, as :func:`share` does. ``path`` is verified first.
 
     :param expires: seconds for which the ticket lets further nodes enrol; by default it does so until :meth:`Share.revoke`
-    :param uses: how many nodes the ticket lets enrol
+    :param uses: how many nodes the ticket lets enrol, from 1 to 10000; by default any number
     :param swarm: how this node takes part
     :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
     :raises FaultError: ``path`` differs from the manifest, or no address to listen on is free
+    :raises UsageError: ``expires`` or ``uses`` is out of range
     """
-    return Share(begin(_native.seed, manifest, path, (expires, uses), swarm, state_dir), progress, state_dir)
+    native = begin(_native.seed, manifest, path, _limits(expires, uses), options(swarm, Swarm, "swarm"), state_dir)
+    return Share(native, progress, state_dir)

@@ -12,6 +12,7 @@ daemon's cache; the path within follows. A ticket is a secret: where URLs are lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import errno
 import functools
@@ -19,9 +20,10 @@ import io
 import logging
 import os
 import pathlib
+import secrets
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ._cancel import Cancel, apart
@@ -33,7 +35,9 @@ from ._transfer import Swarm
 with needed("tidecast.fsspec", "tidecast[fsspec]"):
     from fsspec.asyn import AsyncFileSystem
     from fsspec.callbacks import DEFAULT_CALLBACK
-    from fsspec.utils import stringify_path
+    from fsspec.core import has_magic
+    from fsspec.implementations.local import make_path_posix
+    from fsspec.utils import isfilelike, other_paths, stringify_path
 
 T = TypeVar("T")
 _log = logging.getLogger("tidecast")
@@ -62,6 +66,14 @@ class _Shared:
             if reader is None or reader.closed:
                 reader = self._readers[key] = open(source, **how)
             return reader
+
+    def forget(self, readers: Iterable[Reader]) -> None:
+        """The next one to ask for the source of one of these opens it again."""
+        gone = {id(reader) for reader in readers}
+        with self._lock:
+            for key, reader in list(self._readers.items()):
+                if id(reader) in gone:
+                    self._readers.pop(key, None)
 
 
 _shared = _Shared()
@@ -192,6 +204,12 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
             raise NotImplementedError("the manifest has no times")
         return datetime.datetime.fromtimestamp(time, tz=datetime.timezone.utc)
 
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Opens sources again at the next read: a ticket's file that has changed, or the newest version of a daemon's cache. Files
+        that are open stay as they are."""
+        _shared.forget(self._readers.values())
+        self._readers = {}
+
     # Nothing is written.
 
     def _refuse(self, path: Any = "", *_: Any, **__: Any) -> None:
@@ -237,7 +255,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: int | None = None,
                    on_error: str = "return", **_: Any) -> list[Any]:
         def each(of: Any) -> list[Any]:
-            return list(of) if isinstance(of, list | tuple) else [of] * len(paths)
+            return list(of) if isinstance(of, Iterable) else [of] * len(paths)
 
         begins, stops = each(starts), each(ends)
         if not len(paths) == len(begins) == len(stops):
@@ -265,7 +283,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **_: Any) -> None:
         reader, _prefix, inner = self._at(rpath)
         kind = self.info(rpath)["type"]
-        if kind == "directory":
+        if kind == "directory" and not isfilelike(lpath):
             os.makedirs(lpath, exist_ok=True)
         if kind == "other":
             _log.warning("%s is a link that leads to no file of the tree: it is not copied", inner)
@@ -274,7 +292,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         file, size = reader._file(inner)
         callback.set_size(size)
         part = memoryview(bytearray(min(size, _PART)))
-        with io.open(lpath, "wb") as out:  # noqa: UP020 - `open` is ours
+        with contextlib.nullcontext(lpath) if isfilelike(lpath) else _whole(os.fspath(lpath)) as out:
             at = 0
             while at < size:
                 got = reader._readinto(file, size, part, at)
@@ -310,6 +328,33 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
                           on_error: str = "return", **named: Any) -> list[Any]:
         return await self._in_thread(self.cat_ranges, paths, starts, ends, max_gap, on_error, **named)
 
+    async def _get(self, rpath: Any, lpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK,
+                   maxdepth: int | None = None, **named: Any) -> Any:
+        if not (isinstance(rpath, list) and isinstance(lpath, list)):
+            lpath = stringify_path(lpath)
+            into = _is_directory(lpath)
+            rpath, lpath = await self._copies(rpath, lpath, into, recursive, maxdepth)
+        return await super()._get(rpath, lpath, callback=callback, **named)
+
+    async def _copies(self, rpath: Any, lpath: str, into: bool, recursive: bool,
+                      maxdepth: int | None) -> tuple[list[str], list[str]]:
+        """Files and directories, and the names of their copies by fsspec's rules, which need paths that begin with a slash."""
+        rpath = stringify_path(rpath)
+        is_one = isinstance(rpath, str)
+        paths: list[str] = await self._expand_path(self._strip_protocol(rpath), recursive=recursive, maxdepth=maxdepth)
+        if is_one and (not recursive or maxdepth is not None):
+            paths = [path for path in paths if not await self._isdir(path)]
+        exists = is_one and (len(paths) == 1 if has_magic(rpath) else into and not rpath.endswith("/"))
+        above = {path.rpartition("/")[0] for path in paths}
+        kept = []
+        for path in paths:
+            told = await self._info(path)
+            if told["type"] == "directory" and told.get("islink") and path not in above:
+                _log.warning("%s is a link to a directory: it is not copied; get it by its own name, with a slash", path)
+            else:
+                kept.append(path)
+        return kept, other_paths(["/" + path.lstrip("/") for path in kept], make_path_posix(lpath), exists=exists, flatten=not is_one)
+
     async def _get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **named: Any) -> None:
         await self._in_thread(self.get_file, rpath, lpath, callback, **named)
 
@@ -332,6 +377,24 @@ class OpenFile(File):
 
     def __reduce__(self) -> Any:
         return _again, (self.fs, self.path, self._buffering, self.tell())
+
+
+def _is_directory(path: str) -> bool:
+    return path.endswith("/") or os.path.isdir(path)
+
+
+@contextlib.contextmanager
+def _whole(path: str) -> Iterator[io.BufferedWriter]:
+    """A new file that gets its name when it is complete, so that nothing is written into what another user has put there."""
+    name = os.path.join(os.path.dirname(path), f".tidecast-{secrets.token_hex(8)}")
+    try:
+        with io.open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as out:  # noqa: UP020 - `open` is ours
+            yield out
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
 
 
 def _again(fs: TidecastFileSystem, path: str, buffering: int, at: int) -> OpenFile:

@@ -69,6 +69,7 @@ CALLS = [
     'tidecast.get("tidecast1", "to")', 'tidecast.get(odd, "to")', 'tidecast.get("@" + odd, "to")', 'tidecast.get("tidecast1" + "a" * 100_000, "to")',
     'tidecast.open(odd)', 'tidecast.mount(odd, "at")', 'tidecast.run(odd, ["true"])', 'tidecast.run("data.torrent", [])',
     'tidecast.publish("data", tree=tidecast.Tree(piece_length=1 << 40))', 'tidecast.publish("data", tree=tidecast.Tree(piece_length=-1))',
+    'tidecast.share("data", uses=0)', 'tidecast.seed("data.torrent", "data", uses=10_001)',
     'tidecast.share("data", uses=-1)', 'tidecast.share("data", uses=1 << 40)', 'tidecast.share("data", expires=1e300)',
     'tidecast.share("data", swarm=tidecast.Swarm(upload_limit=1 << 64))', 'tidecast.share("data", swarm=tidecast.Swarm(upload_limit=-1))',
     'tidecast.copy("data/", "to", limit=-1)', 'tidecast.copy("", "to")', 'tidecast.copy.files()', 'tidecast.copy.files("data", memory=-1)',
@@ -90,25 +91,48 @@ def test_arguments_that_make_no_sense_are_usage_errors(beside, tree):
     """))
     wrong = {call: given[call] for call in CALLS if given[call][0] != "UsageError" or not given[call][1]}
     assert wrong == {}
+    for call in (call for call in CALLS if "uses=" in call):
+        assert "from 1 to 10000" in given[call][1], call
     assert "piece_length" in given[CALLS[13]][1] and "timeout" in given[CALLS[3]][1] and "not UTF-8" in given[CALLS[6]][1]
 
 
 def test_a_source_that_is_not_there_is_the_datas_fault(beside):
     given = beside(lines("""
-        give(errors=[said(lambda source=source: tidecast.get(source, "to"))[0] for source in ("", "none", "a\\0b", "/dev/null", ".")])
+        give(errors=[said(lambda source=source: tidecast.get(source, "to"))[0] for source in ("none", "a\\0b", "/dev/null", ".")], empty=said(lambda: tidecast.get("", "to"))[0])
     """))
-    assert given["errors"] == ["FaultError"] * 5
+    assert given["errors"] == ["FaultError"] * 4 and given["empty"] == "UsageError"
 
 
 def test_wrong_types_are_type_errors_that_name_the_argument(beside, tree):
     calls = {'tidecast.get("x", "to", timeout="5")': "timeout", 'tidecast.share("data", swarm=tidecast.Swarm(listen=5))': "listen",
              'tidecast.get(None, "to")': "NoneType", 'tidecast.get(b"x", "to")': "bytes",
-             'tidecast.publish("data", tree=tidecast.Tree(piece_length="1"))': "piece_length"}
+             'tidecast.publish("data", tree=tidecast.Tree(piece_length="1"))': "piece_length",
+             'tidecast.get("x", "to", swarm={"plain": True})': "write swarm=tidecast.Swarm(plain=True)",
+             'tidecast.share("data", swarm=None)': "swarm is a tidecast.Swarm, not NoneType",
+             'tidecast.open("x", swarm={"plain": True})': "swarm=tidecast.Swarm(plain=True)",
+             'tidecast.mount("x", "at", swarm={"plain": True})': "swarm=tidecast.Swarm(plain=True)",
+             'tidecast.publish("data", tree={"name": "x"})': "write tree=tidecast.Tree(name='x')",
+             'tidecast.get("x", "to", files=5)': "files is a list, not int: write [5]"}
     given = beside(lines(f"""
         for call in {list(calls)!r}:
             give(**{{call: said(lambda: eval(call))}})
     """))
     assert {call: given[call] for call, word in calls.items() if given[call][0] != "TypeError" or word not in given[call][1]} == {}
+
+
+def test_errors_of_fields_are_errors_of_tidecast(beside):
+    given = beside(lines("""
+        import tidecast.field
+        from tidecast._field_values import NotReal, check
+        kinds = {}
+        for name, call in (("field", lambda: tidecast.field.open("none-of-this-name")), ("values", lambda: check("complex64"))):
+            try:
+                call()
+            except tidecast.Error as error:
+                kinds[name] = [isinstance(error, RuntimeError), isinstance(error, TypeError), error.code]
+        give(kinds=kinds, closed=issubclass(tidecast.field.Closed, tidecast.Error))
+    """))
+    assert given["kinds"] == {"field": [True, False, 1], "values": [True, True, 2]} and given["closed"]
 
 
 def test_every_function_takes_paths_as_objects(beside, tree):

@@ -158,12 +158,13 @@ def test_locks_are_made_in_a_directory_of_the_users_alone(beside, tmp_path, trap
         with _stage._locked("name", 0): pass
         give(mode=os.stat("second").st_mode & 0o777, there=os.listdir("second"))
         _stage._places = lambda: ["first"]
-        try:
-            with _stage._locked("name", 0): pass
-        except tidecast.FaultError as error:
-            give(refused=str(error))
+        for name in "name", "other":
+            with _stage._locked(name, 0): pass
+        own = [name for name in os.listdir() if name.startswith("first-")]
+        give(own=len(own), its_mode=os.stat(own[0]).st_mode & 0o777, its=sorted(os.listdir(own[0])))
     """)
-    assert given["mode"] == 0o700 and given["there"] == ["name"] and "first" in given["refused"]
+    assert given["mode"] == 0o700 and given["there"] == ["name"]
+    assert given["own"] == 1 and given["its_mode"] == 0o700 and given["its"] == ["name", "other"]
     assert not (tmp_path / "elsewhere").exists() or not list((tmp_path / "elsewhere").iterdir())
 
 

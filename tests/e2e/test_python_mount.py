@@ -70,6 +70,27 @@ def test_wrong_arguments_of_mounts(script, tree, tmp_path):
     assert given["kinds"][:2] == ["UsageError"] * 2 and given["kinds"][2] in ("UsageError", "FaultError") and "/etc" in given["system"]
 
 
+def test_a_prefetch_list_of_another_user_is_not_used(script, tree, tmp_path):
+    given = script("""
+        import logging
+        from tidecast._mount import _how
+        heard = []
+        logging.getLogger("tidecast").addFilter(lambda record: heard.append(record.getMessage()))
+        rest = dict(prefetch_exe=(), record=None, cache=None, group=False, timeout=None, fallback=None)
+        tidecast.publish("data", "data.torrent")
+        words = [_how("data.torrent", "hybrid", "auto", **rest).prefetch]
+        pathlib.Path("data.list").write_text("a\\n")
+        words.append(_how("data.torrent", "hybrid", "auto", **rest).prefetch)
+        if os.geteuid() == 0:
+            os.chown("data.list", 61001, 61001)
+            give(foreign=_how("data.torrent", "hybrid", "auto", **rest).prefetch)
+        give(words=words, heard=heard)
+    """)
+    assert given["words"] == ["auto", str(tmp_path / "data.list")]
+    if os.geteuid() == 0:
+        assert given["foreign"] == "auto" and "belongs to user 61001" in given["heard"][0]
+
+
 def test_a_command_sees_the_tree(script, tree, mounts, tmp_path):
     given = script("""
         import asyncio, subprocess

@@ -108,10 +108,14 @@ def test_the_next_process_finds_what_came_and_another_beside_it_does_not(reads, 
     given = reads("""
         import subprocess
         program = '''if True:
-            import sys, tidecast
+            import sys, tidecast, time
             alone = tidecast.Swarm(listen="127.0.0.1:0", lsd=False)
             with tidecast.open(sys.argv[1], swarm=alone, state_dir="other", cache="cache") as reader:
                 reader.read("big", 3_000_000, 1000)
+                # The count comes a little later than the data.
+                until = time.monotonic() + 3
+                while not reader.received and time.monotonic() < until:
+                    time.sleep(0.01)
                 print(reader.received)
         '''
         def another(): return int(subprocess.check_output([sys.executable, "-c", program, shared.ticket], timeout=200))
@@ -199,6 +203,10 @@ def test_urls_and_names(reads, tree):
             fs.get(top + "/sub", "copied", recursive=True)
             give(copied=sorted(str(path.relative_to("copied")) for path in pathlib.Path("copied").rglob("*")),
                  same=pathlib.Path("copied/deep/c").read_bytes() == pathlib.Path("data/sub/deep/c").read_bytes())
+            pathlib.Path("victim").write_text("own")
+            os.symlink("victim", "out")
+            fs.get(top + "/sub/b.txt", "out")
+            give(victim=pathlib.Path("victim").read_text(), left=[os.path.islink("out"), *pathlib.Path().glob(".tidecast-*")])
             import pickle
             file = pickle.loads(pickle.dumps(fs)).open(top + "/sub/b.txt")
             file.seek(4)
@@ -214,11 +222,68 @@ def test_urls_and_names(reads, tree):
                 except FileNotFoundError:
                     pass
     """)
+    assert given["victim"] == "own" and given["left"] == [False]
     assert given["found"] == ["/big", "/link", "/sub/b.txt", "/sub/deep/c", "/sub/deep/loop", "/sub/empty", "/up"]
     assert (given["globbed"], given["walked"], given["info"], given["kind"]) == (1, 3, 8, "directory")
     assert given["exists"] == [True, True, False] and given["dirs"] == [True, False] and given["relative"]
     assert given["lines"] == ["one\n", "two\n"] and given["tail"] == "two\n" and given["names"] and given["again"] == "two\n"
     assert given["copied"] == ["b.txt", "deep", "deep/c", "empty"] and given["same"] and given["write"]
+
+
+def test_copies_have_the_names_that_fsspec_gives_them(reads, tree):
+    given = reads(r"""
+        import io
+        os.symlink("sub", "data/latest")
+        made = tidecast.publish("data", "data.torrent", tree=small)
+        with tidecast.seed("data.torrent", "data", swarm=alone) as seeded:
+            there = dict(how, swarm=tidecast.Swarm(listen="127.0.0.1:0", lsd=False, peers=seeded.addresses))
+            fs = fsspec.filesystem("tidecast", source="data.torrent", **there)
+            memory = fsspec.filesystem("memory")
+            for name in fs.find(""):
+                memory.pipe("/" + name, fs.cat_file(name) if fs.info(name)["type"] == "file" else b"")
+            calls = [("sub", True), ("sub/", True), ("sub/b.txt", False), ("sub/*.txt", False), ("big", False), ("b*", False), ("", True),
+                     ("sub/deep", True), ("link", False)]
+            wrong = []
+            for number, (name, recursive) in enumerate(calls):
+                for kind in ("new", "new/", "existing"):
+                    made = []
+                    for each, of in (("ours", fs), ("theirs", memory)):
+                        at = pathlib.Path(f"{each}{number}{kind.replace('/', '_')}")
+                        at.mkdir()
+                        (at / "existing").mkdir()
+                        of.get(name if of is fs else name or "/", str(at / kind) + "/" * kind.endswith("/"), recursive=recursive)
+                        made.append(sorted(str(path.relative_to(at)) for path in at.rglob("*") if path.is_file()
+                                           and path.name not in ("up", "loop", "latest")))
+                    if made[0] != made[1]:
+                        wrong.append((name, kind, *made))
+            into = io.BytesIO()
+            fs.get_file("sub/b.txt", into)
+            fs.get("", "all", recursive=True)
+            class Offsets(list): pass
+            give(wrong=wrong, into=into.getvalue().decode(), link=os.path.lexists("all/latest"),
+                 ranges=[bytes(part).decode() for part in fs.cat_ranges(["sub/b.txt"] * 2, iter([0, 4]), iter([3, 7]))])
+    """)
+    assert given["wrong"] == [] and given["into"] == "one\ntwo\n" and not given["link"]
+    assert given["ranges"] == ["one", "two"]
+
+
+def test_a_source_is_opened_again_after_its_cache_is_invalidated(reads, tree):
+    given = reads(r"""
+        seen = []
+        pathlib.Path("one").mkdir()
+        pathlib.Path("one/f").write_text("first")
+        fs = None
+        for text in ("first", "second and longer"):
+            pathlib.Path("one/f").write_text(text)
+            with tidecast.share("one", swarm=alone, state_dir="sharer") as shared:
+                pathlib.Path("ticket").write_text(shared.ticket)
+                os.chmod("ticket", 0o600)
+                fs = fs or fsspec.filesystem("tidecast", **how)
+                fs.invalidate_cache()
+                seen.append(fs.cat_file("tidecast://./ticket/f").decode())
+        give(seen=seen)
+    """)
+    assert given["seen"] == ["first", "second and longer"]
 
 
 def test_asyncio_and_many_ranges(reads, tree):

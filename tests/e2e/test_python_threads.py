@@ -1,6 +1,7 @@
 """The Python package in threads, forked processes and blocks that an exception ends; and errors that nothing may hide."""
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -94,7 +95,13 @@ def test_a_share_says_why_it_ended(script, tmp_path):
 @pytest.mark.parametrize("call", ["tidecast.caches('none').replicate('head/nt', to='node1')",
                                   "tidecast.bcast_files('data', '/x', 'a', base='/old')",
                                   "tidecast.copy.files('data', options='--delete')",
-                                  "tidecast.copy('data', 'to', exclude='x')"])
+                                  "tidecast.copy('data', 'to', exclude='x')", "tidecast.get('a', 'to', files='*.nc')",
+                                  "tidecast.get('a', 'to', base='old')", "tidecast.Swarm(peers='h:1')",
+                                  "tidecast.Swarm(trackers='http://h/announce')", "tidecast.Tree(exclude='*.tmp')",
+                                  "tidecast.publish('data', trackers='http://h/announce')",
+                                  "tidecast.publish('data', web_seeds='http://h/')",
+                                  "tidecast.mount('a', 'at', prefetch_exe='bin/python3')",
+                                  "tidecast.run('a', ['true'], prefetch_exe='bin/python3')"])
 def test_a_string_is_no_list(script, call):
     given = script(f"""
         import tidecast.copy
@@ -103,7 +110,9 @@ def test_a_string_is_no_list(script, call):
         except TypeError as error:
             give(text=str(error))
     """)
-    assert "is a list, not str" in given["text"]
+    # The parameter is the last word of the call before its value.
+    name, value = re.search(r"(\w+)=('[^']*')\)$", call).groups()
+    assert given["text"] == f"{name} is a list, not str: write [{value}]"
 
 
 def test_progress_of_asyncio_that_fails_ends_the_call(script, tmp_path):

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use crate::group::Member;
     #[pymodule_export]
-    use crate::mount::{RunCommand, mount, unmount};
+    use crate::mount::{RunCommand, list_beside, mount, unmount};
     #[pymodule_export]
     use crate::operation::{Flag, Operation};
     #[pymodule_export]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use tidecast::{Mode, MountOptions, Prefetch, Program, RunOptions, ServeOptions, UnmountOptions};
+use tidecast_text::with_causes;
 
 use crate::operation::{Answer, Operation, answer, failed};
 use crate::start::{place, times};
@@ -46,6 +47,15 @@ impl Mounting {
             fallback: self.fallback,
             swarm: swarm.options(&settings)?,
         })
+    }
+}
+
+/// The prefetch list next to a manifest, or why the one there is not used.
+#[pyfunction]
+pub(crate) fn list_beside(manifest: PathBuf) -> (Option<PathBuf>, Option<String>) {
+    match tidecast::list_beside(&manifest) {
+        Ok(list) => (list, None),
+        Err(error) => (None, Some(with_causes(&error))),
     }
 }
 
