@@ -88,6 +88,20 @@ class Bench:
             for n in range(getters):
                 shutil.rmtree(self.shm / f"got{n}", ignore_errors=True)
 
+    def by_broadcast(self, path: pathlib.Path, hosts: int, private: bool) -> dict:
+        """Broadcast `path` to so many workers of this host; CPU of all processes from their start."""
+        names = ",".join(f"h{n}=127.0.0.1" for n in range(1, hosts + 1))
+        plain = [] if private else ["--plain"]
+        try:
+            bcast = self.tidecast("bcast", "bcast", path, "--to", f"{self.shm}/bcast/{{host}}/{path.name}", "--hosts", names,
+                                  "--launch", "env {command}", "--net", "127.0.0.0/8", *plain).wait()
+            there = len(list((self.shm / "bcast").glob(f"*/{path.name}")))
+            if there != hosts:
+                raise Failed(f"the broadcast reached {there} of {hosts} hosts")
+            return {"seconds": bcast.seconds, "cpu": bcast.cpu, "rss": bcast.rss}
+        finally:
+            shutil.rmtree(self.shm / "bcast", ignore_errors=True)
+
     def by_libtorrent(self, path: pathlib.Path, torrent: pathlib.Path, getters: int = 1) -> dict:
         """The same by libtorrent, tuned, peers named to each other."""
         here = f"127.0.0.1:{free_port()}"

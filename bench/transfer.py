@@ -1,7 +1,7 @@
 """`make bench-transfer`: Tidecast beside libtorrent 2.x, the floor of system calls and ciphers, and this machine's own limits, medians of REPEATS runs.
 
 Environment: REPEATS (5), SIZE (4GiB) of the one-to-one transfer, FORMAT (v2) of the manifest that both use, ONLY (a
-list of: publish one four bound memory small) to run a part, LARGE_FILES (100000), SMALL_FILES (50000). Data is in
+list of: publish one four bcast bound memory small) to run a part, LARGE_FILES (100000), SMALL_FILES (50000). Data is in
 /dev/shm, but for `small`, which is about a disk. rqbit is included if it is on the PATH. Prints a table, and writes the figures to
 bench/results/.
 """
@@ -25,6 +25,7 @@ from bench.programs import LTPEER, ROOT, Bench, free_port, repeat  # noqa: E402
 REPEATS = int(os.environ.get("REPEATS", "5"))
 SIZE = size_of(os.environ.get("SIZE", "4GiB"))
 FORMAT = os.environ.get("FORMAT", "v2")
+HOSTS = 8  # of a broadcast
 CORES = os.cpu_count() or 1
 GIB = 1 << 30
 
@@ -111,6 +112,25 @@ def transfers(bench: Bench, blob: pathlib.Path, getters: int) -> dict:
     return rows
 
 
+def broadcasts(bench: Bench, blob: pathlib.Path) -> dict:
+    """A broadcast to workers of this host, plain and TLS, beside as many transfers at the floor's cost."""
+    plain, tls, *floors = repeat(
+        REPEATS,
+        lambda: bench.by_broadcast(blob, HOSTS, private=False), lambda: bench.by_broadcast(blob, HOSTS, private=True),
+        lambda: bench.by_floor(blob, "plain"), lambda: bench.by_floor(blob, "tls"))
+    for row, floor in zip((plain, tls), floors):
+        row["of_floor"] = row["cpu"] / HOSTS / floor["cpu"]
+    return {"plain": plain, "tls": tls, "floor plain": floors[0], "floor tls": floors[1]}
+
+
+def tell_broadcasts(size: int, rows: dict) -> None:
+    print(f"\nbroadcast of {size / GIB:g} GiB to {HOSTS} workers of this host")
+    for name, r in rows.items():
+        brought = 1 if name.startswith("floor") else HOSTS
+        text = f"  {name:<11} {r['seconds']:7.2f} s  cpu {r['cpu'] / brought / (size / GIB):5.2f} s/GiB"
+        print(text + (f"  {r['of_floor']:4.2f} x the CPU of the floor (goal 1.15)" if "of_floor" in r else ""))
+
+
 def memory(bench: Bench) -> dict:
     """Peak resident bytes with the pieces of 100 GiB, and with 100,000 files."""
     large = bench.shm / "large.torrent"
@@ -182,7 +202,7 @@ def tell_transfer(title: str, size: int, getters: int, rows: dict, goal: float, 
 
 
 def main() -> int:
-    only = os.environ.get("ONLY", "publish bound one four memory small").split()
+    only = os.environ.get("ONLY", "publish bound one four bcast memory small").split()
     results = {"size": SIZE, "repeats": REPEATS, "format": FORMAT, "cores": CORES, "when": time.strftime("%F %T")}
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tidecast-bench.") as shm, \
             tempfile.TemporaryDirectory(prefix="tidecast-bench.") as logs:
@@ -206,6 +226,12 @@ def main() -> int:
             blob = make_blob(bench.shm / "quarter", size)
             results["four"] = transfers(bench, blob, 4)
             tell_transfer(f"one seeder, four getters, {size / GIB:g} GiB", size, 4, results["four"], 2, None)
+            blob.unlink()
+        if "bcast" in only:
+            size = max(SIZE // 8, 1 << 20)
+            blob = make_blob(bench.shm / "eighth", size)
+            results["bcast"] = broadcasts(bench, blob)
+            tell_broadcasts(size, results["bcast"])
             blob.unlink()
         if "memory" in only:
             results["memory"] = memory(bench)
