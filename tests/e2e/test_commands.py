@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from support import clients, trees
@@ -15,9 +16,49 @@ def data(tmp_path):
 
 @pytest.mark.parametrize("words", [
     [], ["frobnicate"], ["publish"], ["get", "m"], ["publish", ".", "--format", "v9"], ["publish", __file__, "--piece-size", "3"],
+    ["publish", __file__, "--piece-size", "1GiB"], ["publish", __file__, "--piece-size", "64KB"], ["show", __file__, "--threads", "1025"],
     ["get", "m", "--to", "d", "--timeout", "soon"], ["seed", "m", "p", "--listen", "nowhere"]])
 def test_wrong_usage_is_2(tide, words):
     assert tide(*words, code=2).err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "-h"], ["completions", "bash"], ["show", __file__, "--help"]])
+def test_a_text_that_cannot_be_written_is_no_success(tide, words):
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run([tide.program, *words], env=tide.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ran.returncode == 1 and "cannot write to standard output" in ran.stderr
+
+
+def test_a_closed_pipe_interrupts(tide):
+    for words in (["--help"], ["completions", "bash"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        ran = subprocess.run([tide.program, *words], env=tide.env, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(writer)
+        assert ran.returncode == 3 and ran.stderr == "", (words, ran)
+
+
+@pytest.mark.parametrize("source", ["@ticket", "-", "magnet:?xt=urn:btih:" + "5a" * 20, "m.torrent", "tidecast1abc"])
+def test_a_mount_without_a_directory_is_refused(tide, source):
+    tide.env["TIDECAST_TICKET"] = "magnet:?xt=urn:btih:" + "5a" * 20
+    assert "missing mount point" in tide("mount", source, code=2).err and not os.path.exists(source)
+
+
+def test_an_unknown_network_is_named_as_given(tide, data, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    for net in ("nosuch", "203.0.113.0/24"):
+        getting = tide.run("get", manifest, "--to", tmp_path / "got", "--net", net, "--plain")
+        assert getting.wait(60) in (1, 2) and f"no address on the network {net}; it has " in getting.err, getting.story()
+
+
+def test_a_state_directory_that_cannot_be_created_names_the_flag(tide, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    err = tide("publish", data, "--state-dir", tmp_path / "file/state", "-o", tmp_path / "m.torrent", code=1).err
+    assert f"cannot create {tmp_path}/file/state: " in err and "choose another directory with --state-dir" in err, err
+
+
+def test_an_empty_name_is_told(tide):
+    assert "an empty name" in tide("show", "", code=2).err
 
 
 def test_a_file_that_is_no_manifest_is_1(tide, tmp_path):
@@ -33,12 +74,33 @@ def test_nobody_there_is_3(tide, data, port, tmp_path):
     assert proc.events()[-1]["event"] == "error"
 
 
-def test_a_flag_overrules_a_setting_that_is_wrong(tide, data, port, tmp_path):
-    words = ("get", tide.publish(data, tmp_path / "m.torrent"), "--to", tmp_path / "got", "--peer", f"127.0.0.1:{port()}", "--plain",
-             "--timeout", "1s")
-    tide.env["TIDECAST_POLICY"] = "none"
-    assert "policy" in tide(*words, code=2).err
-    tide(*words, "--policy", "classic", code=3, timeout=30)
+@pytest.mark.parametrize("key, wrong", [
+    ("policy", "none"), ("durable", "maybe"), ("format", "v9"), ("piece_size", "64KB"), ("piece_size", "1GiB"), ("exclude", "a[b"),
+    ("tracker", "nowhere"), ("peer", "a:b:c"), ("net", "10.0.0.0/99"), ("threads", "1025"), ("upload_limit", "1bit"),
+    ("state_dir", "~nosuch/x"), ("socket", "~nosuch/x"), ("log", "tidecast=loud")])
+def test_a_wrong_setting_is_named_whatever_the_command(tide, data, tmp_path, key, wrong):
+    """Also where a flag overrules it, or the command does not use it."""
+    words = ("publish", data, "-o", tmp_path / "m.torrent", "--format", "v2", "--piece-size", "64KiB", "--threads", "2")
+    config = tmp_path / "config.toml"
+    value = {"exclude": f'["{wrong}"]', "tracker": f'["{wrong}"]', "peer": f'["{wrong}"]', "threads": wrong}.get(key, f'"{wrong}"')
+    config.write_text(f"json = false\n{key} = {value}\n")
+    err = tide(*words, "--config", config, code=2).err
+    assert f"in {config}: line 2, column " in err and f"`{key} = " in err and "--" not in err.split(f"{key} = ")[1], err
+    tide.env[f"TIDECAST_{key.upper()}"] = wrong
+    err = tide(*words, code=2).err
+    assert f"TIDECAST_{key.upper()}: " in err and not (tmp_path / "m.torrent").exists(), err
+
+
+def test_a_path_setting_may_begin_with_the_home_directory(tide, data, tmp_path):
+    (tmp_path / "home").mkdir()
+    tide.env.update(HOME=str(tmp_path / "home"), TIDECAST_STATE_DIR="~/state")
+    tide("publish", data, "-o", tmp_path / "m.torrent")
+    assert (tmp_path / "home/state").is_dir() and not os.path.exists("~")
+    config = tmp_path / "config.toml"
+    config.write_text('state_dir = "~/other"\n')
+    del tide.env["TIDECAST_STATE_DIR"]
+    tide("publish", data, "-o", tmp_path / "n.torrent", "--config", config)
+    assert (tmp_path / "home/other").is_dir()
 
 
 @pytest.mark.parametrize("fmt", ["v1", "v2", "hybrid", "auto"])
@@ -169,6 +231,13 @@ def test_tidecast_tracker_brings_peers_together(tide, node, data, port, tmp_path
         tide.seed(manifest, data, f"127.0.0.1:{port()}", "--plain")
         node(scheme)("get", manifest, "--to", tmp_path / scheme, "--plain", "--timeout", "60s")
         trees.assert_same(data, tmp_path / scheme / "data")
+
+
+@pytest.mark.parametrize("words", [["share"], ["seed"], ["tracker"], ["copy-server"], ["field", "recv"], ["field", "view"]])
+def test_the_help_of_servers_says_how_they_end(tide, words):
+    """test_daemon_certificates.py sends them SIGHUP."""
+    text = " ".join(tide(*words, "--help").out.split())
+    assert "continues when the terminal is closed" in text and "Ctrl-C or SIGTERM (kill PID)" in text
 
 
 def test_nothing_to_do_the_second_time(tide, node, data, port, tmp_path):

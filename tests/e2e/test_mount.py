@@ -274,6 +274,31 @@ def test_a_dead_mount_is_taken_away_by_the_next(mounts, shared, here, tmp_path):
     assert_same(source, at)
 
 
+def test_a_mount_is_found_by_links_that_lead_to_it(mounts, shared, here, tmp_path):
+    """The mount table has its path without links. A dead one is found too, and is replaced."""
+    source = rich(tmp_path / "src")
+    _, ticket = shared(source)
+    real, way, link = tmp_path / "real", tmp_path / "way", tmp_path / "link"
+    real.mkdir()
+    way.symlink_to(real)
+    link.symlink_to(real / "env")
+    mounts.mount(here, ticket, way / "env")
+    server = mounts.status(here, real / "env")["pid"]
+    for name in (way / "env", link, real / "../way/env"):
+        assert mounts.status(here, name)["pid"] == server, name
+    assert "already mounted" in here("mount", ticket, way / "env", "--cache", here.home / "cache", code=1).err
+    here("status", way / "env", "--restart")
+    wait_for("the new server", lambda: "pid" in mounts.status(here, link))
+    mounts.servers.add(mounts.status(here, link)["pid"])
+    mounts.kill_all(here, way / "env")
+    for name in (way / "env", link):
+        assert "dead" in here("status", name).out, name
+    mounts.mount(here, ticket, way / "env")
+    assert_same(source, real / "env")
+    here("umount", link)
+    assert not os.path.ismount(real / "env")
+
+
 def test_abort_frees_all_who_wait(mounts, shared, here, start, tmp_path):
     origin, ticket = shared(rich(tmp_path / "src"))
     at = mounts.mount(here, ticket, tmp_path / "at")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support import trees
 from support.callers import passable
-from support.tidecast import Node
+from support.tidecast import Node, wait_for
 
 ALICE, BOB = 61001, 61002
 SIZE = 3_000_000
@@ -406,6 +406,38 @@ def test_root_leaves_nothing_in_the_home_of_another_user(root, place, tmp_path):
     os.chown(place / "state", BOB, BOB, follow_symlinks=False)
     assert "belongs to another user" in refused("--state-dir", place / "state")
     assert not list(own.iterdir()) and own.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_broadcast_has_its_manifest_where_no_other_user_reads_or_exchanges_it(root, place, tmp_path):
+    source = tmp_path / "many"
+    source.mkdir()
+    for number in range(200):
+        (source / f"a long name of a file {number}").touch()
+    own = tmp_path / "tmp"
+    own.mkdir()
+    seen = tmp_path / "seen"
+    # Looks for the manifest's directory beside the worker.
+    look = f"for i in $(seq 3000); do ls -ld {own}/.tmp* >> {seen} && break; sleep 0.01; done"
+    launch = f"sh -c '({look}) < /dev/null > /dev/null 2>&1 & exec env TMPDIR={place} \"$@\"' sh {{command}}"
+    words = ["bcast", source, "--to", f"{tmp_path}/to/{{host}}", "--hosts", "n1=127.0.0.1", "--net", "127.0.0.0/8", "--manifest-limit", 1000, "--launch", launch]
+    root.start(root.argv(*words), env={**root.env, "TMPDIR": str(own)}).exits(0)
+    modes = [line.split()[0] for line in seen.read_text().splitlines()]
+    assert modes and all(mode.startswith("drwx------") for mode in modes) and not list(own.iterdir())
+    given_to(own, BOB)
+    said = root.start(root.argv(*words), env={**root.env, "TMPDIR": str(own)}).exits(1).err
+    assert "TMPDIR" in said and not list(own.iterdir())
+
+
+def test_root_announces_nothing_in_the_runtime_directory_of_another_user(root, place, tmp_path, port):
+    runtime = tmp_path / "run"
+    runtime.mkdir(0o700)
+    given_to(runtime, BOB)
+    data = trees.blob(tmp_path / "data", 100)
+    manifest = root.publish(data, tmp_path / "m.torrent", "--plain")
+    proc = root.start(root.argv("seed", manifest, data, "--listen", f"127.0.0.1:{port}", "--no-lsd", "--plain"),
+                      env={**root.env, "XDG_RUNTIME_DIR": str(runtime)})
+    wait_for("the seed", lambda: "127.0.0.1" in proc.out + proc.err)
+    assert not list(runtime.iterdir())
 
 
 def test_a_namespace_that_does_not_know_root_trusts_no_unknown_owner(alice, place, tmp_path):

@@ -213,6 +213,14 @@ def test_python_hands_keys_over_by_descriptor(monkeypatch):
     assert all(not pathlib.Path(f"/proc/self/fd/{fd}").exists() or "secret" not in os.readlink(f"/proc/self/fd/{fd}") for fd in fds)
 
 
+def test_an_error_does_not_show_what_stands_in_place_of_a_key(node):
+    for words in (["field", "send", "x", "--key", "abcdef"], ["field", "send", "x", "--key", "abcdef", "--json"]):
+        ran = node("here")(*words, code=2)
+        told = ran.out if "--json" in words else ran.err
+        assert "'<the key given>' for '--key <KEY>'" in told, ran.story()
+        assert "/proc/self/fd" not in ran.out + ran.err and "abcdef" not in ran.out + ran.err, ran.story()
+
+
 def test_the_key_of_a_field_is_given_in_every_way(node, port, tmp_path):
     kept = keep(tmp_path / "field", KEY)
     (tmp_path / "three.raw").write_bytes(os.urandom(3 * 8**3 * 4))

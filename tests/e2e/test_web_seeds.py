@@ -1,5 +1,6 @@
 """Web seeds (BEP 19): fetched from and written, judged by libtorrent and aria2, whatever a server does."""
 import json
+import re
 import socket
 import sys
 import urllib.parse
@@ -85,7 +86,8 @@ def test_what_is_published_says_where_it_is_fetched_from(tide, data, tmp_path):
     assert shown["web_seeds"] == kept and "&ws=https%3A%2F%2Fdata.example%2Fpub%2F" in shown["magnet"]
     assert f"web seed     {kept[1]}" in tide("show", tmp_path / "m.torrent").out
     for bad in ("ftp://h/x", "h/x", "http://", "http://user:pw@h/", "http://h:0/", "http://h/" + "a" * 2100):
-        assert "--web-seed" in tide("publish", data, "-o", tmp_path / "n.torrent", "--web-seed", bad, code=2).err
+        err = tide("publish", data, "-o", tmp_path / "n.torrent", "--web-seed", bad, code=2).err
+        assert "--web-seed" in err and "tracker" not in err, err
 
 
 def test_a_server_that_knows_no_ranges(tide, start, port, data, tmp_path):
@@ -143,6 +145,13 @@ def test_a_fault_that_passes_costs_a_moment(tide, start, data, tmp_path, what):
         assert what == "longer" or any(f"web seed {web.url}: " in text for text in said), said
 
 
+def test_a_file_that_is_labelled_as_compressed_is_taken_as_it_is(tide, start, data, tmp_path):
+    with WebServer(data.parent, fault=lambda request: "labelled") as web:
+        done = get(tide, torrent(start, tmp_path, data, "hybrid", web.url), tmp_path)
+        assert not [text for text in warnings(done) if "web seed" in text]
+    trees.assert_same(data, tmp_path / "got/data")
+
+
 def cut_when(tide, source, tmp_path, why):
     """Fetches until a warning has the reason why the web seed fails; returns the last event."""
     words = ("--to", tmp_path / "got", "--plain", "--no-lsd", "--listen", "127.0.0.1:0", "--json")
@@ -167,6 +176,15 @@ def test_a_server_that_is_away_is_named(tide, start, port, data, tmp_path):
     url = f"http://127.0.0.1:{port()}/"
     failed = get(tide, torrent(start, tmp_path, data, "v1", url), tmp_path, "--timeout", "5s", code=3)
     assert url in failed.last("error")["message"] and "refused" in failed.last("error")["message"]
+
+
+@pytest.mark.parametrize("what,sent", (("silent", "sent no complete block"), (None, r"sent \d+")))
+def test_a_web_seed_that_is_too_slow_is_named_with_its_bytes(tide, start, data, tmp_path, what, sent):
+    stalls = lambda request: None if (request.range or "").endswith("=0-0") else what  # noqa: E731
+    with WebServer(data.parent, fault=stalls, rate=300_000) as web:
+        failed = get(tide, torrent(start, tmp_path, data, "hybrid", web.url), tmp_path, "--timeout", "4s", code=3)
+        message = failed.last("error")["message"]
+        assert re.search(re.escape(f"(web seed {web.url} ") + sent, message) and "name one with --peer" not in message, message
 
 
 @pytest.mark.parametrize("what", ("silent", "drips"))

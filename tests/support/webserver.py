@@ -5,6 +5,7 @@ Sent bytes are counted, so that tests can tell how many copies were fetched.
 """
 from __future__ import annotations
 
+import gzip
 import pathlib
 import re
 import socket
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = ("other-range", "no-range", "other-size", "multipart", "short", "longer", "endless-headers", "garbage", "silent",
-          "gzip", "lies", "hangs-up", "drips")
+          "gzip", "labelled", "lies", "hangs-up", "drips")
 
 
 @dataclass
@@ -128,14 +129,17 @@ class Handler(BaseHTTPRequestHandler):
             first, last = first + 1, last + 1
         if fault == "other-size":
             total += 1
+        if fault == "gzip":
+            body, status = gzip.compress(data, 1), 200
         self.send_response(status)
         if status == 206:
             kind = "multipart/byteranges; boundary=x" if fault == "multipart" else "application/octet-stream"
             self.send_header("Content-Type", kind)
             if fault != "multipart":
                 self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
-        if fault == "gzip":
-            self.send_header("Content-Encoding", "gzip")
+        # Of a file that is compressed itself and is sent as it is, as Apache does with its AddEncoding.
+        if fault in ("gzip", "labelled"):
+            self.send_header("Content-Encoding", "x-gzip" if fault == "labelled" else "gzip")
         if fault == "drips":
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
