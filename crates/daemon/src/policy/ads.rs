@@ -2,10 +2,16 @@
 
 use tidecast_classad::{Ad, Context, Expr, ParseError, Value};
 use tidecast_depot::CacheRecord;
+use tidecast_text::{Size, escaped_bytes};
 
 use crate::model::attributes::Attributes;
 use crate::model::error::Error;
 use crate::model::types::Method;
+
+/// What a daemon requires of caches by default: no more than all of its disk space.
+const FITS: &str = "MY.TotalDisk > TARGET.DiskUsage";
+/// Bytes shown of an expression that does not hold.
+const SHOWN: usize = 200;
 
 /// Why an expression of a user or an ad of another daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -132,15 +138,43 @@ pub(crate) fn daemon(host: &Host<'_>) -> Result<Ad, AdError> {
     set(&mut ad, "TotalDisk", kilobytes(host.disk.0));
     set(&mut ad, "FreeDisk", kilobytes(host.disk.1));
     set(&mut ad, "ReplicationMethods", methods(host.methods).as_str());
-    ad.insert("Requirements", Expr::parse(host.requirements.unwrap_or("MY.TotalDisk > TARGET.DiskUsage"))?);
+    ad.insert("Requirements", Expr::parse(host.requirements.unwrap_or(FITS))?);
     Ok(ad)
 }
 
-/// Both are satisfied with each other, and the cache's policy, if asked for, with the daemon.
-pub(crate) fn agree(cache: &Ad, daemon: &Ad, by_policy: bool, now: u64) -> Result<bool, AdError> {
+/// Both are satisfied with each other, and so is the cache's policy with the daemon.
+pub(crate) fn agree(cache: &Ad, daemon: &Ad, now: u64) -> Result<bool, AdError> {
     let context = Context::at(signed(now));
     let policy = || context.attribute("ReplicationPolicy", cache, Some(daemon));
-    Ok(context.symmetric_match(cache, daemon)? && (!by_policy || policy()?.as_bool() == Some(true)))
+    Ok(context.symmetric_match(cache, daemon)? && policy()?.as_bool() == Some(true))
+}
+
+/// Why the two are not satisfied with each other, whatever the cache's policy is; none if they are.
+pub(crate) fn mismatch(cache: &Ad, daemon: &Ad, now: u64) -> Result<Option<String>, AdError> {
+    let context = Context::at(signed(now));
+    let required = |ad: &Ad| ad.get("Requirements").map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    let shown = |text: &str| escaped_bytes(&text.as_bytes()[..text.len().min(SHOWN)]).to_string();
+    let host = match context.attribute("Name", daemon, None)?.as_str() {
+        Some(name) => format!("host {}", shown(name)),
+        None => "the host".to_owned(),
+    };
+    if !context.consents(cache, daemon)? {
+        return Ok(Some(format!(
+            "the cache requires {} of a host; {host} does not satisfy that",
+            shown(&required(cache))
+        )));
+    }
+    if context.consents(daemon, cache)? {
+        return Ok(None);
+    }
+    let kilobytes = |ad, name| Ok::<_, AdError>(context.attribute(name, ad, None)?.as_int());
+    let sizes = (kilobytes(cache, "DiskUsage")?, kilobytes(daemon, "TotalDisk")?);
+    let (true, (Some(usage), Some(total))) = (required(daemon) == FITS, sizes) else {
+        let required = shown(&required(daemon));
+        return Ok(Some(format!("{host} requires {required} of a cache; this one does not satisfy that")));
+    };
+    let size = |kilobytes: i64| Size(u64::try_from(kilobytes).unwrap_or(0).saturating_mul(1024));
+    Ok(Some(format!("the cache takes {}; {host} has only {} for all caches", size(usage), size(total))))
 }
 
 /// As the paper writes it: `SWARM, DIRECT`.
@@ -186,7 +220,12 @@ mod tests {
     }
 
     fn matches(attributes: serde_json::Value, requirements: Option<&str>, by_policy: bool) -> bool {
-        agree(&cache(&record(attributes, 1000)).unwrap(), &host(requirements), by_policy, NOW).unwrap()
+        let (cache, host) = (cache(&record(attributes, 1000)).unwrap(), host(requirements));
+        if by_policy { agree(&cache, &host, NOW).unwrap() } else { why_not(&cache, &host).is_none() }
+    }
+
+    fn why_not(cache: &Ad, host: &Ad) -> Option<String> {
+        mismatch(cache, host, NOW).unwrap()
     }
 
     #[test]
@@ -228,8 +267,23 @@ mod tests {
     #[test]
     fn a_host_without_requirements_takes_what_fits() {
         let large = cache(&record(serde_json::json!({}), 2 << 20)).unwrap();
-        assert!(!agree(&large, &host(None), false, NOW).unwrap());
-        assert!(agree(&large, &host(Some("true")), false, NOW).unwrap());
+        let why = why_not(&large, &host(None)).unwrap();
+        assert_eq!(why, "the cache takes 2 MiB; host node1 has only 1 MiB for all caches");
+        assert_eq!(why_not(&large, &host(Some("true"))), None);
+    }
+
+    #[test]
+    fn who_requires_what_is_said() {
+        let choosy = cache(&record(serde_json::json!({ "requirements": "TARGET.HasGpu" }), 1)).unwrap();
+        let why = why_not(&choosy, &host(None)).unwrap();
+        assert_eq!(why, "the cache requires TARGET.HasGpu of a host; host node1 does not satisfy that");
+        let any = cache(&record(serde_json::json!({}), 1)).unwrap();
+        let why = why_not(&any, &host(Some("TARGET.Owner == \"bob\""))).unwrap();
+        assert_eq!(
+            why,
+            "host node1 requires TARGET.Owner == \"bob\" of a cache; this one does not satisfy that"
+        );
+        assert!(why_not(&Ad::new(), &Ad::new()).is_some(), "ads without requirements match nothing");
     }
 
     #[test]
@@ -248,6 +302,6 @@ mod tests {
         let ad =
             cache(&record(serde_json::json!({ "requirements": "TARGET.Name == \"node1\"" }), 10)).unwrap();
         let again = Ad::parse_new(ad.to_string()).unwrap();
-        assert!(agree(&again, &host(None), true, NOW).unwrap());
+        assert!(agree(&again, &host(None), NOW).unwrap());
     }
 }

@@ -151,9 +151,8 @@ impl Answers {
             return Answer::Wait { seconds: AGAIN, why: format!("{} is paused", self.config.name) };
         }
         match self.match_ads(&record, want) {
-            Ok(true) => {}
-            Ok(false) => return rejected("the cache's requirements and this host do not match"),
-            Err(why) => return rejected(why),
+            Ok(None) => {}
+            Ok(Some(why)) | Err(why) => return rejected(why),
         }
         let served = self.serve_swarm(&record, peer).await;
         let (manifest, content) = match served {
@@ -184,10 +183,11 @@ impl Answers {
         }
     }
 
-    fn match_ads(&self, record: &CacheRecord, want: &Want) -> Result<bool, String> {
+    /// Why the cache and the peer do not match.
+    fn match_ads(&self, record: &CacheRecord, want: &Want) -> Result<Option<String>, String> {
         let cache = ads::cache(record).map_err(|e| e.to_string())?;
         let theirs = tidecast_classad::Ad::parse(&want.ad).map_err(|e| format!("its ad: {e}"))?;
-        ads::agree(&cache, &theirs, false, crate::clock::now()).map_err(|e| e.to_string())
+        ads::mismatch(&cache, &theirs, crate::clock::now()).map_err(|e| e.to_string())
     }
 
     /// Has its swarm run, and lets `peer` in; the length of its manifest and its content.

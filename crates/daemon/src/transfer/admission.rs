@@ -47,8 +47,10 @@ impl Admission {
     pub(crate) fn suits(&self, cache: &Ad, name: &str, owner: &str) -> Result<(), Failed> {
         let failed = |e: String| Failed::new(ErrorKind::Rejected, e);
         let host = self.ad.now().map_err(|e| failed(e.to_string()))?;
-        if !ads::agree(cache, &host, false, crate::clock::now()).map_err(|e| failed(e.to_string()))? {
-            return Err(failed(format!("{name} does not match the requirements of this host")));
+        if let Some(why) =
+            ads::mismatch(cache, &host, crate::clock::now()).map_err(|e| failed(e.to_string()))?
+        {
+            return Err(failed(format!("{name}: {why}")));
         }
         let owners = &self.config.owners;
         if !owners.is_empty() && !owners.iter().any(|expected| expected == owner) {

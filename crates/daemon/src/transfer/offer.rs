@@ -61,7 +61,7 @@ pub(crate) async fn offer(record: &CacheRecord, link: &Link) -> Reply {
 pub(crate) async fn suits(cache: &Ad, link: &Arc<Link>) -> bool {
     let Ok((Answer::Ok, ad)) = link.ask(&Ask::Ad, Bytes::new()).await else { return false };
     let Ok(ad) = Ad::parse(&ad) else { return false };
-    matches!(ads::agree(cache, &ad, true, crate::clock::now()), Ok(true))
+    matches!(ads::agree(cache, &ad, crate::clock::now()), Ok(true))
 }
 
 #[cfg(test)]
