@@ -48,7 +48,7 @@ pub struct Hosts {
 pub enum News {
     /// Workers of some hosts are not connected yet.
     Waiting(Waiting),
-    /// Any BitTorrent client can join.
+    /// BitTorrent clients can join.
     Open(Open),
     /// The ticket for workers that are started by the caller, a secret; the first event, and only then. Not in JSON lines.
     #[serde(skip)]
@@ -106,7 +106,7 @@ pub struct Late {
     pub seconds: f64,
 }
 
-/// Any BitTorrent client can join now.
+/// BitTorrent clients can join now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Open {
     /// The metainfo file, which exists now.

@@ -83,7 +83,7 @@ pub struct Options {
     pub network: Option<Network>,
     /// Send the data unencrypted.
     pub plain: bool,
-    /// The metainfo file to write, with which any BitTorrent client can join; only with `plain`.
+    /// The metainfo file to write, with which BitTorrent clients can join; only with `plain`.
     pub torrent: Option<PathBuf>,
     /// Sync the data to disk before it counts as done.
     pub durable: bool,

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (output, state) = (Some(torrent.clone()), state_dir.clone());
     publish(&data, PublishOptions { output, state_dir: state, ..Default::default() }).wait_blocking()?;
 
-    // An open swarm, which any BitTorrent client may join: `plain` confirms that this is intended.
+    // An open swarm, which BitTorrent clients may join: `plain` confirms that this is intended.
     let swarm = SwarmOptions { upload_limit: Some(1_000_000), plain: true, ..SwarmOptions::loopback() };
     let options = SeedOptions { swarm, state_dir: state_dir.clone(), ..Default::default() };
     let seeding = seed(&torrent, &data, options);

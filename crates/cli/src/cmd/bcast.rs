@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Send the data unencrypted: faster on fast networks
     #[arg(long)]
     plain: bool,
-    /// Write the metainfo file to FILE, with which any BitTorrent client can join; prints the peer address for it
+    /// Write the metainfo file to FILE, with which BitTorrent clients can join; prints the peer address for it
     #[arg(long, value_name = "FILE", requires = "plain")]
     torrent: Option<PathBuf>,
     /// Sync the copy to disk before a host counts as done (batched), or not at all (none)

@@ -37,7 +37,7 @@ impl News {
             Self::Places(of) => places(of),
             Self::Open(Open { torrent, peers }) => {
                 let peers = peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-                format!("any BitTorrent client can join: {}, peer {peers}", torrent.display())
+                format!("BitTorrent clients can join: {}, peer {peers}", torrent.display())
             }
             Self::Ticket(_) | Self::Failed { .. } => return None,
         })

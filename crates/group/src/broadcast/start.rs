@@ -47,7 +47,7 @@ impl Group {
         Ok(())
     }
 
-    /// Lets any BitTorrent client join, if the user allows it. A failure to write the file does not affect the hosts.
+    /// Lets BitTorrent clients join, if the user allows it. A failure to write the file does not affect the hosts.
     fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) {
         let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return };
         if let Err(error) = tidecast_paths::output(path, &self.manifest, 0o666, &|| true) {
