@@ -321,3 +321,23 @@ def test_a_worker_that_cannot_call_back_says_which_addresses_it_tried(tide, tmp_
     assert re.search(r"cannot reach the coordinator at (\S+:\d+)", host["reason"]), host
     assert host["coordinator_addresses"] and all(re.fullmatch(r"\S+:\d+", at) for at in host["coordinator_addresses"]), host
     assert host["coordinator_error"] and f": {host['coordinator_error']} (" in host["reason"], host
+
+
+class Empty(hostile.Hostile):
+    """A peer that has no piece."""
+
+    def talk(self, peer):
+        self.handshake(peer)
+        hostile.send(peer, hostile.HAVE_NONE)
+        while True:
+            hostile.receive(peer)
+
+
+def test_a_get_says_that_no_connected_peer_has_the_missing_pieces(start, tide, port, tmp_path):
+    data = blob(tmp_path / "data", 200_000)
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "v1")
+    with Empty("127.0.0.3", port()) as empty:
+        get = tide.run("get", torrent, "--plain", "--no-lsd", "--peer", empty.address, "--to", tmp_path / "a")
+        get.until("a word on the missing pieces", lambda: re.search(r"no connected peer has \d+ pieces? of the missing data", get.err))
+        get.signal(signal.SIGINT)
+        assert f"of the missing data ({empty.address})" in get.exits(3).err.strip().splitlines()[-1]

@@ -127,6 +127,8 @@ pub enum Notice {
         silent: Duration,
         /// It is this node that sends.
         sending: bool,
+        /// Pieces that it needs and no connected peer has.
+        missing: u32,
     },
     /// Payload moves again after this long.
     Resumed {

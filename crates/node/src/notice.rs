@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidecast_net::Notice;
+use tidecast_text::count;
 
 use crate::plain;
 
@@ -16,7 +17,9 @@ pub fn about_peer(notice: &Notice) -> Option<String> {
         Notice::Withdrew { addr } => Some(withdrew(*addr)),
         Notice::WebSeed { url, why } => Some(web_seed(url, why)),
         Notice::Unreachable { addr, why, .. } => Some(format!("peer {addr}: {why}")),
-        Notice::Stalled { addrs, silent, sending: false } => Some(stalled(addrs, *silent, false)),
+        Notice::Stalled { addrs, silent, sending: false, missing } => {
+            Some(stalled(addrs, *silent, false, *missing))
+        }
         _ => None,
     }
 }
@@ -26,12 +29,18 @@ pub(crate) fn web_seed(url: &str, why: &str) -> String {
 }
 
 /// Peers are connected, and nothing moves.
-pub(crate) fn stalled(addrs: &[SocketAddr], silent: Duration, sending: bool) -> String {
+pub(crate) fn stalled(addrs: &[SocketAddr], silent: Duration, sending: bool, missing: u32) -> String {
     let since = SystemTime::now().checked_sub(silent).map(clock).unwrap_or_default();
     let addrs = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let seconds = silent.as_secs();
     match sending {
         true => format!("peer {addrs} received no data for {seconds} s, since {since}"),
+        false if missing > 0 => {
+            let pieces = count(missing.into(), "piece");
+            format!(
+                "no data for {seconds} s, since {since}: no connected peer has {pieces} of the missing data ({addrs})"
+            )
+        }
         false => format!("no data for {seconds} s, since {since}, from {addrs}"),
     }
 }

@@ -186,8 +186,8 @@ impl Running {
                 self.unreachable.failed(addr, &why, told);
             }
             Notice::Unreachable { .. } => {}
-            Notice::Stalled { addrs, silent, sending } => {
-                let message = stalled(&addrs, silent, sending);
+            Notice::Stalled { addrs, silent, sending, missing } => {
+                let message = stalled(&addrs, silent, sending, missing);
                 let silent = Some(silent.as_secs());
                 let sending = Some(sending);
                 let (peers, peer, reason) = (Some(addrs), None, None);

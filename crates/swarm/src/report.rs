@@ -39,6 +39,13 @@ impl Engine {
         plan.is_some_and(|c| c.has_given_all(self.pieces.count()))
     }
 
+    /// Wanted pieces that are missing here and that no connected peer has. O(pieces).
+    #[must_use]
+    pub fn missing_at_all(&self) -> u32 {
+        let missing = |piece: &u32| self.pieces.lacks(*piece) && self.selection.holders(*piece) == 0;
+        (0..self.pieces.count()).filter(missing).count() as u32
+    }
+
     /// Totals and the state of now. O(peers).
     #[must_use]
     pub fn stats(&self) -> Stats {

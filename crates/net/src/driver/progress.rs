@@ -120,7 +120,8 @@ impl Driver {
             Some(StallChange::Stalled(silent)) => {
                 let conns = self.conns.values().filter(|conn| concerns(conn));
                 let addrs: Vec<SocketAddr> = conns.map(|c| c.listens.unwrap_or(c.addr)).take(NAMED).collect();
-                Notice::Stalled { addrs, silent, sending }
+                let missing = if sending { 0 } else { self.engine.missing_at_all() };
+                Notice::Stalled { addrs, silent, sending, missing }
             }
         };
         self.notify(notice);
