@@ -63,7 +63,7 @@ impl FromStr for Launch {
             "ssh" => Ok(Self::Ssh),
             "srun" => Ok(Self::Srun),
             "mpirun" => Ok(Self::Mpirun),
-            other if !other.contains(char::is_whitespace) => Err(format!(
+            other if !other.contains(|c: char| c.is_whitespace() || c == '{') => Err(format!(
                 "unknown launcher {other:?}: use auto, ssh, srun, mpirun, or a command with {{command}}"
             )),
             other => other.parse().map(Self::Template).map_err(|e| e.to_string()),
@@ -322,6 +322,7 @@ mod tests {
     fn launchers_parse() {
         assert_eq!("srun".parse(), Ok(Launch::Srun));
         assert!("rsh".parse::<Launch>().unwrap_err().contains("rsh"));
+        assert!(matches!("{command}".parse(), Ok(Launch::Template(_))));
         assert!("rsh {host}".parse::<Launch>().unwrap_err().contains("{command}"));
     }
 }
