@@ -114,7 +114,8 @@ impl<'t> Lexer<'t> {
         len
     }
 
-    /// Decimal integers and reals; HTCondor 25 knows no octal, no hexadecimal and no factors (`1K`) any more.
+    /// Decimal integers and reals; HTCondor 25 knows no hexadecimal and no factors (`1K`) any more, and of octal only the
+    /// digits: `010` is ten, and `08` an error.
     fn number(&mut self) -> Result<Token, ParseError> {
         let start = self.at;
         let whole = self.digits();
@@ -143,8 +144,8 @@ impl<'t> Lexer<'t> {
         if real {
             return Ok(Token::Real(text.parse().unwrap_or(f64::INFINITY)));
         }
-        if whole > 1 && text.starts_with('0') {
-            return Err(self.error(start, "integer with a leading zero"));
+        if whole > 1 && text.starts_with('0') && text.contains(['8', '9']) {
+            return Err(self.error(start, "8 or 9 in an integer with a leading zero"));
         }
         Ok(Token::Int(text.parse().unwrap_or(u128::MAX)))
     }

@@ -57,6 +57,13 @@ fn what_is_not_as_htcondor_has_it() {
 }
 
 #[test]
+fn a_leading_zero_makes_no_octal() {
+    assert_eq!(value("010 + 007"), "17");
+    assert_eq!(value("eval(relTime(-5))"), "-5", "it is written -05");
+    assert_eq!(value("eval(\"08\")"), "error");
+}
+
+#[test]
 fn the_context_is_all_that_an_evaluation_knows() {
     let context = Context { utc_offset: 3600, ..Context::at(NOW) };
     let my = Ad::new();
