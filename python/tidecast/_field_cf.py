@@ -22,6 +22,8 @@ _MISSING = ("_FillValue", "missing_value")
 _NUMBERS = (*_PACKING, *_MISSING, "valid_min", "valid_max", "valid_range")
 #: "days since 2000-01-01", but not "days since sowing".
 _DATE = re.compile(r"\s*\S+ since \D*\d")
+#: Units of durations: such arrays are unpacked as if nothing were missing.
+_SPANS = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
 _PACKED_FLOATS = {8: "<d", 4: "<f", 2: "<e"}
 
 
@@ -46,7 +48,8 @@ class Meaning:
                          for name, value in zip(_PACKING, packing, strict=True)]
         self._missing = _as_xarray(numbers, stored, self._kind)
         # NaN is always missing; integers have no NaN.
-        said_missing = bool(self._missing) or (self._kind.kind == "f" and any(name in said for name in _MISSING))
+        said_missing = bool(self._missing) or (self._kind.kind == "f" and any(name in said for name in _MISSING)
+                                               and str(said.get("units")) not in _SPANS)
         self._real = _real_kind(self._kind, scale, offset, bool(self._missing), said_missing)
         numbers |= {name: _as_stored(values, self._kind, stored) for name, values in numbers.items() if name not in _PACKING}
         default = _default(stored, self._kind) if netcdf else []
