@@ -4,7 +4,7 @@
 //! or the source of a list. As with rsync, directories above a name are copied as directories, whatever links
 //! lead to them: names below such a link are separate sources, opened by the path that the user wrote.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,8 @@ use crate::job::Problem;
 use crate::part::MAX_PATH;
 use crate::spec::{Follow, Relative};
 
-/// Most directories at which paths begin, and most names behind links: each is kept open.
+/// Most directories at which paths begin, about the most groups of names that begin at them, and most names behind links:
+/// each is kept open.
 const STARTS: usize = 256;
 const LINKED: usize = 256;
 /// The contents of a directory, at any depth.
@@ -50,8 +51,29 @@ impl Extent {
     }
 }
 
-/// Names by the directories at which they begin, these as the user has written them.
-type Starts = BTreeMap<Vec<u8>, Names>;
+/// Names by the directories at which they begin, these as the user has written them. A list that alternates between two has
+/// several groups of each: of entries for one place in the copy the first in the list counts, as with rsync.
+#[derive(Debug, Default)]
+struct Starts {
+    groups: Vec<(Vec<u8>, Names)>,
+    /// The last group of each.
+    last: HashMap<Vec<u8>, usize>,
+}
+
+impl Starts {
+    fn at(&mut self, start: &[u8]) -> &mut Names {
+        let known = self.last.get(start).copied();
+        let newest = self.groups.len().saturating_sub(1);
+        // A list with too many groups loses that order.
+        let place =
+            known.filter(|place| *place == newest || self.groups.len() >= STARTS).unwrap_or_else(|| {
+                self.groups.push((start.to_vec(), Names::new()));
+                self.last.insert(start.to_vec(), self.groups.len() - 1);
+                self.groups.len() - 1
+            });
+        &mut self.groups[place].1
+    }
+}
 
 /// Finds the sources.
 pub(super) fn find(
@@ -60,7 +82,7 @@ pub(super) fn find(
     follow: Follow,
     root: Option<&Path>,
 ) -> Result<(Vec<Top>, Vec<Problem>), Error> {
-    let mut starts = Starts::new();
+    let mut starts = Starts::default();
     match (&relative.names, sources) {
         (None, sources) => {
             for source in sources {
@@ -70,18 +92,20 @@ pub(super) fn find(
             }
         }
         (Some(names), [base]) => {
-            starts.insert(base.as_bytes().to_vec(), Names::new());
             for name in names.0.split(|b| *b == 0).filter(|name| !name.is_empty()) {
                 add_name(&mut starts, base.as_bytes(), name, relative.recursive);
+            }
+            if starts.groups.is_empty() {
+                starts.at(base.as_bytes());
             }
         }
         (Some(_), _) => return Err(Error::Usage("--files-from needs exactly one source".into())),
     }
-    if starts.len() > STARTS {
+    if starts.last.len() > STARTS {
         return Err(Error::Usage(format!("more than {STARTS} directories are marked by /./ in paths")));
     }
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
-    for (start, mut names) in starts {
+    for (start, mut names) in starts.groups {
         let fd = directory(&start, root)
             .map_err(|e| Error::Nothing(format!("{}: not copied: {e}", escaped_bytes(&start))))?;
         let linked = apart(&fd, &mut names, follow, root.is_some(), &mut problems);
@@ -147,7 +171,7 @@ fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
         )));
     }
     let (name, contents) = cleaned(rest);
-    starts.entry(start.to_vec()).or_default().entry(name).or_default().add(WHOLE, contents);
+    starts.at(start).entry(name).or_default().add(WHOLE, contents);
     Ok(())
 }
 
@@ -162,7 +186,7 @@ fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], recursive: bool) {
     };
     let (name, contents) = cleaned(rest);
     let depth = if recursive { WHOLE } else { usize::from(contents) };
-    starts.entry(start).or_default().entry(name).or_default().add(depth, contents);
+    starts.at(&start).entry(name).or_default().add(depth, contents);
 }
 
 /// A name to which a link leads.
@@ -280,6 +304,8 @@ pub(super) struct Listed {
     sent: HashSet<u64>,
     /// Everything that is sent is noted.
     all: bool,
+    /// Where everything is noted: the first source that has a directory of some path.
+    directories: HashMap<u64, usize>,
     /// Directories of the list under way that are copied with all that is in them.
     whole: HashSet<Vec<u8>>,
 }
@@ -300,11 +326,13 @@ impl Listed {
         !self.all || self.is_new(path)
     }
 
-    /// Notes a directory that is sent: no later source has another entry in its place.
-    pub(super) fn note_directory(&mut self, path: &[u8]) {
-        if self.all {
-            self.is_new(path);
+    /// Notes a directory that is sent: no later source has another entry in its place. Returns the first source that has it.
+    pub(super) fn note_directory(&mut self, path: &[u8], top: usize) -> usize {
+        if !self.all {
+            return top;
         }
+        self.is_new(path);
+        *self.directories.entry(self.key.hash_one(path)).or_insert(top)
     }
 
     fn is_below_whole(&self, name: &[u8]) -> bool {
@@ -322,6 +350,12 @@ impl Walk<'_> {
             Some(known) if listed => known.is_new(path),
             Some(known) => known.is_new_below(path),
         }
+    }
+
+    /// The same of a name in a directory, which is none itself: nor must another source have a directory in its place.
+    pub(super) fn is_first_below(&mut self, dir: &Dir, name: &[u8]) -> bool {
+        let path = join(&dir.inside, name);
+        !self.is_directory_elsewhere(dir.top, &path) && self.is_first(&path, false)
     }
 
     /// The names of a list, in order.
@@ -406,17 +440,33 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether another list has a directory in the place of a name.
-    fn is_directory_elsewhere(&self, top: usize, name: &[u8]) -> bool {
-        if self.tree().filter.leaves_out(name, true) {
+    /// Whether a rule leaves out all names below a directory that was not named itself.
+    pub(super) fn leads_nowhere(&self, implied: &Top) -> bool {
+        let below = [&implied.inside[..], b"/"].concat();
+        let is_sent = |top: &Top| {
+            let own = top.own();
+            !top.implied
+                && own.starts_with(&below)
+                && !self.tree().filter.leaves_out(&own, top.single.is_none())
+        };
+        !self.tree().tops.iter().any(is_sent)
+    }
+
+    /// Whether another source has a directory in the place of a name.
+    pub(super) fn is_directory_elsewhere(&self, top: usize, name: &[u8]) -> bool {
+        if self.listed.as_ref().is_none_or(|listed| !listed.all) || self.tree().filter.leaves_out(name, true)
+        {
             return false;
         }
-        let below = [name, b"/"].concat();
-        self.tree().tops.iter().enumerate().any(|(number, other)| {
-            let Some(names) = other.names.as_ref().filter(|_| number != top) else { return false };
-            let is_named = names.contains_key(name)
-                || names.range(below.clone()..).next().is_some_and(|(found, _)| found.starts_with(&below));
-            is_named && self.tree().open(number, name, DIRECTORY).is_ok()
+        self.tree().tops.iter().enumerate().filter(|(number, _)| *number != top).any(|(number, other)| {
+            let Some(path) = other.below(name) else { return false };
+            let is_sent = match &other.names {
+                Some(names) => {
+                    is_above_or_below(names, path, |name| !self.tree().filter.leaves_out(name, false))
+                }
+                None => other.single.is_none() && levels(path) <= other.depth,
+            };
+            is_sent && self.tree().open(number, path, DIRECTORY).is_ok()
         })
     }
 
@@ -444,6 +494,26 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Names in a path.
+fn levels(path: &[u8]) -> usize {
+    path.split(|b| *b == b'/').filter(|name| !name.is_empty()).count()
+}
+
+/// Whether a path is one of these, is above one that is sent, or is among the contents of one that are copied.
+fn is_above_or_below(names: &Names, path: &[u8], is_sent: impl Fn(&[u8]) -> bool) -> bool {
+    let start = [path, b"/"].concat();
+    let mut below =
+        names.range(start.clone()..).map(|(name, _)| name).take_while(|name| name.starts_with(&start));
+    if names.contains_key(path) || below.any(|name| is_sent(name)) {
+        return true;
+    }
+    let mut above = path;
+    (1..=levels(path)).any(|levels| {
+        above = super::location::parent(above);
+        names.get(above).is_some_and(|extent| extent.depth >= levels)
+    })
 }
 
 /// Of a path that a message names.

@@ -99,11 +99,11 @@ impl Tree {
 
 impl Top {
     /// Where a path in the copy would lie in this source.
-    fn below<'p>(&self, inside: &'p [u8]) -> Option<&'p [u8]> {
+    pub(super) fn below<'p>(&self, inside: &'p [u8]) -> Option<&'p [u8]> {
         let below = match &self.single {
-            Some(name) => (name == inside).then_some(inside)?,
+            Some(name) => return (name == inside).then_some(inside),
             None => inside.strip_prefix(self.inside.as_slice())?,
         };
-        Some(below.strip_prefix(b"/").unwrap_or(below))
+        if self.inside.is_empty() || below.is_empty() { Some(below) } else { below.strip_prefix(b"/") }
     }
 }

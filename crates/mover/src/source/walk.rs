@@ -117,7 +117,11 @@ impl<'w> Walk<'w> {
             // The content of a source that was given with a slash has no name of its own.
             let own = top.own();
             // Directories above names are not asked about, as with rsync.
-            if !top.implied && self.tree.filter.leaves_out(&own, top.single.is_none()) {
+            let is_left_out = match top.implied {
+                true => self.leads_nowhere(top),
+                false => self.tree.filter.leaves_out(&own, top.single.is_none()),
+            };
+            if is_left_out {
                 continue;
             }
             if let Some(names) = &top.names {
@@ -249,7 +253,7 @@ impl<'w> Walk<'w> {
                     self.tree.apart(&sub);
                 }
             }
-            Ok(_) if self.listed.is_some() && !self.is_first(&join(&dir.inside, bytes), false) => {}
+            Ok(_) if self.listed.is_some() && !self.is_first_below(dir, bytes) => {}
             Ok(stat) => self.entry(dir, bytes, &stat)?,
             // It was removed between the two calls, so it need not be in the copy.
             Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
@@ -307,15 +311,25 @@ impl<'w> Walk<'w> {
             self.tree.trouble(dir, b"", "skipped: this is the destination", false);
             return false;
         }
-        if let Some(listed) = &mut self.listed {
-            listed.note_directory(&dir.inside);
-        }
+        let first =
+            self.listed.as_mut().map_or(dir.top, |listed| listed.note_directory(&dir.inside, dir.top));
         if self.tree.others(dir, b"", true) != Others::Directory {
             let apart = depth == 0;
-            let item = Item { apart, ..self.item(dir, b"", stat) };
-            self.add(item);
+            let item = match self.earlier(first, dir) {
+                Some((earlier, stat)) => self.item(&earlier, b"", &stat),
+                None => self.item(dir, b"", stat),
+            };
+            self.add(Item { apart, ..item });
         }
         true
+    }
+
+    /// The directory of an earlier source that has the same place in the copy, and gives it its attributes.
+    fn earlier(&self, first: usize, dir: &Dir) -> Option<(Arc<Dir>, Stat)> {
+        let top = self.tree.tops.get(first).filter(|_| first != dir.top)?;
+        let path = top.below(&dir.inside)?.to_vec();
+        let stat = rfs::fstat(self.tree.open(first, &path, DIRECTORY).ok()?).ok()?;
+        Some((Arc::new(Dir { top: first, path, inside: dir.inside.clone() }), stat))
     }
 
     /// Everything but a directory.
