@@ -40,8 +40,8 @@ class Trial:
         # linked from elsewhere.
         if names & {"--remove-source-files"} and names & {"-L", "-k", "--append", "--link-dest"}:
             self.flags.remove("--remove-source-files")
-        # rsync links files of any owner.
-        if "--link-dest" in names and not self.keeps("o"):
+        # rsync links files of any owner; to be appended to, they are copied here; and rsync keeps none that a link replaces.
+        if "--link-dest" in names and (not self.keeps("o") or names & {"--append", "--append-verify", "--backup-dir", "-b"}):
             self.flags = [flag for flag in self.flags if not flag.startswith("--link-dest")]
         self.updates = bool(names & {"--inplace", "--append", "--append-verify"})
         # Without its owner a file loses its set-id bits here, though rsync makes it root's.
@@ -132,7 +132,9 @@ class Trial:
         linked = {path for path in ours.keys() & theirs if path not in (ours[path][-1], theirs[path][-1]) or groups.count(path) > 2}
         for path in ours.keys() & theirs:
             (kind, *rest, when, same), (*_, other, _) = ours[path], theirs[path]
-            loose = not self.keeps("t") or "-J" in self.flags and stat.S_ISLNK(kind) or "-O" in self.flags and stat.S_ISDIR(kind)
+            # -b leaves the times of directories, as -O does.
+            leaves = "-O" in self.flags or "-b" in self.flags
+            loose = not self.keeps("t") or "-J" in self.flags and stat.S_ISLNK(kind) or leaves and stat.S_ISDIR(kind)
             near = "now" not in (when, other) and abs(when - other) <= window
             # A pipe or link whose attributes change is recreated here, which changes its time, and that of its directory.
             if not stat.S_ISREG(kind) and (loose or near):
@@ -141,6 +143,9 @@ class Trial:
             # not copied; the mode of a pipe that is not.
             if not all(map(self.keeps, "optg")) and (path in linked or not self.keeps("p") and not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)):
                 ours[path] = theirs[path]
+            # In a directory that is open to all, another user's file is replaced here, not written to.
+            if self.updates and not self.keeps("o") and ours[path][3] == os.geteuid():
+                ours[path] = (*ours[path][:3], *theirs[path][3:5], *ours[path][5:])
         wrong = {path: (ours.get(path), theirs.get(path)) for path in ours.keys() | theirs if ours.get(path) != theirs.get(path)}
         if code and judged:
             # Consequences of failures may differ.

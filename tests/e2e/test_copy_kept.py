@@ -322,6 +322,15 @@ def test_files_that_grow_get_what_they_lack(way, here, tmp_path):
     assert end["bytes_copied"] < 3 * MIB, end
 
 
+@pytest.mark.parametrize("flags", [["--append", "--inplace"], ["--inplace", "--append"], ["--append-verify", "--inplace"]], ids=" ".join)
+def test_a_longer_file_is_left_alone_whichever_flag_comes_last(flags, here, tmp_path):
+    for name, text in (("src", "abc"), ("dest", "abcdef")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text(text)
+    done(here, *flags, f"{tmp_path}/src/", tmp_path / "dest")
+    assert (tmp_path / "dest/f").read_text() == "abcdef"
+
+
 @pytest.mark.parametrize("flag", ["--append", "--append-verify"])
 def test_a_file_that_grows_is_a_beginning_of_the_source_at_any_time(flag, here, tmp_path):
     """Killed while it is written to, and given again."""

@@ -141,7 +141,12 @@ pub const SWITCHES: [Switch; 25] = [
         "inplace",
         None,
         "Update existing files in place instead of replacing them, once all changed data has arrived",
-        |f, _| f.receive.in_place = InPlace::Yes,
+        |f, _| {
+            // Appending is in place, whichever flag comes first.
+            if f.receive.in_place == InPlace::No {
+                f.receive.in_place = InPlace::Yes;
+            }
+        },
     ),
     (
         "append",
