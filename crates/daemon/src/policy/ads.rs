@@ -159,10 +159,7 @@ pub(crate) fn mismatch(cache: &Ad, daemon: &Ad, now: u64) -> Result<Option<Strin
         None => "the host".to_owned(),
     };
     if !context.consents(cache, daemon)? {
-        return Ok(Some(format!(
-            "the cache requires {} of a host; {host} does not satisfy that",
-            shown(&required(cache))
-        )));
+        return Ok(Some(format!("the cache's requirements exclude {host}: {}", shown(&required(cache)))));
     }
     if context.consents(daemon, cache)? {
         return Ok(None);
@@ -171,7 +168,7 @@ pub(crate) fn mismatch(cache: &Ad, daemon: &Ad, now: u64) -> Result<Option<Strin
     let sizes = (kilobytes(cache, "DiskUsage")?, kilobytes(daemon, "TotalDisk")?);
     let (true, (Some(usage), Some(total))) = (required(daemon) == FITS, sizes) else {
         let required = shown(&required(daemon));
-        return Ok(Some(format!("{host} requires {required} of a cache; this one does not satisfy that")));
+        return Ok(Some(format!("the requirements of {host} exclude the cache: {required}")));
     };
     let size = |kilobytes: i64| Size(u64::try_from(kilobytes).unwrap_or(0).saturating_mul(1024));
     Ok(Some(format!("the cache takes {}; {host} has only {} for all caches", size(usage), size(total))))
@@ -276,13 +273,10 @@ mod tests {
     fn who_requires_what_is_said() {
         let choosy = cache(&record(serde_json::json!({ "requirements": "TARGET.HasGpu" }), 1)).unwrap();
         let why = why_not(&choosy, &host(None)).unwrap();
-        assert_eq!(why, "the cache requires TARGET.HasGpu of a host; host node1 does not satisfy that");
+        assert_eq!(why, "the cache's requirements exclude host node1: TARGET.HasGpu");
         let any = cache(&record(serde_json::json!({}), 1)).unwrap();
         let why = why_not(&any, &host(Some("TARGET.Owner == \"bob\""))).unwrap();
-        assert_eq!(
-            why,
-            "host node1 requires TARGET.Owner == \"bob\" of a cache; this one does not satisfy that"
-        );
+        assert_eq!(why, "the requirements of host node1 exclude the cache: TARGET.Owner == \"bob\"");
         assert!(why_not(&Ad::new(), &Ad::new()).is_some(), "ads without requirements match nothing");
     }
 
