@@ -336,9 +336,7 @@ impl Listed {
     }
 
     fn is_below_whole(&self, name: &[u8]) -> bool {
-        let mut ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        (self.whole.contains(&b""[..]) && !name.is_empty())
-            || ends.any(|end| self.whole.contains(&name[..end]))
+        ancestors(name).any(|above| self.whole.contains(above))
     }
 }
 
@@ -352,7 +350,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The same of a name in a directory, which is none itself: nor must another source have a directory in its place.
+    /// Whether an entry of a directory is sent: not if its path was sent before, or another source has a directory there.
     pub(super) fn is_first_below(&mut self, dir: &Dir, name: &[u8]) -> bool {
         let path = join(&dir.inside, name);
         !self.is_directory_elsewhere(dir.top, &path) && self.is_first(&path, false)
@@ -464,7 +462,7 @@ impl Walk<'_> {
                 Some(names) => {
                     is_above_or_below(names, path, |name| !self.tree().filter.leaves_out(name, false))
                 }
-                None => other.single.is_none() && levels(path) <= other.depth,
+                None => other.single.is_none() && ancestors(path).count() <= other.depth,
             };
             is_sent && self.tree().open(number, path, DIRECTORY).is_ok()
         })
@@ -496,9 +494,13 @@ impl Walk<'_> {
     }
 }
 
-/// Names in a path.
-fn levels(path: &[u8]) -> usize {
-    path.split(|b| *b == b'/').filter(|name| !name.is_empty()).count()
+/// The directories above a path, the nearest first and the empty one last; as many as the path has names.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let itself_too = std::iter::successors(Some(path), |path| match *path {
+        [] => None,
+        path => Some(super::location::parent(path)),
+    });
+    itself_too.skip(1)
 }
 
 /// Whether a path is one of these, is above one that is sent, or is among the contents of one that are copied.
@@ -509,11 +511,7 @@ fn is_above_or_below(names: &Names, path: &[u8], is_sent: impl Fn(&[u8]) -> bool
     if names.contains_key(path) || below.any(|name| is_sent(name)) {
         return true;
     }
-    let mut above = path;
-    (1..=levels(path)).any(|levels| {
-        above = super::location::parent(above);
-        names.get(above).is_some_and(|extent| extent.depth >= levels)
-    })
+    (1..).zip(ancestors(path)).any(|(levels, above)| names.get(above).is_some_and(|e| e.depth >= levels))
 }
 
 /// Of a path that a message names.
@@ -529,6 +527,13 @@ pub(super) fn listed_digest(names: &Names) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_as_many_ancestors_as_names() {
+        let of = |path: &'static str| ancestors(path.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(of("a/bc/d"), [&b"a/bc"[..], b"a", b""]);
+        assert_eq!((of("a"), of("")), (vec![&b""[..]], vec![]));
+    }
 
     #[test]
     fn names_of_a_list_stay_below_their_source() {
