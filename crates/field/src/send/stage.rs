@@ -16,6 +16,9 @@ use super::parity::{Parity, ParityGroup};
 use super::source::{LOOK, Source, SourceError, Step};
 use crate::geometry::Slab;
 
+/// The last batch of a session: the two behind it are never sent.
+const LAST: u32 = u32::MAX - 2;
+
 /// The values of a slab, as they travel. When it is dropped, its buffer is free.
 #[derive(Debug)]
 pub struct Values {
@@ -171,8 +174,9 @@ impl Stage {
             // A simulation may have left steps out.
             let skipped = u32::try_from(open.number().saturating_sub(step)).unwrap_or(u32::MAX);
             batch = batch.saturating_add(skipped);
-            if batch >= u32::MAX - 1 {
-                return Ok(());
+            if batch > LAST {
+                let what = format!("a session can send {LAST} steps; start the sender again");
+                return Err(SourceError::wrong(source.name(), what));
             }
             if !self.share(batch, &open, give) {
                 return Ok(());
@@ -223,8 +227,12 @@ impl Stage {
         let values = Arc::new(Values { bytes: buffer, home });
         let mut state = self.state.lock();
         if let Err(error) = read {
+            // The buffer has values of an earlier step: they are given to nobody.
             state.error.get_or_insert(error);
             state.stop = true;
+            drop(state);
+            self.changed.notify_all();
+            return;
         }
         let whole = state.frames.iter_mut().find(|frame| frame.batch == batch).and_then(|frame| {
             *frame.slabs.get_mut(slab)? = Some(values);
@@ -516,7 +524,9 @@ mod tests {
             Plan { first: 70, count: None, again: false, begin: 0 },
             usize::MAX,
         );
-        assert!(found.iter().all(|stream| stream.len() <= 8), "{found:?}");
+        assert!(found.iter().all(|stream| stream.len() <= 7), "{found:?}");
+        let own = |(_, step, value): &(u32, u64, u8)| u64::from(*value) == *step;
+        assert!(found.iter().flatten().all(own), "values of another step: {found:?}");
         assert!(stage.error().unwrap().to_string().contains("step 77"));
     }
 
