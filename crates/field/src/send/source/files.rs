@@ -20,10 +20,22 @@ const PIECE: usize = 64 << 10;
 /// Steps that lie in one file, one after the other.
 struct Part {
     path: PathBuf,
-    offset: u64,
+    /// The bytes in front of the values, which say what these are.
+    head: Vec<u8>,
     steps: u64,
     kind: Kind,
     big_endian: bool,
+}
+
+impl Part {
+    /// Opens it again, if its values are still of the same shape and type: other programs may have replaced it meanwhile.
+    fn open(&self) -> Result<File, SourceError> {
+        let file = regular(&self.path)?;
+        let mut head = vec![0; self.head.len()];
+        let same = file.read_exact_at(&mut head, 0).is_ok() && head == self.head;
+        let what = "the file was replaced by another array since sending began";
+        if same { Ok(file) } else { Err(SourceError::wrong(self.path.display().to_string(), what)) }
+    }
 }
 
 struct Files {
@@ -42,8 +54,14 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
         let what = "is a directory; name the files in it (the name of a Zarr array ends with .zarr)";
         return Err(SourceError::wrong(folder, what));
     }
+    // One that is given alone with a shape is raw whatever its first bytes are; not so one among others.
+    let described =
+        |name: &&String| names.len() > 1 && content::of(Path::new(name)) != content::Content::Else;
+    if let Some(name) = names.iter().find(described) {
+        let what = "this file describes its own shape and type; the others of the series are raw values";
+        return Err(SourceError::wrong(name, what));
+    }
     let shape = shape.ok_or_else(|| {
-        // With a given shape, a file is raw values whatever its first bytes are.
         let what = content::foreign(Path::new(first));
         SourceError::wrong(first, what.unwrap_or("raw values need a shape; give --shape X,Y,Z"))
     })?;
@@ -57,7 +75,7 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
             );
             return Err(SourceError::wrong(path.display().to_string(), what));
         }
-        parts.push(Part { path, offset: 0, steps: size / step, kind: Kind::F32, big_endian: false });
+        parts.push(Part { path, head: Vec::new(), steps: size / step, kind: Kind::F32, big_endian: false });
     }
     Ok(Box::new(Files { shape, name: called(names), parts }))
 }
@@ -68,7 +86,7 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
     let mut shape = None;
     for path in names.iter().map(PathBuf::from) {
         let name = path.display().to_string();
-        let header = head(&path)?;
+        let (header, bytes) = head(&path)?;
         let (steps, axes) = match header.shape[..] {
             [z, y, x] => (1, [x, y, z]),
             [steps, z, y, x] => (steps, [x, y, z]),
@@ -89,12 +107,15 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
         let size = std::fs::metadata(&path).map_err(SourceError::io(&path))?.len();
         let step = axes.values() * header.kind.size() as u64;
         let end = step.checked_mul(steps).and_then(|all| all.checked_add(header.offset as u64));
-        if steps == 0 || end.is_none_or(|end| end > size) {
+        if steps == 0 {
+            return Err(SourceError::wrong(name, "the array has no steps: its first axis has the length 0"));
+        }
+        if end.is_none_or(|end| end > size) {
             let what = format!("the file is truncated: it has {size} bytes, less than its header declares");
             return Err(SourceError::wrong(name, what));
         }
-        let (offset, kind, big_endian) = (header.offset as u64, header.kind, header.big_endian);
-        parts.push(Part { path, offset, steps, kind, big_endian });
+        let (kind, big_endian) = (header.kind, header.big_endian);
+        parts.push(Part { path, head: bytes, steps, kind, big_endian });
     }
     let shape = shape.ok_or_else(|| SourceError::wrong("no source", "name a file"))?;
     Ok(Box::new(Files { shape, name: called(names), parts }))
@@ -102,14 +123,18 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
 
 /// Whether its values lie in the order of Fortran.
 pub(super) fn is_fortran(name: &str) -> bool {
-    head(Path::new(name)).is_ok_and(|header| header.fortran)
+    head(Path::new(name)).is_ok_and(|(header, _)| header.fortran)
 }
 
-fn head(path: &Path) -> Result<NpyHeader, SourceError> {
+/// What a .npy declares, and the bytes that do so.
+fn head(path: &Path) -> Result<(NpyHeader, Vec<u8>), SourceError> {
     let mut bytes = Vec::new();
     let file = regular(path)?;
     file.take(npy::MAX_HEADER as u64 + 12).read_to_end(&mut bytes).map_err(SourceError::io(path))?;
-    npy::parse(&bytes).map_err(|what| SourceError::wrong(path.display().to_string(), what))
+    let header = npy::parse(&bytes).map_err(|what| SourceError::wrong(path.display().to_string(), what))?;
+    bytes.truncate(header.offset);
+    bytes.shrink_to_fit();
+    Ok((header, bytes))
 }
 
 /// Opens a file, without waiting for the other end of what another process has put in its place.
@@ -145,9 +170,9 @@ impl Source for Files {
         let mut place = step;
         for part in &self.parts {
             if place < part.steps {
-                let file = regular(&part.path)?;
+                let file = part.open()?;
                 let plane = self.shape.plane() * part.kind.size() as u64;
-                let offset = part.offset + place * self.shape.values() * part.kind.size() as u64;
+                let offset = part.head.len() as u64 + place * self.shape.values() * part.kind.size() as u64;
                 let (path, kind, big_endian) = (part.path.clone(), part.kind, part.big_endian);
                 return Ok(Some(Arc::new(InFile { step, file, path, offset, plane, kind, big_endian })));
             }
@@ -176,7 +201,13 @@ impl Step for InFile {
 
     fn read(&self, planes: Range<usize>, into: &mut [u8]) -> Result<(), SourceError> {
         let mut at = self.offset + planes.start as u64 * self.plane;
-        let wrong = |error| SourceError::io(&self.path)(error);
+        let wrong = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => SourceError::wrong(
+                self.path.display().to_string(),
+                "the file has become shorter since sending began",
+            ),
+            _ => SourceError::io(&self.path)(error),
+        };
         if self.kind == Kind::F32 && !self.big_endian {
             return self.file.read_exact_at(into, at).map_err(wrong);
         }
@@ -239,6 +270,17 @@ mod tests {
         assert_eq!((source.shape().sides(), source.steps()), ((70, 50, 40), Some(2)));
         let expected: Vec<f32> = (3500 * 42..3500 * 80).map(|n| n as f32).collect();
         assert_eq!(read(&mut *source, 1, 2..40), expected);
+        let step = source.open(1, &|| true).unwrap().unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        let mut into = vec![0; source.shape().plane() as usize * 4 * 40];
+        let error = step.read(0..40, &mut into).unwrap_err().to_string();
+        assert!(error.contains("has become shorter"), "{error}");
+        let other =
+            [bytes[..10].to_vec(), bytes[10..].iter().map(|b| if *b == b'8' { b'4' } else { *b }).collect()];
+        std::fs::write(dir.path().join("new"), other.concat()).unwrap();
+        std::fs::rename(dir.path().join("new"), &path).unwrap();
+        let error = source.open(0, &|| true).err().unwrap().to_string();
+        assert!(error.contains("replaced"), "{error}");
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         assert!(npy(&names).err().unwrap().to_string().contains("truncated"));
     }

@@ -62,7 +62,11 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
 
 /// The kind of number and its byte order of `<f4` and the like.
 fn number(descr: &str) -> Result<(Kind, bool), String> {
-    let unknown = || format!("values of type {descr:?} cannot be sent; only real numbers can");
+    let unknown = || {
+        format!(
+            "values of type {descr:?} cannot be sent; only real numbers of at most 64 bits can (array.astype('f8'))"
+        )
+    };
     let mut letters = descr.chars();
     let (order, kind) = (letters.next().ok_or_else(unknown)?, letters.next().ok_or_else(unknown)?);
     let size = match letters.as_str() {
@@ -134,7 +138,8 @@ impl<'a> Words<'a> {
             let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
             let (digits, rest) = self.0.split_at(end);
             numbers.push(digits.parse().map_err(|_| "damaged .npy header: invalid axis length")?);
-            self.0 = rest;
+            // Python 2 wrote long integers with this letter.
+            self.0 = rest.strip_prefix('L').unwrap_or(rest);
             if !self.take(',') {
                 self.expect(')')?;
                 break;
