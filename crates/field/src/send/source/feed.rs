@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -108,6 +109,28 @@ pub(super) fn join(ends: &str) -> Result<Box<dyn Source>, SourceError> {
 /// A process that ends when its input does, or is ended.
 struct Ending(Option<Child>);
 
+impl Ending {
+    /// How the process has ended, for people.
+    fn fate(&mut self) -> String {
+        let until = Instant::now() + END;
+        while let Some(child) = &mut self.0
+            && Instant::now() < until
+        {
+            match child.try_wait() {
+                Ok(Some(status)) => {
+                    return match (status.signal(), status.code()) {
+                        (Some(signal), _) => format!("was killed by signal {signal}"),
+                        (None, code) => format!("has ended with exit code {}", code.unwrap_or_default()),
+                    };
+                }
+                Ok(None) => std::thread::sleep(LOOK / 5),
+                Err(_) => break,
+            }
+        }
+        "has closed its output".to_owned()
+    }
+}
+
 impl Drop for Ending {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
@@ -136,7 +159,7 @@ struct Feed {
     /// Steps asked for, in order, with their slots.
     asked: VecDeque<(u64, usize)>,
     /// Ended after `say` is closed, which tells it to end.
-    _child: Option<Ending>,
+    child: Option<Ending>,
 }
 
 impl Feed {
@@ -178,7 +201,7 @@ impl Feed {
         let called = hello["name"].as_str().unwrap_or(&name).to_owned();
         let (steps, memory) = (hello["steps"].as_u64(), Arc::new(memory));
         let asked = VecDeque::new();
-        Ok(Self { name: called, shape, steps, live: false, memory, say, lines, free, asked, _child: child })
+        Ok(Self { name: called, shape, steps, live: false, memory, say, lines, free, asked, child })
     }
 
     fn fail(&self, what: impl Into<String>) -> SourceError {
@@ -225,7 +248,8 @@ impl Source for Feed {
                 // A simulation marks its end by closing; a reader that closes has failed.
                 Err(RecvTimeoutError::Disconnected) if self.live => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.fail("the reader has ended, see above"));
+                    let fate = self.child.as_mut().map_or_else(String::new, Ending::fate);
+                    return Err(self.fail(format!("the Python process that reads it {fate}")));
                 }
             };
             let said = parse_line(&line).map_err(|what| self.fail(what))?;
