@@ -344,7 +344,7 @@ def test_what_cannot_be_is_refused_and_said(recv, tide):
     Sender(here.ports, SHAPE, here.key).begin()
     said = tide("field", "recv", "--listen", "127.0.0.1:0", "--name", here.name, code=1).err
     assert "another --name" in said
-    assert tide("field", "recv", "--name", "a/b", code=1).err
+    assert tide("field", "recv", "--name", "a/b", code=2).err
 
 
 def test_a_name_has_one_receiver_from_its_start_on(recv, tide):
@@ -471,6 +471,15 @@ def test_steps_wait_while_the_disk_is_busy(recv, tmp_path):
     done = here.stop()
     assert (done["recorded"], done["skipped"]) == (6, 0)
     np.testing.assert_array_equal(zarr.open_array(directory, mode="r")[:], np.stack(volumes))
+
+
+def test_small_steps_that_follow_each_other_closely_are_all_recorded(recv, tide, tmp_path):
+    here = recv("--streams", 1, "--record", tmp_path / "run")
+    tide("field", "send", "demo:gray-scott:8", "--to", f"127.0.0.1:{here.ports[0]}", "--streams", 1, "--key", here.key, "--steps", "0:1500",
+         "--rate", "100mbit")
+    done = here.stop()
+    # What the network has lost was not received.
+    assert done["recorded"] == done["steps"] > 0 and done["skipped"] == 0
 
 
 def test_a_full_disk_ends_the_recording_and_nothing_else(recv, tmp_path):

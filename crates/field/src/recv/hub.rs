@@ -11,7 +11,7 @@ use tidecast_event::field::receive::Closed;
 
 use super::counts::{Count, Counts};
 use super::fec::Job;
-use super::record::ClosedStep;
+use super::record::{ClosedStep, Recorder};
 use super::run::{Run, Terms};
 use super::slot::{Area, Part};
 use super::socket::Backlog;
@@ -104,7 +104,7 @@ pub(super) struct Hub {
     pub(super) unheard: Count,
     pub(super) kick: Sender<()>,
     pub(super) jobs: Sender<Job>,
-    recorder: Option<Sender<ClosedStep>>,
+    recorder: Option<Recorder>,
     pub(super) recorded: Count,
     pub(super) skipped: Count,
     /// Why the recording is not all that it should be.
@@ -119,7 +119,7 @@ impl Hub {
         events: Sender<Event>,
         kick: Sender<()>,
         jobs: Sender<Job>,
-        recorder: Option<Sender<ClosedStep>>,
+        recorder: Option<Recorder>,
     ) -> Self {
         Self {
             secret: options.secret.clone(),
@@ -173,11 +173,8 @@ impl Hub {
             planes,
             title: run.title.clone(),
         };
-        match recorder.try_send(take) {
-            Ok(()) => {}
-            Err(crossbeam_channel::TrySendError::Full(_)) => self.skipped.add(1),
-            // It has reported why it ended.
-            Err(crossbeam_channel::TrySendError::Disconnected(_)) => {}
+        if !recorder.add(take) {
+            self.skipped.add(1);
         }
     }
 

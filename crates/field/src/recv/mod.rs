@@ -276,7 +276,7 @@ impl Receiver {
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
         let (jobs, blocks) = bounded(fec::WAITING);
-        let (recorder, takes) = bounded(record::COPYING);
+        let (recorder, taken) = record::way();
         let recorder = recording.is_some().then_some(recorder);
         let backlogs = inlets.iter().map(ReceiveSocket::backlog).collect();
         let hub = Arc::new(Hub::new(options, (name, backlogs), told, kick, jobs, recorder));
@@ -302,7 +302,7 @@ impl Receiver {
         })?;
         if let Some(dir) = recording {
             let hub = hub.clone();
-            receiver.thread("recorder", move || record::work(&hub, &dir, &takes))?;
+            receiver.thread("recorder", move || record::work(&hub, &dir, &taken))?;
         }
         receiver.thread("decoder", move || fec::work(&hub, &blocks))?;
         Ok(receiver)
@@ -334,7 +334,7 @@ impl Receiver {
         self.hub.counts.iter().map(counts::Counts::total).collect()
     }
 
-    /// Steps recorded so far, and those that were not because the disk was too slow.
+    /// Steps recorded so far, and those that were not because later ones came before they were copied.
     pub fn recorded(&self) -> (u64, u64) {
         (self.hub.recorded.get(), self.hub.skipped.get())
     }

@@ -2,7 +2,8 @@
 //! `series.xdmf` and xarray by `series.zarr`. Missing values are NaN in the recording, whatever readers see.
 //!
 //! A step is copied out of the volume before it is written, so that a disk that is busy for a moment costs nothing, and one that is too slow
-//! costs steps of the recording and nothing else.
+//! costs steps of the recording and nothing else. Small steps are copied where they close: they may follow each other faster than another
+//! thread wakes up. Copying a large one there would keep its stream from receiving.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -29,11 +30,17 @@ const SERIES: Duration = Duration::from_secs(1);
 const GROUP: &str = "series.zarr";
 const FIELD: &str = "field";
 
-/// Steps that wait to be copied: those that a volume may still have.
-pub(super) const COPYING: usize = 8;
+/// Large steps that wait to be copied: those that a volume may still have.
+const COPYING: usize = 8;
+
+/// Bytes that a small step has at most.
+const SMALL: usize = 1 << 20;
 
 /// Bytes of steps that wait to be written, at most; one step waits in any case.
 const WAITING: usize = 256 << 20;
+
+/// Bytes that a waiting step needs apart from its values, about.
+const ENTRY: usize = 512;
 
 /// Numbers in a chunk of a coordinate: chunks of one length, so that a reader of a growing recording finds a
 /// chunk as long as announced.
@@ -105,36 +112,104 @@ fn before(dir: &Root) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
     }
 }
 
-/// Records until the receiver ends or the disk fails: steps are copied here, and written by a thread of its own.
-pub(super) fn work(hub: &Hub, dir: &Root, takes: &Receiver<ClosedStep>) {
-    let (held, (copied, waiting), (used, emptied)) = (&AtomicUsize::new(0), unbounded(), unbounded());
+/// Values of steps, copied out of volumes, and their buffers, which go round.
+struct Copies {
+    /// Bytes of the steps that wait to be written.
+    held: AtomicUsize,
+    emptied: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
+}
+
+impl Copies {
+    /// The values of a step; None if too many wait, or a later step has come into its volume.
+    fn of(&self, step: &ClosedStep) -> Option<Vec<u8>> {
+        let waits = self.held.load(Relaxed);
+        if waits > 0 && waits + step.bytes() + ENTRY > WAITING {
+            return None;
+        }
+        let mut buffer = self.emptied.1.try_recv().unwrap_or_default();
+        if !copy(step, &mut buffer) {
+            return None;
+        }
+        self.held.fetch_add(buffer.len() + ENTRY, Relaxed);
+        Some(buffer)
+    }
+
+    /// The values are no longer needed.
+    fn give_back(&self, values: Vec<u8>) {
+        self.held.fetch_sub(values.len() + ENTRY, Relaxed);
+        // The other end is in the same place.
+        let _ = self.emptied.0.send(values);
+    }
+}
+
+/// Where closed steps go to.
+pub(super) struct Recorder {
+    /// With their values, if these are copied already.
+    steps: Sender<(ClosedStep, Option<Vec<u8>>)>,
+    copies: Arc<Copies>,
+}
+
+/// The other end of a [`Recorder`].
+pub(super) struct Taken {
+    steps: Receiver<(ClosedStep, Option<Vec<u8>>)>,
+    copies: Arc<Copies>,
+}
+
+/// A way for steps from those who close them to [`work`].
+pub(super) fn way() -> (Recorder, Taken) {
+    let copies = Arc::new(Copies { held: AtomicUsize::new(0), emptied: unbounded() });
+    let (sender, receiver) = unbounded();
+    (Recorder { steps: sender, copies: Arc::clone(&copies) }, Taken { steps: receiver, copies })
+}
+
+impl Recorder {
+    /// Takes a step that has just closed; false if the recording is too far behind.
+    pub(super) fn add(&self, step: ClosedStep) -> bool {
+        let values = match step.bytes() <= SMALL {
+            true => match self.copies.of(&step) {
+                None => return false,
+                values => values,
+            },
+            false if self.steps.len() >= COPYING => return false,
+            false => None,
+        };
+        if let Err(unsent) = self.steps.send((step, values)) {
+            // The writer has reported why it ended.
+            unsent.0.1.into_iter().for_each(|values| self.copies.give_back(values));
+        }
+        true
+    }
+}
+
+/// Records until the receiver ends or the disk fails: large steps are copied here, and all are written by a thread of its own.
+pub(super) fn work(hub: &Hub, dir: &Root, taken: &Taken) {
+    let (copied, waiting) = unbounded();
     std::thread::scope(|threads| {
-        threads.spawn(move || write(hub, dir, waiting, (held, used)));
-        while let Some(take) = next(hub, takes) {
-            let waits = held.load(Relaxed);
-            let room = waits == 0 || waits + take.bytes() <= WAITING;
-            let mut buffer: Vec<u8> = emptied.try_recv().unwrap_or_default();
-            if !room || !copy(&take, &mut buffer) {
+        threads.spawn(move || write(hub, dir, waiting, &taken.copies));
+        while let Some((step, values)) = next(hub, &taken.steps) {
+            let Some(values) = values.or_else(|| taken.copies.of(&step)) else {
                 hub.skipped.add(1);
                 continue;
-            }
-            held.fetch_add(buffer.len(), Relaxed);
+            };
             // The writer has reported why it ended.
-            if copied.send((take, buffer)).is_err() {
+            if copied.send((step, values)).is_err() {
                 break;
             }
         }
         drop(copied);
     });
+    let skipped = hub.skipped.get();
+    if skipped > 0 {
+        let why = format!(
+            "{skipped} of the received steps were not recorded in {}: later steps came before they were copied",
+            dir.path().display()
+        );
+        hub.unrecorded.lock().get_or_insert(why);
+    }
 }
 
 /// Writes the copied steps, until there are no more or the disk fails.
-fn write(
-    hub: &Hub,
-    dir: &Root,
-    waiting: Receiver<(ClosedStep, Vec<u8>)>,
-    (held, used): (&AtomicUsize, Sender<Vec<u8>>),
-) {
+fn write(hub: &Hub, dir: &Root, waiting: Receiver<(ClosedStep, Vec<u8>)>, copies: &Copies) {
     let mut recording: Option<Recording<'_>> = None;
     for (take, buffer) in waiting {
         let done = match &mut recording {
@@ -143,8 +218,7 @@ fn write(
                 Recording::open(dir, &take).and_then(|opened| recording.insert(opened).add(&take, &buffer))
             }
         };
-        held.fetch_sub(buffer.len(), Relaxed);
-        let _ = used.send(buffer);
+        copies.give_back(buffer);
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
@@ -162,11 +236,11 @@ fn write(
 }
 
 /// The next step; `None` when the receiver has ended and all is taken.
-fn next(hub: &Hub, takes: &Receiver<ClosedStep>) -> Option<ClosedStep> {
+fn next<T>(hub: &Hub, steps: &Receiver<T>) -> Option<T> {
     loop {
-        match takes.recv_timeout(Duration::from_millis(100)) {
-            Ok(take) => return Some(take),
-            Err(_) if hub.stop.load(Relaxed) => return takes.try_recv().ok(),
+        match steps.recv_timeout(Duration::from_millis(100)) {
+            Ok(step) => return Some(step),
+            Err(_) if hub.stop.load(Relaxed) => return steps.try_recv().ok(),
             Err(_) => {}
         }
     }

@@ -3,6 +3,7 @@
 use tidecast_event::field::receive::{Done, News, Started};
 use tidecast_event::{Error, PartialResult};
 use tidecast_field::recv::{Error as Failed, Options, supervise};
+use tidecast_field::shm::Error as ShmError;
 
 use crate::doctor::{DoctorPurpose, host_limits};
 use crate::operation::{Operation, start};
@@ -59,6 +60,7 @@ fn error(error: Failed) -> Error {
             let reached = PartialResult::FieldReceive(received.clone());
             Error::fault(error).with(reached)
         }
+        Failed::Shared(ShmError::Name(_)) => Error::usage(error),
         error => Error::fault(error),
     }
 }
