@@ -19,7 +19,8 @@ _FILLS = {"i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295, "i8": 
           "f4": 9.969209968386869e36, "f8": 9.969209968386869e36}
 _PACKING = ("scale_factor", "add_offset")
 _MISSING = ("_FillValue", "missing_value")
-_NUMBERS = (*_PACKING, *_MISSING, "valid_min", "valid_max", "valid_range")
+_LIMITS = ("valid_range", "valid_min", "valid_max")
+_NUMBERS = (*_PACKING, *_MISSING, *_LIMITS)
 #: "days since 2000-01-01", but not "days since sowing".
 _DATE = re.compile(r"\s*\S+ since \D*\d")
 #: Units of durations: such arrays are unpacked as if nothing were missing.
@@ -36,7 +37,7 @@ class Meaning:
     def __init__(self, array: Any, netcdf: bool):
         import numpy as np
         check(array.dtype)
-        said = _attributes(array)
+        said = {name: _text(value) for name, value in _attributes(array).items()}
         _refuse_times(said)
         stored = np.dtype(array.dtype).newbyteorder("=")
         self._kind = _signedness(stored, said)
@@ -51,12 +52,15 @@ class Meaning:
         said_missing = bool(self._missing) or (self._kind.kind == "f" and any(name in said for name in _MISSING)
                                                and str(said.get("units")) not in _SPANS)
         self._real = _real_kind(self._kind, scale, offset, bool(self._missing), said_missing)
-        numbers |= {name: _as_stored(values, self._kind, stored) for name, values in numbers.items() if name not in _PACKING}
+        same = (*_PACKING, *_LIMITS) if self._kind.kind == "i" else _PACKING
+        numbers |= {name: list(values) if name in same else _as_stored(values, self._kind, stored) for name, values in numbers.items()}
         default = _default(stored, self._kind) if netcdf else []
         missing = [*numbers.get("_FillValue", default), *numbers.get("missing_value", [])]
         self._missing_stored = [np.asarray(value).astype(self._kind) for value in missing if _has(self._kind, value)]
         self._least, self._most = _valid(numbers)
         self._valid_unpacked = _of_unpacked(numbers, self._kind)
+        self._valid_stored = (stored.kind, self._kind.kind) == ("u", "i") and _of_unsigned(said, self._kind, stored)
+        self._stored = stored
         self._plain = (stored == self._kind and not self._truth and not self._missing and not self._missing_stored
                        and (*self._packing, self._least, self._most) == (None, None, None, None))
 
@@ -86,7 +90,7 @@ class Meaning:
             real *= scale
         if offset is not None:
             real += offset
-        judged = real if self._valid_unpacked else packed
+        judged = real if self._valid_unpacked else packed.view(self._stored) if self._valid_stored else packed
         if self._least is not None:
             missing |= judged < self._least
         if self._most is not None:
@@ -107,6 +111,13 @@ def _attributes(array: Any) -> dict[str, Any]:
     elif version == 3 and "_FillValue" in said:
         said["_FillValue"] = _unpacked_fill(said["_FillValue"], array.dtype)
     return said
+
+
+def _text(value: Any) -> Any:
+    """An attribute; texts of a fixed length, and those in an array of one element, as texts."""
+    if getattr(value, "size", 0) == 1 and getattr(value, "dtype", None) is not None and value.dtype.kind in "SUO":
+        value = value.item()
+    return value.decode("utf-8", "replace").rstrip("\0") if isinstance(value, bytes) else value
 
 
 def _unpacked_fill(value: Any, dtype: Any) -> Any:
@@ -147,6 +158,8 @@ def _numbers(said: dict[str, Any]) -> dict[str, Any]:
     for name in _PACKING:
         if isinstance(value := said.get(name), str | bytes):
             raise NotReal(f"its {name} is the text {value!r}, not a number")
+        if name in said and np.size(said[name]) != 1:
+            raise NotReal(f"its {name} has {np.size(said[name])} values: one is needed")
     numbers = {name: np.ravel(_large(said[name])) for name in _NUMBERS if name in said}
     return {name: values for name, values in numbers.items() if values.size and values.dtype.kind in "iufb"}
 
@@ -222,13 +235,21 @@ def _valid(numbers: dict[str, list[Any]]) -> tuple[Any, Any]:
     return numbers.get("valid_min", [None])[0], numbers.get("valid_max", [None])[0]
 
 
+def _of_unsigned(said: dict[str, Any], kind: Any, stored: Any) -> bool:
+    """Whether the valid range of unsigned values that are made signed is stated for the unsigned ones: if it has their type (those of
+    JSON have none), or is out of the signed ones' range."""
+    import numpy as np
+    given = [(getattr(said[name], "dtype", None), limit) for name in _LIMITS if name in said for limit in np.ravel(_large(said[name]))]
+    return any(_has(stored, limit) and (not _has(kind, limit) or dtype != kind) for dtype, limit in given)
+
+
 def _of_unpacked(numbers: dict[str, list[Any]], kind: Any) -> bool:
-    """Whether the valid range is stated for unpacked values: if it has their type, and packed ones are integers
+    """Whether the valid range is stated for unpacked values: if it has their type, which is wider than that of the packed integers
     (NetCDF User's Guide, attribute conventions)."""
     import numpy as np
     packing = [values[0].dtype for name in _PACKING if (values := numbers.get(name))]
-    limits = [values[0].dtype for name in ("valid_range", "valid_min", "valid_max") if (values := numbers.get(name))]
+    limits = [values[0].dtype for name in _LIMITS if (values := numbers.get(name))]
     if not packing or not limits:
         return False
     real = np.result_type(*packing)
-    return limits[0] == real and kind.kind in "iu"
+    return limits[0] == real and kind.kind in "iu" and (real.kind == "f" or real.itemsize > kind.itemsize)

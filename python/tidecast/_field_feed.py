@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TextIO
 
-from ._field_files import Series, Wrong, package, split, stored
-from ._field_values import NotReal, check, put
+from ._field_files import Series, package, split, stored
+from ._field_values import NotReal, Wrong, check, put
 
 
 class Source(Protocol):
@@ -26,6 +26,8 @@ class Source(Protocol):
         """The array of this step, or None behind the last."""
 
 
+#: Letters of an error that are sent: a line of the dialogue has a limit.
+_TEXT = 2000
 #: Behind the last array of a generator.
 _END = object()
 
@@ -37,6 +39,8 @@ class Generated:
         self._make, self._end, self._next = make, sys.maxsize, 0
         self._iterator = iter(make())
         first = next(self._iterator, _END)
+        if first is _END:
+            raise Wrong("it yields nothing: NumPy arrays of three axes are needed")
         self.shape: tuple[int, ...] = tuple(getattr(first, "shape", ()))
         if len(self.shape) != 3:
             raise Wrong(f"it yields {type(first).__name__} of shape {self.shape}: NumPy arrays of three axes are needed")
@@ -118,20 +122,24 @@ def main() -> int:
     feed.add_argument("--memory", required=True)
     feed.add_argument("--slots", type=int, required=True)
     args = parser.parse_args()
-    # Output of the user's code must not mix with the protocol.
-    pipe = os.fdopen(os.dup(1), "w")
+    # Output of the user's code must not mix with the protocol, nor may its input be the requests.
+    pipe, requests = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
     os.dup2(2, 1)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
 
     def say(line: dict[str, Any]) -> None:
         print(json.dumps(line), file=pipe, flush=True)
 
     try:
         package("numpy")
+        axes = [axis.strip() for axis in args.axes.split(",")] if args.axes else ()
         name = pathlib.Path(args.source[0]).name + (f" and {len(args.source) - 1} more" if len(args.source) > 1 else "")
-        serve(find(args.source, args.axes.split(",") if args.axes else ()), name, args.memory, args.slots, sys.stdin, say)
+        serve(find(args.source, axes), name, args.memory, args.slots, requests, say)
     except (BrokenPipeError, KeyboardInterrupt):
         return 1
     except Exception as error:  # noqa: BLE001 - the sender shows it, whatever it is
-        say({"error": str(error) if isinstance(error, (Wrong, NotReal)) else f"{type(error).__name__}: {error}"})
+        text = str(error) if isinstance(error, (Wrong, NotReal)) else f"{type(error).__name__}: {error}"
+        say({"error": text if len(text) <= _TEXT else f"{text[:_TEXT]} ..."})
         return 1
     return 0

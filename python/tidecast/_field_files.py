@@ -14,6 +14,8 @@ from typing import Any
 
 from . import _field_vtk as vtk
 from ._field_cf import Meaning
+from ._field_intact import Unchanged, check_classic, check_xml
+from ._field_values import Wrong
 
 #: Names that are listed at most.
 _LISTED = 20
@@ -24,10 +26,6 @@ _TIME = {"times", "t", "step", "steps", "record", "frame"}
 #: Filters of HDF5 by their numbers (https://github.com/HDFGroup/hdf5_plugins), those that hdf5plugin brings.
 _FILTERS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32017: "sz", 32018: "fcidecomp",
             32023: "spherical", 32024: "sz3", 32026: "blosc2", 307: "bzip2", 32000: "lzf"}
-
-
-class Wrong(Exception):
-    """The fault of the source, for people."""
 
 
 def package(name: str, brought_by: str = "") -> Any:
@@ -95,7 +93,10 @@ def _open(file: str, what: str) -> tuple[Any, bool]:
         return package("zarr").open(file, mode="r"), False
     if what == "zarr-zip":
         zarr = package("zarr")
-        return zarr.open(zarr.storage.ZipStore(file, mode="r"), mode="r"), False
+        with zipfile.ZipFile(file) as opened:
+            # A zip may have the directory's contents, or the directory.
+            inside = min((name.rpartition("/")[0] for name in opened.namelist() if name.rpartition("/")[2] in _ZARR), key=len)
+        return zarr.open(zarr.storage.ZipStore(file, mode="r"), mode="r", path=inside), False
     if what == "vtk":
         return _image(file), False
     plugins()
@@ -112,6 +113,8 @@ def _image(file: str) -> vtk.Image:
         what = vtk.kind(opened.read(vtk.HEAD))
     if why := vtk.refusal(what):
         raise Wrong(why)
+    if what.endswith("ImageData"):
+        check_xml(file)
     package("vtkmodules", "vtk")
     try:
         return vtk.Image(file, what)
@@ -149,6 +152,7 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
         # For a name of HDF5, a missing package is reported before a fault of the file.
         package("h5py")
         raise Wrong("the format is not one of NetCDF, HDF5, Zarr, VTK's image data, .npy and .npz; raw float32 need --shape X,Y,Z")
+    unchanged = Unchanged(file, what, inner)
     whole, netcdf = _open(file, what)
     if isinstance(whole, vtk.Image) and not inner:
         # An image of one array needs no name.
@@ -158,22 +162,32 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
         found = whole[inner] if inner else whole
     except (KeyError, IndexError, ValueError):
         found = None
-    if not hasattr(found, "shape"):
+    if getattr(found, "shape", None) is None:
         there = ", ".join(itertools.islice(arrays(whole, axes), _LISTED)) or "none of three or four axes"
         raise Wrong(f"{f'it has no array {inner}' if inner else 'name a variable of it behind a colon'}; there are: {there}")
-    return Stored(found, whole, netcdf, axes)
+    if what == "netcdf3":
+        check_classic(file, found.name)
+    return Stored(found, whole, netcdf, axes, unchanged)
 
 
 def arrays(group: Any, axes: Sequence[str] = (), before: str = "", depth: int = 8) -> Iterator[str]:
     """The names of the arrays that can be sent."""
     variables = getattr(group, "variables", None)
-    items = {**variables, **getattr(group, "groups", {})} if variables is not None else {name: group[name] for name in group}
+    items = {**variables, **getattr(group, "groups", {})} if variables is not None else dict(_members(group))
     for name, item in items.items():
-        if hasattr(item, "shape"):
+        # Datasets of HDF5 may have none.
+        if getattr(item, "shape", None) is not None:
             if len(item.shape) in (3, 4) or (axes and set(axes) <= set(dimensions(item))):
                 yield before + name
         elif depth > 0 and (hasattr(item, "keys") or hasattr(item, "variables")):
             yield from arrays(item, axes, f"{before}{name}/", depth - 1)
+
+
+def _members(group: Any) -> Iterator[tuple[str, Any]]:
+    """Names and members, without broken links of HDF5 and without arrays of Python's objects."""
+    for name in group:
+        with suppress(KeyError, OSError, ValueError):
+            yield name, group[name]
 
 
 def dimensions(array: Any) -> list[str]:
@@ -208,7 +222,7 @@ def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
                     "choose them by --axes STEP,Z,Y,X (or Z,Y,X)")
     places = []
     for axis in axes:
-        if axis not in names and not (axis.isdigit() and int(axis) < len(names)):
+        if axis not in names and not (axis.isdecimal() and int(axis) < len(names)):
             raise Wrong(f"it has no axis {axis}, which --axes names; there are: {shown}")
         places.append(names.index(axis) if axis in names else int(axis))
     if len(set(places)) != len(places) or len(places) not in (2, 3, 4):
@@ -225,7 +239,8 @@ def _roles(array: Any, axes: Sequence[str]) -> tuple[int | None, list[int]]:
 class Stored:
     """An array on disk: its steps, each of z, y, x."""
 
-    def __init__(self, array: Any, file: Any, netcdf: bool = False, axes: Sequence[str] = ()):
+    def __init__(self, array: Any, file: Any, netcdf: bool, axes: Sequence[str], unchanged: Unchanged):
+        self._unchanged = unchanged
         # The file closes with its last reference, and the array needs it.
         self._file = file
         self._array, (self._step, self._rest) = array, _roles(array, axes)
@@ -243,7 +258,9 @@ class Stored:
             return None
         index = tuple(number if n == self._step else slice(None) if n in self._rest else 0 for n in range(len(self._array.shape)))
         kept = sorted(self._rest)
+        self._unchanged.check()
         values = self._array[index].transpose([kept.index(n) for n in self._rest])
+        self._unchanged.check()
         return self._meaning.of(values.reshape(self.shape))
 
 
@@ -266,10 +283,13 @@ class Series:
 
     def __init__(self, specs: Sequence[str], axes: Sequence[str] = ()):
         inner = next((inner for _, inner in map(split, specs) if inner), "")
-        self._specs = [spec if split(spec)[1] or not inner else f"{spec}:{inner}" for spec in specs]
+        # A .npy has one array, which has no name.
+        self._specs = [spec if split(spec)[1] or not inner or not pathlib.Path(spec).exists() or kind(spec) == "npy" else f"{spec}:{inner}"
+                       for spec in specs]
         self._axes = axes
         self.shape: tuple[int, ...] = ()
         self._first: list[int] = []
+        self._counts: list[int] = []
         self.steps: int | None = 0
         names: list[str] = []
         for spec in self._specs:
@@ -288,6 +308,7 @@ class Series:
             names = names or here
             self.shape = part.shape
             self._first.append(self.steps or 0)
+            self._counts.append(part.steps or 0)
             self.steps = (self.steps or 0) + (part.steps or 0)
         self._open: tuple[int, Any] = (-1, None)
 
@@ -297,5 +318,8 @@ class Series:
         place = max(n for n, first in enumerate(self._first) if first <= number)
         # One at a time is open: there may be thousands.
         if self._open[0] != place:
-            self._open = (place, stored(self._specs[place], self._axes))
+            part = stored(self._specs[place], self._axes)
+            if (part.shape, part.steps) != (self.shape, self._counts[place]):
+                raise Wrong(f"{pathlib.Path(split(self._specs[place])[0]).name} was replaced since sending began")
+            self._open = (place, part)
         return self._open[1].step(number - self._first[place])

@@ -6,6 +6,10 @@ from typing import Any
 from ._errors import Error
 
 
+class Wrong(Exception):
+    """The fault of a source, for people."""
+
+
 class NotReal(Error, TypeError):
     """Values that are not real numbers: a part of them, or their unit, would be lost silently."""
 
@@ -30,7 +34,8 @@ def put(array: Any, into: Any) -> None:
     :raises NotReal: its values are not real numbers
     """
     import numpy as np
-    array = np.asanyarray(array)
+    # Of a lazy array (dask's) NumPy would take the values without their masks.
+    array = np.asanyarray(array.compute() if callable(getattr(array, "compute", None)) else array)
     check(array.dtype)
     # A masked value need not be a number that fits.
     with np.errstate(all="ignore" if isinstance(array, np.ma.MaskedArray) else None):

@@ -60,7 +60,10 @@ class File:
         # Of big-endian values xarray takes the fill value for another one then.
         if self.kind.kind in "iu" and self.kind.isnative and likely(0.3):
             said["_Unsigned"] = chance.choice(["true", "false"])
-        if likely(0.2) and "_Unsigned" not in said:
+        # Of larger ones xarray shows what is left after an overflow.
+        if likely(0.1) and "scale_factor" in said and self.kind.kind in "iu" and self.kind.itemsize <= 2:
+            said["scale_factor"] = np.int32(2)
+        if likely(0.2) and said.get("_Unsigned") != "true":
             low, high = sorted([self._number(), self._number()])
             said |= chance.choice([{"valid_min": low}, {"valid_max": high}, {"valid_range": np.array([low, high])}])
         # Of integers in days xarray shows missing ones as the least integer.
@@ -90,7 +93,10 @@ class File:
             import h5py
             with h5py.File(folder / f"{self.name}.h5", "w") as file:
                 file["v"] = self.stored
-                file["v"].attrs.update(self.said if self.fill is None else self.said | {"_FillValue": self.kind.type(self.fill)})
+                said = self.said if self.fill is None else self.said | {"_FillValue": self.kind.type(self.fill)}
+                # As programs in C and Fortran write them: of a fixed length, or in an array of one element.
+                text = self._chance.choice([str, np.bytes_, lambda value: np.array([value.encode()])])
+                file["v"].attrs.update({name: text(value) if isinstance(value, str) else value for name, value in said.items()})
             return f"{folder / self.name}.h5:v"
         path = folder / f"{self.name}.nc"
         self._netcdf(path, "NETCDF4" if self.form == "netcdf4" else "NETCDF3_CLASSIC", self.fill).close()
@@ -137,7 +143,7 @@ class File:
             try:
                 with xarray.open_dataset(path, **how.get(self.form, {"engine": "netcdf4"})) as opened:
                     values = opened["v"].values.astype("f8")
-            except (KeyError, OverflowError, TypeError):
+            except (KeyError, OverflowError, TypeError, ValueError):
                 return None
             twin = self._netcdf(f"{self.name}.twin.nc", "NETCDF4", self._fill_of_twin(), diskless=True)
             with twin:
