@@ -27,8 +27,10 @@ from ._operation import Event, begin, drop
 SLOTS = 3
 #: Seconds that queued steps have to leave when an exception ends the block.
 _BROKEN_OFF = 0.5
-#: Bytes that a file may have, and the highest number of a step.
+#: Bytes that a file may have.
 MOST = (1 << 63) - 1
+#: The highest number of a step, which is a batch on the wire.
+LAST = (1 << 32) - 3
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Sender:
         """Queues a step for sending; ``array`` is copied, and may be changed at once. True if there was room for it within
         ``timeout`` seconds, else it is dropped. Masked values of a masked array arrive as NaN.
 
-        :param step: its number, which rises; by default those that were put are counted, dropped ones too
+        :param step: its number, which rises, at most 2³² - 3; by default those that were put are counted, dropped ones too
         :raises FieldError: the sender has ended or was closed
         :raises TypeError: its values are not real numbers
         :raises ValueError: its shape is another one, or the number does not rise
@@ -142,8 +144,9 @@ class Sender:
         if self._say.closed:
             raise FieldError("the sender is closed")
         step = self._next if step is None else int(step)
-        if not self._next <= step < MOST:
-            raise ValueError(f"step {step} comes after {self._next - 1}: numbers rise" if step < MOST else f"step {step} is too high")
+        if not self._next <= step <= LAST:
+            wrong = f"comes after {self._next - 1}: numbers rise" if step <= LAST else f"is too high: the last is {LAST}"
+            raise ValueError(f"step {step} {wrong}")
         self._next = step + 1
         slot, self._spare = self._spare, None
         try:

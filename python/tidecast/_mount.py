@@ -129,7 +129,7 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
     ``swarm`` and ``state_dir`` are those of :func:`mount`; ``check``, ``input``, ``capture_output`` and further ones (``how``: ``cwd``,
     ``env``, ``stdout``, ``text``) those of :func:`subprocess.run`.
 
-    :param command: the program and its arguments
+    :param command: the program and its arguments; a string is a program without arguments
     :param at: where the command sees the tree; by default where it was built, as its manifest records it
     :returns: the command's return code, as of :func:`subprocess.run`: what the command does is its own
     :raises FaultError: the tree cannot be reached or shown

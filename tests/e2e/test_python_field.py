@@ -53,11 +53,17 @@ def test_a_receiver_ends_after_its_steps_and_says_what_is_wrong(beside, name):
                 sender.put(np.ones((4, 4, 4)), timeout=0.1)
         give(steps=here.close()["steps"])
         for wrong in [dict(volume="all"), dict(missing="zero"), dict(streams=0), dict(listen="here"), dict(key="zz"),
-                      dict(volume="live", complete=True)]:
+                      dict(volume="live", complete=True), dict(steps=0), dict(name="a/b")]:
             try:
-                tidecast.field.Receiver(name={name!r}, **wrong)
+                tidecast.field.Receiver(**{{"name": {name!r}, **wrong}})
             except tidecast.UsageError as error:
                 give(**{{f"wrong_{{next(iter(wrong))}}": str(error)}})
+        with tidecast.field.Sender("127.0.0.1:9", (4, 4, 4), key="") as sender:
+            for step in (2**32 - 2, 2**40):
+                try:
+                    sender.put(np.ones((4, 4, 4)), step=step)
+                except ValueError as error:
+                    give(high=str(error))
         for wrong in [dict(rate="fast"), dict(packing="x"), dict(order="x"), dict(fec="x"), dict(key="zz"), dict(streams=0)]:
             try:
                 tidecast.field.Sender("127.0.0.1:9", (4, 4, 4), **{{"key": "", **wrong}})
@@ -65,7 +71,8 @@ def test_a_receiver_ends_after_its_steps_and_says_what_is_wrong(beside, name):
                 give(**{{f"sender_{{next(iter(wrong))}}": str(error)}})
     """, PYTHONWARNINGS="ignore")
     assert given["going"] is False and "no sender has come" in given["none"] and name in given["taken"] and given["steps"] == 2
-    assert all(given[f"wrong_{word}"] for word in ("volume", "missing", "streams", "listen", "key"))
+    assert all(given[f"wrong_{word}"] for word in ("volume", "missing", "streams", "listen", "key", "steps", "name"))
+    assert "too high" in given["high"]
     assert all(given[f"sender_{word}"] for word in ("rate", "packing", "order", "fec", "key", "streams"))
 
 

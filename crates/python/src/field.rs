@@ -66,6 +66,9 @@ pub(crate) fn receive_field(
     if !(1..=4096).contains(&how.streams) {
         return Err(usage(format!("streams: {}: from 1 to 4096", how.streams)));
     }
+    if how.steps == Some(0) {
+        return Err(usage("steps: 0: at least one"));
+    }
     let listen: Listen = how.listen.parse().map_err(|error| usage(format!("listen: {error}")))?;
     let options = ReceiveOptions {
         listen: listen.addr(),

@@ -59,6 +59,6 @@ pub struct Done {
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (senders, commands) = (count(self.senders as u64, "sender"), count(self.goes, "step command"));
-        write!(f, "{commands} to {senders}")
+        write!(f, "{commands} sent to {senders}, which do not acknowledge them")
     }
 }

@@ -40,6 +40,11 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
             "no key given; use --key @FILE with the senders' key, set TIDECAST_FIELD_KEY, or use --plain"
         )));
     }
+    if args.every.0.is_zero() {
+        return Err(Failure::usage(anyhow!(
+            "--every 0s: the time between two steps must be more than nothing"
+        )));
+    }
     let to = addresses(&args.to).map_err(Failure::usage)?;
     let options = SyncOptions { to, key, every: args.every.0, steps: args.steps };
     let news = |news, reporter: &mut Reporter| report_news("sync", &news, reporter);
