@@ -125,7 +125,7 @@ impl Directory {
         if !self.is_same(&found, entry, root)? {
             return Ok(if self.is_append_complete(&stat, entry) { Existing::Stays } else { Existing::No });
         }
-        let attributes = self.owners.settled(entry, Some(&stat));
+        let attributes = self.owners.settled(entry, Some(&stat), None);
         Ok(Existing::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
     }
 
@@ -211,7 +211,7 @@ impl Directory {
         if !same || is != FileType::Directory && is_planted(&dir, &stat).doing("stat")? {
             return Ok(Existing::No);
         }
-        let attributes = self.owners.settled(entry, Some(&stat));
+        let attributes = self.owners.settled(entry, Some(&stat), None);
         Ok(Existing::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
     }
 
@@ -226,7 +226,7 @@ impl Directory {
         if kind(&stat) != FileType::RegularFile {
             return Err(EntryError::because("set attributes of", "it is no longer a file"));
         }
-        let attributes = self.owners.settled(entry, Some(&stat));
+        let attributes = self.owners.settled(entry, Some(&stat), None);
         self.owners.apply(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))
     }
 

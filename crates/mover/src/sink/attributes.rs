@@ -16,6 +16,7 @@ use tidecast_text::escaped_bytes;
 
 use super::dirs::{is_planted, kind};
 use super::entry_error::{Doing, EntryResult};
+use super::inherit::{self, DefaultAcl, Inherited};
 use crate::entry::{Attributes, Entry, Kind, Owner, Time};
 use crate::error::Error;
 use crate::flags::{Alter, Keep};
@@ -94,15 +95,20 @@ impl Owners {
     }
 
     /// The attributes of an entry with the mode that it gets: without [`Keep::perms`] that which the name has, or which the system
-    /// would give it.
-    pub(super) fn settled<'a>(&self, entry: &'a Entry, there: Option<&Stat>) -> Cow<'a, Attributes> {
+    /// would give it in a directory with this default access list.
+    pub(super) fn settled<'a>(
+        &self,
+        entry: &'a Entry,
+        there: Option<&Stat>,
+        acl: Option<&DefaultAcl>,
+    ) -> Cow<'a, Attributes> {
         if self.keep.perms {
             return Cow::Borrowed(&entry.attributes);
         }
         let mut attributes = entry.attributes.clone();
         let executes = attributes.mode & 0o111 != 0;
         attributes.mode = match there.map(|stat| stat.st_mode & 0o7777) {
-            None => attributes.mode & 0o777 & !self.umask,
+            None => attributes.mode & self.usual(acl),
             Some(mode) if !self.keep.executability || !matches!(entry.kind, Kind::File { .. }) => mode,
             Some(mode) if !executes => mode & !0o111,
             Some(mode) if mode & 0o111 != 0 => mode,
@@ -162,9 +168,25 @@ impl Owners {
 
     /// The owner of files that this process creates in a directory.
     pub(super) fn own_in(&self, dir: &OwnedFd) -> (u32, u32) {
-        let inherited = || fs::fstat(dir).ok().filter(|stat| stat.st_mode & SET_GID != 0);
-        let group = if self.keep.group { None } else { inherited() };
-        (self.uid, group.map_or(self.gid, |stat| stat.st_gid))
+        let (uid, gid) = self.own();
+        let passed_on = || fs::fstat(dir).ok().filter(|stat| stat.st_mode & SET_GID != 0);
+        let group = if self.keep.group { None } else { passed_on() };
+        (uid, group.map_or(gid, |stat| stat.st_gid))
+    }
+
+    /// What a directory passes on, as far as the flags do not set it.
+    pub(super) fn inherited(&self, dir: &OwnedFd) -> Inherited {
+        Inherited { owner: self.own_in(dir), acl: self.default_acl(dir) }
+    }
+
+    /// The default access list of a directory, unless access lists are kept.
+    pub(super) fn default_acl(&self, dir: &OwnedFd) -> Option<DefaultAcl> {
+        if self.keep.xattr(inherit::DEFAULT.as_bytes()) { None } else { DefaultAcl::of(dir) }
+    }
+
+    /// The bits of a mode that a new entry of a directory with this list may have.
+    pub(super) fn usual(&self, acl: Option<&DefaultAcl>) -> u32 {
+        acl.map_or(0o777 & !self.umask, DefaultAcl::mode)
     }
 
     /// The intended owner, whichever may be set.
@@ -255,15 +277,15 @@ impl Owners {
     }
 
     /// Sets the attributes of a file that was made with [`Owners::first_mode`] in a directory of ours, and
-    /// whose owner at its final place would be `own_there`. Failures are passed to `warn`.
+    /// which gets this at its final place. Failures are passed to `warn`.
     pub(super) fn apply_new(
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
-        own_there: (u32, u32),
+        inherited: &Inherited,
         warn: &mut dyn FnMut(String),
     ) -> EntryResult {
-        let owner = self.resolve(&attributes.owner, own_there);
+        let owner = self.resolve(&attributes.owner, inherited.owner);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
         let mut has = if chowned { owner } else { (self.uid, self.gid) };
         // An access list sets the mode as well.
@@ -274,9 +296,10 @@ impl Owners {
             has = (stat.st_uid, stat.st_gid);
         }
         self.set_xattrs(file, attributes, has, warn);
+        let has_list = give(inherited, warn, |acl| acl.give(file));
         let made = self.first_mode(attributes).bits() & !self.umask;
         let mode = self.kept_mode(attributes, has, warn);
-        if made != mode || chowned || has_xattrs {
+        if made != mode || chowned || has_xattrs || has_list {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
         }
         if !self.keep.times {
@@ -293,25 +316,27 @@ impl Owners {
         attributes: &Attributes,
         warn: &mut dyn FnMut(String),
     ) -> EntryResult<bool> {
-        self.apply_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
+        let inherited = Inherited { owner: (stat.st_uid, stat.st_gid), acl: None };
+        self.apply_as(file, stat, attributes, &inherited, warn)
     }
 
-    /// The same for an entry whose owner would be `own_there` if its own is not kept.
+    /// The same for an entry that is new, and gets this at its final place.
     pub(super) fn apply_as(
         &self,
         file: &OwnedFd,
         stat: &Stat,
         attributes: &Attributes,
-        own_there: (u32, u32),
+        inherited: &Inherited,
         warn: &mut dyn FnMut(String),
     ) -> EntryResult<bool> {
-        let owner = self.resolve(&attributes.owner, own_there);
+        let owner = self.resolve(&attributes.owner, inherited.owner);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
         let has = if chowned { owner } else { (stat.st_uid, stat.st_gid) };
         // An access list sets the mode as well.
         let mut changed = chowned
             | self.set_xattrs(file, attributes, has, warn)
-            | self.drop_xattrs(file, attributes, has, warn);
+            | self.drop_xattrs(file, attributes, has, warn)
+            | give(inherited, warn, |acl| acl.give(file));
         let mode = self.kept_mode(attributes, has, warn);
         if changed || stat.st_mode & 0o7777 != mode {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
@@ -389,10 +414,10 @@ impl Owners {
         dir: &OwnedFd,
         name: &str,
         attributes: &Attributes,
-        own_there: (u32, u32),
+        inherited: &Inherited,
         warn: &mut dyn FnMut(String),
     ) -> EntryResult {
-        let owner @ (uid, gid) = self.resolve(&attributes.owner, own_there);
+        let owner @ (uid, gid) = self.resolve(&attributes.owner, inherited.owner);
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
@@ -408,6 +433,7 @@ impl Owners {
             }
         }
         if kind(&stat) != FileType::Symlink {
+            give(inherited, warn, |acl| acl.give_name(dir, name));
             let mode = Mode::from_raw_mode(self.kept_mode(attributes, has, warn));
             fs::chmodat(dir, name, mode, AtFlags::empty()).doing("set the mode of")?;
         }
@@ -448,6 +474,19 @@ impl Owners {
         }
         changed
     }
+}
+
+/// Gives a new entry the access list that its directory passes on, if there is one; true if it has it.
+fn give(
+    inherited: &Inherited,
+    warn: &mut dyn FnMut(String),
+    to: impl FnOnce(&DefaultAcl) -> Result<(), Errno>,
+) -> bool {
+    let given = inherited.acl.as_ref().map(to);
+    if let Some(Err(e)) = given {
+        warn(format!("cannot set the access list that the directory passes on: {e}"));
+    }
+    given == Some(Ok(()))
 }
 
 /// The differences between a name and its entry, beside its content.

@@ -57,8 +57,7 @@ impl Directory {
         self.delete(walked)?;
         let apply_to_dirs = |fatal: &mut Option<Error>| {
             let mut dirs = Dirs::new(staging.base().clone());
-            let usual = 0o777 & !self.owners.umask;
-            each(&staging.made, &mut |entry, _| set_mode(&mut dirs, &entry.path, usual), fatal)
+            each(&staging.made, &mut |entry, _| self.open_made(&mut dirs, &entry.path), fatal)
                 .map_err(whole)?;
             let mut late = Late::default();
             each(&staging.dirs, &mut |entry, _| self.apply_to_dir(&mut dirs, entry, &mut late), fatal)
@@ -246,6 +245,13 @@ impl Directory {
         tried.and(removed)
     }
 
+    /// Gives a directory that was made the mode that the system would have given it.
+    fn open_made(&self, dirs: &mut Dirs, path: &[u8]) -> EntryResult {
+        let dir = reopen(&*dirs.find(path).doing("open")?)?;
+        let mode = self.owners.usual(self.owners.default_acl(&dir).as_ref());
+        fs::fchmod(&dir, Mode::from_raw_mode(mode)).doing("set the mode of")
+    }
+
     fn apply_to_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> EntryResult {
         if entry.path.is_empty() {
             // Removing the staging directory changes its time.
@@ -272,9 +278,4 @@ impl Directory {
 struct Late {
     top: Option<Entry>,
     closed: Vec<Entry>,
-}
-
-fn set_mode(dirs: &mut Dirs, path: &[u8], mode: u32) -> EntryResult {
-    let dir = reopen(&*dirs.find(path).doing("open")?)?;
-    fs::fchmod(&dir, Mode::from_raw_mode(mode)).doing("set the mode of")
 }

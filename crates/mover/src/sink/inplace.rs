@@ -149,7 +149,7 @@ impl Directory {
         }
         let file = OwnedFd::from(base.file.try_clone().doing("open")?);
         let stat = fs::fstat(&file).doing("stat")?;
-        let attributes = self.owners.settled(entry, Some(&stat));
+        let attributes = self.owners.settled(entry, Some(&stat), None);
         self.owners.apply(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
     }

@@ -119,7 +119,7 @@ impl Directory {
     }
 
     fn letters(&self, entry: &Entry, there: &NamedEntry<'_>, made: bool) -> String {
-        let attributes = self.owners.settled(entry, Some(&there.stat));
+        let attributes = self.owners.settled(entry, Some(&there.stat), None);
         let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes);
         let is_file = matches!(entry.kind, Kind::File { .. });
         let content = match &entry.kind {

@@ -77,7 +77,7 @@ impl Directory {
             if !is_same {
                 continue;
             }
-            let attributes = self.owners.settled(entry, Some(&there.stat));
+            let attributes = self.owners.settled(entry, Some(&there.stat), None);
             let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes).any();
             if !differs && there.stat.st_uid == own {
                 return Ok(Some(Found { there, exact: true }));
@@ -177,7 +177,8 @@ impl Directory {
             return Ok(false);
         }
         let (dir, name) = self.parent(staging, writer, path)?;
-        let attributes = self.owners.settled(entry, None);
+        let inherited = self.inherited(staging, &dir);
+        let attributes = self.owners.settled(entry, None, inherited.acl.as_ref());
         let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.owners.first_mode(&attributes);
@@ -192,7 +193,7 @@ impl Directory {
                 ));
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
-            self.apply_to_file(&file, &attributes, self.owners.own_in(&dir), path)
+            self.apply_to_file(&file, &attributes, &inherited, path)
         };
         let tried = fill().and_then(|()| self.rename(&writer.stage, temporary.as_bytes(), &dir, name, path));
         writer.remove_unless_renamed(&temporary, tried)?;

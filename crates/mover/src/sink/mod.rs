@@ -16,6 +16,7 @@ mod disk_full;
 mod entry_error;
 mod finish;
 mod in_order;
+mod inherit;
 mod inplace;
 mod itemize;
 mod journal;

@@ -11,6 +11,7 @@ use super::backup;
 use super::cross_device;
 use super::dirs::{kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
+use super::inherit::Inherited;
 use super::itemize::making;
 use super::part_files::{Next, PartFile, Stretch, write_sparse};
 use super::root::Target;
@@ -164,7 +165,9 @@ impl Directory {
         let stat = fs::fstat(&dir).doing("stat")?;
         let was_there = self.made.as_ref().is_none_or(|made| !made.has(path));
         self.directory_item(&mut writer.dirs, entry, path, was_there);
-        let mut attributes = self.owners.settled(entry, was_there.then_some(&stat)).into_owned();
+        let acl = if was_there { None } else { self.owners.default_acl(&dir) };
+        let there = was_there.then_some(&stat);
+        let mut attributes = self.owners.settled(entry, there, acl.as_ref()).into_owned();
         if self.owners.keeps_old_mode() {
             // Entries made in such a directory get its group: the system passes it on.
             attributes.mode |= stat.st_mode & 0o2000;
@@ -192,12 +195,12 @@ impl Directory {
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = self.replaced(&dir, name)?;
-        let attributes = self.owners.settled(entry, there.as_ref());
+        let inherited = self.inherited(staging, &dir);
+        let attributes = self.owners.settled(entry, there.as_ref(), inherited.acl.as_ref());
         let mode = self.owners.first_mode(&attributes);
         let fill = |file: OwnedFd| {
             let (file, written) = fill(file, entry, data);
-            let own = self.owners.own_in(&dir);
-            let tried = written.and_then(|()| self.apply_to_file(&file, &attributes, own, path));
+            let tried = written.and_then(|()| self.apply_to_file(&file, &attributes, &inherited, path));
             (file, tried)
         };
         // One that is killed here must not have the length that it is to have.
@@ -220,6 +223,14 @@ impl Directory {
         writer.remove_unless_renamed(&temporary, tried)
     }
 
+    /// What a directory passes on to a new entry. One that is below a new root has no access list to pass on.
+    pub(super) fn inherited(&self, staging: &Staging, dir: &OwnedFd) -> Inherited {
+        match &staging.target {
+            Target::Itself => self.owners.inherited(dir),
+            Target::Absent(_) | Target::Empty(_) => Inherited { owner: self.owners.own_in(dir), acl: None },
+        }
+    }
+
     /// The file that a new one replaces, if that matters.
     fn replaced(&self, dir: &OwnedFd, name: &[u8]) -> EntryResult<Option<Stat>> {
         if !self.owners.keeps_old_mode() {
@@ -232,10 +243,10 @@ impl Directory {
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
-        own: (u32, u32),
+        inherited: &Inherited,
         path: &[u8],
     ) -> EntryResult {
-        self.owners.apply_new(file, attributes, own, &mut |lost| self.lost(path, lost))?;
+        self.owners.apply_new(file, attributes, inherited, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
         }
@@ -369,10 +380,10 @@ impl Directory {
             }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             let there = self.replaced(&dir, name)?;
-            let attributes = self.owners.settled(&part_file.entry, there.as_ref());
-            let own = self.owners.own_in(&dir);
+            let inherited = self.inherited(staging, &dir);
+            let attributes = self.owners.settled(&part_file.entry, there.as_ref(), inherited.acl.as_ref());
             let stat = fs::fstat(&file).doing("stat")?;
-            self.owners.apply_as(&file, &stat, &attributes, own, &mut |lost| self.lost(path, lost))?;
+            self.owners.apply_as(&file, &stat, &attributes, &inherited, &mut |lost| self.lost(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
@@ -414,8 +425,9 @@ impl Directory {
     ) -> EntryResult {
         let (dir, name) = self.parent(staging, writer, path)?;
         let there = if is_same { look(&dir, name)? } else { None };
-        let attributes = self.owners.settled(entry, there.as_ref());
-        let own = there.as_ref().map_or_else(|| self.owners.own_in(&dir), |stat| (stat.st_uid, stat.st_gid));
+        let mut inherited = self.inherited(staging, &dir);
+        let attributes = self.owners.settled(entry, there.as_ref(), inherited.acl.as_ref());
+        inherited.owner = there.as_ref().map_or(inherited.owner, |stat| (stat.st_uid, stat.st_gid));
         let temporary = writer.next();
         let (stage, at) = (&writer.stage, temporary.as_str());
         let mode = Mode::from_raw_mode(0o600);
@@ -434,7 +446,7 @@ impl Directory {
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
         let mut warn = |lost| self.lost(path, lost);
-        let applied = self.owners.apply_to_name(stage, at, &attributes, own, &mut warn);
+        let applied = self.owners.apply_to_name(stage, at, &attributes, &inherited, &mut warn);
         let tried = applied.and_then(|()| match is_same {
             // An entry that differs only in attributes is not another version of it.
             true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
