@@ -1,6 +1,7 @@
 //! The store as its users see it.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -456,6 +457,15 @@ impl Inner {
 }
 
 fn open_db(layout: &Layout) -> Result<Db, Error> {
+    // With a new database every cache would be one that a crash has left, and would be removed.
+    let path = layout.db();
+    let is_gone = match layout.look(&path) {
+        Ok(meta) => meta.len == 0,
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+    };
+    if is_gone && !layout.names(&layout.caches())?.is_empty() {
+        return Err(Error::NoDatabase { path, store: layout.root.clone() });
+    }
     match Db::open(layout) {
         // Opening after a crash writes; a full disk must not keep us from making room.
         Err(e) if e.is_full() && layout.use_spare() => Db::open(layout),

@@ -139,6 +139,18 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// There are caches, and no database that describes them.
+    #[error(
+        "{} is missing or empty, and only it describes the caches of the store: put it back, or move {} away to begin \
+         with an empty store",
+        path.display(), store.display()
+    )]
+    NoDatabase {
+        /// The database.
+        path: PathBuf,
+        /// The directory of the store.
+        store: PathBuf,
+    },
     /// The database reported something.
     #[error("database of the store: {0}")]
     Db(#[from] Box<redb::Error>),

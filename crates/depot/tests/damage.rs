@@ -230,3 +230,26 @@ fn a_name_is_claimed_by_what_is_there_or_coming_only() {
     depot.declare(named("n"), 4).unwrap_err();
     assert_eq!(depot.caches(&Filter::default()), []);
 }
+
+#[test]
+fn a_store_that_has_lost_its_database_is_left_as_it_is() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("depot");
+    let depot = open(&dir);
+    let root = tree(&tmp.path().join("data"), &[("f", &RIGHT)]);
+    let cache = put(&depot, named("a"), &root, 1);
+    let file = depot.view(cache.id).unwrap().join("f");
+    drop(depot);
+    let (database, aside) = (dir.join("depot.redb"), tmp.path().join("aside"));
+    fs::rename(&database, &aside).unwrap();
+    for empty in [false, true] {
+        if empty {
+            fs::write(&database, []).unwrap();
+        }
+        let refused = Depot::open(&dir, config()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("missing or empty"), "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), RIGHT);
+    }
+    fs::rename(&aside, &database).unwrap();
+    assert_eq!(open(&dir).caches(&Filter::default()).len(), 1);
+}
