@@ -1,7 +1,8 @@
 //! Durability in batches: data, then the journal.
 //!
 //! [`Store::sync`] takes the pieces that were done before it began, makes everything written before them
-//! durable, and only then appends them to the journal. A few changed files are synced one by one, many with
+//! durable, and only then appends them to the journal, with the state of the files: a file that has another one when the download is
+//! opened again is checked. A few changed files are synced one by one, many with
 //! one `syncfs`. If a sync fails it is unknown which data reached the disk, so the store stops journalling
 //! permanently (the next start hashes unjournalled data again).
 
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use crate::bits::{Bits, ranges};
 use crate::disk::{DiskFile, How};
 use crate::error::Error;
-use crate::journal::Journal;
+use crate::journal::{Journal, SPILL, State};
 use crate::store::{Download, Mode, Store};
 
 /// Up to this many files are synced one by one.
@@ -136,6 +137,7 @@ impl Store {
         let mut pieces = std::mem::take(&mut *flush.pending.lock());
         flush.bytes.store(0, Ordering::Relaxed);
         let files = flush.touched.take();
+        let spilled = flush.spill.load(Ordering::Acquire);
         if flush.durable
             && let Err((path, e)) = self.make_durable(dl, &files)
         {
@@ -145,11 +147,27 @@ impl Store {
         // Data in the user's own files can change any time: it is checked at each start.
         pieces.retain(|p| !self.touches_in_place(dl, *p));
         pieces.sort_unstable();
-        if let Err(e) = journal.append(&ranges(pieces.iter().copied())) {
+        let states = self.states(dl, &files, spilled);
+        if let Err(e) = journal.append(&ranges(pieces.iter().copied()), &states) {
             flush.pending.lock().append(&mut pieces);
             return Err(self.fail("write", &dl.stage.journal(), e));
         }
         Ok(())
+    }
+
+    /// The states of these files; one that cannot be looked at is checked when it is opened again.
+    fn states(&self, dl: &Download, files: &[u32], spilled: bool) -> Vec<(u32, State)> {
+        let mut states = Vec::with_capacity(files.len() + 1);
+        for file in files.iter().filter(|file| !dl.in_place.get(**file)) {
+            let meta = match self.fds.get(*file) {
+                Some(open) => open.meta(),
+                None => self.disk.stat(&self.file_path(*file)),
+            };
+            states.extend(meta.ok().map(|meta| (*file, State::from(&meta))));
+        }
+        let spill = dl.spill.as_ref().filter(|_| spilled).and_then(|spill| spill.meta().ok());
+        states.extend(spill.map(|meta| (SPILL, State::from(&meta))));
+        states
     }
 
     fn make_durable(&self, dl: &Download, files: &[u32]) -> Result<(), (PathBuf, io::Error)> {

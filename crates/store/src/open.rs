@@ -14,12 +14,12 @@ use tidecast_paths::Root;
 
 use crate::base::Base;
 use crate::bits::{Bits, ranges};
-use crate::disk::{Disk, DiskFile, How, Kind};
+use crate::disk::{Disk, DiskFile, How, Kind, Meta};
 use crate::error::{Context, Error};
 use crate::existing;
 use crate::fds::Fds;
 use crate::flush::Flush;
-use crate::journal::Journal;
+use crate::journal::{Journal, Named, SPILL};
 use crate::leaves::Leaves;
 use crate::map::{Map, Place, whole_blocks};
 use crate::opened::Opened;
@@ -140,7 +140,7 @@ impl Store {
             assemble(disk.clone(), manifest, map, stage, home, (durable, &options.replace)).map_err(&full)?;
         if store.manifest.is_draft() {
             // The earlier verification used roots that may no longer hold.
-            named.clear();
+            named = Named::default();
         }
         match store.settle(&named, options) {
             Ok(to_check) => Ok(Opened {
@@ -175,7 +175,7 @@ impl Store {
     }
 
     /// Looks at everything on disk; returns the pieces to check.
-    fn settle(&self, named: &[Range<u32>], options: &DownloadOptions) -> Result<Vec<Range<u32>>, Error> {
+    fn settle(&self, named: &Named, options: &DownloadOptions) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
         // A crash may have left replaced files there.
         let aside = dl.stage.aside();
@@ -189,7 +189,7 @@ impl Store {
         }
         // A record without its bytes (an earlier finish moved them, or a user did) must not cover later data in
         // their place.
-        if named.iter().cloned().flatten().any(|p| !self.done.get(p)) {
+        if named.pieces.iter().cloned().flatten().any(|p| !self.done.get(p)) {
             let journal = dl.stage.journal();
             dl.flush.vouch_only_for(&self.have()).map_err(|e| self.fail("write", &journal, e))?;
         }
@@ -205,11 +205,11 @@ impl Store {
         Ok(touched)
     }
 
-    /// Reads the staging area: pieces that are in the journal and on disk count as done, others with any data are
-    /// returned to be checked.
-    fn scan(&self, dl: &Download, named: &[Range<u32>], staged: bool) -> Result<Vec<Range<u32>>, Error> {
+    /// Reads the staging area: pieces that are in the journal, in files that are as the journal says, count as done;
+    /// others with any data are returned to be checked.
+    fn scan(&self, dl: &Download, named: &Named, staged: bool) -> Result<Vec<Range<u32>>, Error> {
         let touched = Bits::new(self.manifest.piece_count());
-        let mut sizes = vec![0u64; self.manifest.file_count() as usize];
+        let unchanged = Bits::new(self.manifest.file_count());
         // Little of a large tree may exist: files in missing directories are skipped.
         let mut place: Option<(PathBuf, bool)> = None;
         let mut has_place = |path: &Path| {
@@ -219,7 +219,7 @@ impl Store {
             }
             Ok::<bool, Error>(place.as_ref().is_some_and(|(_, there)| *there))
         };
-        for (file, size) in (0..).zip(&mut sizes) {
+        for file in 0..self.manifest.file_count() {
             if dl.in_place.get(file) {
                 for piece in self.map.file_pieces(file) {
                     touched.set(piece);
@@ -229,30 +229,32 @@ impl Store {
                 && self.map.file_len(file) > 0
                 && has_place(&self.file_path(file))?
             {
-                *size = self.scan_file(dl, file, &touched)?;
+                let meta = self.scan_file(dl, file, &touched)?;
+                if meta.is_some_and(|meta| named.is_unchanged(file, &meta)) {
+                    unchanged.set(file);
+                }
             }
         }
-        let mut spilled = 0;
+        let mut is_spill_unchanged = false;
         if let Some(spill) = &dl.spill {
             let path = dl.stage.spill();
-            spilled = spill.meta().at("stat", &path)?.stamp.size;
+            is_spill_unchanged = named.is_unchanged(SPILL, &spill.meta().at("stat", &path)?);
             dl.flush.spill_touched();
             let piece = |at| self.map.spill_piece(at).unwrap_or(u32::MAX);
             let next = |_, at| at / self.length() * self.length() + self.length();
             mark(&**spill, &touched, piece, next).at("search for data in", &path)?;
         }
-        let there = |place, len: u32| match place {
+        let is_there = |place, len: u32| match place {
             Place::Zeros => true,
-            Place::Spill(offset) => offset + u64::from(len) <= spilled,
+            Place::Spill(_) => is_spill_unchanged,
             Place::File(file, offset) => {
-                let size = sizes.get(file as usize).copied().unwrap_or(0);
                 !dl.in_place.get(file)
-                    && (offset + u64::from(len) <= size || self.map.in_hole(file, offset, u64::from(len)))
+                    && (unchanged.get(file) || self.map.in_hole(file, offset, u64::from(len)))
             }
         };
-        for piece in named.iter().cloned().flatten() {
+        for piece in named.pieces.iter().cloned().flatten() {
             if self.map.wanted(piece)
-                && self.map.piece(piece).all(|(place, len)| there(place, len))
+                && self.map.piece(piece).all(|(place, len)| is_there(place, len))
                 && self.done.set(piece)
             {
                 self.missing.fetch_sub(1, Ordering::AcqRel);
@@ -271,23 +273,23 @@ impl Store {
         ))
     }
 
-    /// Marks the pieces that a staged file may hold something of; returns the size it had. A size
+    /// Marks the pieces that a staged file may hold something of; returns the state it had. A size
     /// that a crash left wrong is put right.
     ///
     /// An earlier run that was killed may have left bytes and names that only memory holds, so the
     /// next sync is to make all of the file last.
-    fn scan_file(&self, dl: &Download, file: u32, touched: &Bits) -> Result<u64, Error> {
+    fn scan_file(&self, dl: &Download, file: u32, touched: &Bits) -> Result<Option<Meta>, Error> {
         let path = self.file_path(file);
         let at = || self.disk.root().join(&path);
         let open = match self.disk.open(&path, How::Write) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             // A finish that was interrupted may have taken the right to write away.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 self.disk.open(&path, How::Read).at("open", &at())?
             }
             other => other.at("open", &at())?,
         };
-        let size = open.meta().at("stat", &at())?.stamp.size;
+        let meta = open.meta().at("stat", &at())?;
         let start = self.manifest.layout().file_start(file);
         let piece = |offset| self.map.file_piece(file, offset);
         let next = |piece: u32, _| (u64::from(piece) + 1) * self.length() - start;
@@ -300,12 +302,12 @@ impl Store {
             }
         }
         let len = self.map.file_len(file);
-        if size != len {
+        if meta.stamp.size != len {
             open.set_len(len).map_err(|e| self.fail("resize", &path, e))?;
         }
         dl.flush.created(file);
         dl.flush.touched(file);
-        Ok(size)
+        Ok(Some(meta))
     }
 
     fn length(&self) -> u64 {
@@ -397,7 +399,7 @@ fn assemble(
     stage: Stage,
     home: PathBuf,
     (durable, replace): (bool, &Replace),
-) -> Result<(Store, Vec<Range<u32>>), Error> {
+) -> Result<(Store, Named), Error> {
     let create = |path: PathBuf| {
         let open = stage.create(&*disk, &path);
         open.at("create", &disk.root().join(path))
@@ -408,11 +410,11 @@ fn assemble(
     }
     let at = disk.root().join(stage.journal());
     let journal = create(stage.journal())?;
-    let opened = Journal::open(journal, &id, manifest.piece_count(), durable);
+    let files = manifest.file_count();
+    let opened = Journal::open(journal, &id, (manifest.piece_count(), files), durable);
     let (journal, named) = opened.at("read", &at)?;
     let leaves = Leaves(create(stage.leaves())?);
     let spill = (map.spill_len() > 0).then(|| create(stage.spill())).transpose()?;
-    let files = manifest.file_count();
     let download = Download {
         flush: Flush::new(journal, files, durable),
         spill,

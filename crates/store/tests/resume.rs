@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use common::{Fixture, PIECE, Rng, VERSIONS, bytes, file, publish, tree};
@@ -101,5 +102,38 @@ fn all_that_is_right_counts_once_it_is_checked() {
             assert!(opened.have.iter().any(|r| r.contains(&piece)), "{version}: piece {piece}");
         }
         assert!(!opened.have.iter().any(|r| r.contains(&wrong)), "{version}");
+    }
+}
+
+#[test]
+fn what_is_journalled_counts_only_in_a_file_that_nobody_has_changed() {
+    for version in VERSIONS {
+        let to = tempfile::tempdir().unwrap();
+        let fixture = publish("data", version, &tree(6));
+        let count = fixture.manifest.piece_count();
+        {
+            let store = open(&fixture, to.path()).store;
+            (0..count).for_each(|piece| fixture.deliver(&store, piece, &mut Rng(1)).unwrap());
+            store.sync().unwrap();
+        }
+        let opened = open(&fixture, to.path());
+        assert_eq!((&opened.have[..], opened.to_check.len()), (&[0..count][..], 0), "{version}");
+        opened.store.sync().unwrap();
+        drop(opened);
+        // Another program damages a file, and sets its time back.
+        let path = staging(to.path()).join("tree/big");
+        let before = fs::metadata(&path).unwrap();
+        let mut data = fs::read(&path).unwrap();
+        data[5] ^= 1;
+        while fs::metadata(&path).unwrap().ctime_nsec() == before.ctime_nsec() {
+            fs::write(&path, &data).unwrap();
+            fs::File::open(&path).unwrap().set_modified(before.modified().unwrap()).unwrap();
+        }
+        let opened = open(&fixture, to.path());
+        let start = fixture.manifest.layout().file_start(fixture.index("big"));
+        let piece = (start / u64::from(PIECE)) as u32;
+        assert!(!opened.store.has(piece), "{version}: piece {piece} is damaged and counts");
+        assert_eq!(fixture.complete(&opened, &mut Rng(2)).unwrap(), 1, "{version}");
+        fixture.assert_at(&to.path().join("data"));
     }
 }
