@@ -48,6 +48,8 @@ const INTRODUCE: Duration = Duration::from_secs(2);
 const NEWCOMER: Duration = Duration::from_millis(100);
 /// How long a peer that stalled is left alone.
 const SHUN: Duration = Duration::from_secs(60);
+/// The same where it is the only peer.
+const SHUN_ONLY: Duration = Duration::from_secs(5);
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
 const MAX_REPORTS: usize = 4096;
@@ -440,7 +442,12 @@ impl Driver {
         let Some((why, fault)) = why.and_then(|e| Some((e, e.fault()?))) else { return };
         let (until, text) = match fault {
             Fault::ProtocolViolation => (None, why.to_string()),
-            Fault::Stalled => (Some(Instant::now() + SHUN), format!("{why}; for {} s", SHUN.as_secs())),
+            Fault::Stalled => {
+                // Without another peer it is more likely a fault of the link.
+                let others = self.conns.values().any(|conn| conn.addr != addr);
+                let shun = if others { SHUN } else { SHUN_ONLY };
+                (Some(Instant::now() + shun), format!("{why}; for {} s", shun.as_secs()))
+            }
         };
         self.condemn(addr, node, until, text);
     }
