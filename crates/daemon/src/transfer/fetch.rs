@@ -2,11 +2,13 @@
 //! to, admitted, moved, committed. A source that fails is left alone, and others are asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidecast_depot::{CacheId, Reader};
 use tidecast_metainfo::Manifest;
 use tidecast_store::Select;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::admission::{Admission, Room};
 use super::delta;
@@ -32,6 +34,11 @@ use crate::storage::store::Store;
 
 /// Other sources are asked so often when one fails.
 const RETRIES: u32 = 4;
+
+/// A cache that no source gives any longer is asked for again for this long once its transfer has begun: a link may have been cut.
+const RECONNECT: Duration = Duration::from_secs(120);
+/// Interval of these attempts.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Brings caches.
 pub(crate) struct Fetcher {
@@ -69,14 +76,29 @@ impl Fetcher {
             ad: self.ad.now().map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?.to_string(),
         };
         let mut tries = 0;
+        let mut interrupted: Option<Instant> = None;
         loop {
-            let grant = ask(&self.directory, name, &want, tell).await?;
+            let grant = match ask(&self.directory, name, &want, tell).await {
+                Err(failed)
+                    if matches!(failed.kind, ErrorKind::Unreachable | ErrorKind::Absent)
+                        && interrupted.is_some_and(|since| since.elapsed() < RECONNECT) =>
+                {
+                    let why = format!("the transfer was interrupted, and {}", failed.why);
+                    tell.send_replace(FetchState::Waiting { why, bytes: 0, total: 0 });
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+                asked => asked?,
+            };
             let source = grant.link.peer.addr;
             match self.bring(&grant, &want, offered, tell).await {
                 // The source failed, or did not send the granted cache: other sources may have it.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
                     tracing::info!(%name, why = failed.why, "trying another source");
-                    self.directory.backoff.add(source);
+                    if !self.directory.backoff.has(source) {
+                        self.directory.backoff.add(source);
+                    }
+                    interrupted = Some(Instant::now());
                     tries += 1;
                 }
                 ended => return ended,
