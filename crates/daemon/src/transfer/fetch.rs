@@ -90,7 +90,7 @@ impl Fetcher {
                 }
                 asked => asked?,
             };
-            let source = grant.link.peer.addr;
+            let (source, began) = (grant.link.peer.addr, Instant::now());
             match self.bring(&grant, &want, offered, tell).await {
                 // The source failed, or did not send the granted cache: other sources may have it.
                 Err(failed) if failed.kind == ErrorKind::Unreachable && tries < RETRIES => {
@@ -98,7 +98,9 @@ impl Fetcher {
                     if !self.directory.backoff.has(source) {
                         self.directory.backoff.add(source);
                     }
-                    interrupted = Some(Instant::now());
+                    // One that fails at once is not a link that was cut again.
+                    let since = interrupted.filter(|_| began.elapsed() < RECONNECT);
+                    interrupted = Some(since.unwrap_or_else(Instant::now));
                     tries += 1;
                 }
                 ended => return ended,

@@ -274,11 +274,11 @@ impl Host {
         }
     }
 
-    /// A get, as a copy, as no process is to be watched; for a minute at most.
+    /// A get, as a copy, as no process is to be watched; for five minutes at most.
     pub(super) async fn got(&self, who: &Caller, get: Get) -> Result<Got, ApiError> {
         let get = Get { copy_for: Some(who.name.clone()), ..get };
         let name = get.name.parse().unwrap();
-        self.daemon.app.getting.get(who, name, (Duration::from_secs(60), true), get).await
+        self.daemon.app.getting.get(who, name, (Duration::from_secs(300), true), get).await
     }
 
     /// The content of the one file of a small cache.
