@@ -130,7 +130,7 @@ impl Answers {
             Ask::Ad => return self.said_of_itself(),
         };
         if let (Some((what, name)), Answer::Rejected { why }) = (judged, &answer) {
-            self.audit.note(&peer.hello.name, what, &name, &format!("rejected: {why}"));
+            self.audit.note_shared(&peer.hello.name, what, &name, &format!("rejected: {why}"));
         }
         (answer, Bytes::new())
     }
@@ -144,7 +144,7 @@ impl Answers {
 
     async fn grant(&self, peer: &Peer, want: &Want) -> Answer {
         let Some(record) = self.wanted(peer, want) else {
-            self.audit.note(&peer.hello.name, "want", &want.name, "absent");
+            self.audit.note_shared(&peer.hello.name, "want", &want.name, "absent");
             return Answer::Absent;
         };
         if self.mode.now() == Mode::Paused {

@@ -1,5 +1,5 @@
 //! The audit log: one JSON object a line, written before the response is sent. Two files: when the first is
-//! full, it replaces the second.
+//! full, it replaces the second. Of requests that change nothing each user has a share of it ([`super::audit_share`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
+use super::audit_share::Shares;
 use crate::model::types::Event;
 
 /// A file is full at this many bytes.
 const FULL: u64 = 64 << 20;
+/// Bytes of a line besides its texts, about.
+const LINE: u64 = 80;
 /// Events returned at most.
 const TOLD: usize = 10_000;
 
@@ -19,6 +22,7 @@ const TOLD: usize = 10_000;
 pub(crate) struct Audit {
     path: PathBuf,
     file: Mutex<(File, u64)>,
+    shares: Mutex<Shares>,
 }
 
 impl Audit {
@@ -26,13 +30,26 @@ impl Audit {
         let path = dir.join("audit.log");
         let file = open(&path)?;
         let len = file.metadata()?.len();
-        Ok(Self { path, file: Mutex::new((file, len)) })
+        Ok(Self { path, file: Mutex::new((file, len)), shares: Mutex::default() })
     }
 
     /// Logs each action: the user, the cache, the result.
     pub(crate) fn note(&self, who: &str, what: &str, cache: &str, outcome: &str) {
         let [who, what, cache, outcome] = [who, what, cache, outcome].map(str::to_owned);
         self.add(&Event { at: crate::clock::now(), who, what, cache, outcome });
+    }
+
+    /// The same for what any user can cause at any rate: a request that was refused, or that only reads.
+    pub(crate) fn note_shared(&self, who: &str, what: &str, cache: &str, outcome: &str) {
+        let bytes = LINE + (who.len() + what.len() + cache.len() + outcome.len()) as u64;
+        // Not in the statement below, which would keep the lock for the writing.
+        let taken = self.shares.lock().take(who, bytes, crate::clock::now());
+        match taken {
+            None => return,
+            Some(0) => {}
+            Some(skipped) => self.note(who, "request", "", &format!("{skipped} more were not logged")),
+        }
+        self.note(who, what, cache, outcome);
     }
 
     /// Writes an event. A failure is logged: an operator must still be able to remove caches when the disk is

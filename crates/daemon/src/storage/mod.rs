@@ -2,6 +2,7 @@
 //! administrator has paused the daemon.
 
 pub(crate) mod audit;
+mod audit_share;
 pub(crate) mod host_ad;
 pub(crate) mod run_mode;
 pub(crate) mod store;

@@ -172,7 +172,7 @@ impl Requests {
                     FetchState::Done { id, method, seconds: began.elapsed().as_secs_f64() }
                 }
                 Err(failed) => {
-                    requests.audit.note(who, "fetch", &name.to_string(), &failed.why);
+                    requests.audit.note_shared(who, "fetch", &name.to_string(), &failed.why);
                     if failed.kind == ErrorKind::Rejected {
                         requests.reject(&at, &failed);
                     }
