@@ -77,8 +77,8 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  # A job start on 4,000 nodes, with the origin on 25 Gbit/s
-  tidecast sim leafspine:100,16,40@100gbit --origin-rate 25gbit --size 100GiB
+  # A job start on 400 nodes, with the origin on 2.5 Gbit/s
+  tidecast sim leafspine:10,4,40@10gbit --origin-rate 2.5gbit --size 1GiB
 
   # Compare algorithms, with a plot
   tidecast sim single:64@10gbit --size 10GiB --algorithm plan,chain,sbcast,nfs --plot out.svg

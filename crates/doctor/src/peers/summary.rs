@@ -137,7 +137,10 @@ pub fn topology(done: &Done) -> String {
         done.groups.len()
     );
     if let Some(rate) = median {
-        text.push_str(&format!("# tidecast sim FILE --rate {}: the rate of the median host\n", bits(rate)));
+        text.push_str(&format!(
+            "# tidecast sim FILE --size 1GiB --rate {}: the rate of the median host\n",
+            bits(rate)
+        ));
     }
     for (number, group) in (1..).zip(&done.groups) {
         let inside = |name: &String| group.hosts.contains(name);

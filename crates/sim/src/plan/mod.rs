@@ -337,7 +337,7 @@ impl Plan {
             notes.push(format!(
                 "only the first {} and half of that are simulated, the rest is extrapolated from the two (--piece-size {} simulates everything, which takes hours)",
                 Size(begun),
-                Size(self.piece.into())
+                Size(self.piece.into()).to_string().replace(' ', "")
             ));
         }
         let baselines = self
