@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from conftest import needs
+from support.callers import passable
 from test_copy import done, same, server, ssh, tree  # noqa: F401
 
 
@@ -354,3 +355,30 @@ def test_a_special_file_in_the_destination_gives_way_to_a_file_as_with_rsync(her
         listener.close()
         judged[judge] = {str(p.relative_to(dest)): p.is_file() and p.read_text() for p in dest.rglob("*") if not p.is_dir()}
     assert judged["tidecast"] == judged["rsync"] == {name: name for name in ("fifo", "socket", "device", "sub/fifo")}
+
+
+def test_from_a_directory_that_may_be_entered_and_not_listed(node, tmp_path):
+    """As home directories of mode 0711 are to others."""
+    if os.geteuid():
+        pytest.skip("SKIPPED: becoming another user needs root")
+    needs("rsync", "setpriv")
+    passable(tmp_path)
+    (tmp_path / "home/public/below").mkdir(parents=True)
+    (tmp_path / "home/file").write_text("one")
+    (tmp_path / "home/public/below/file").write_text("two")
+    (tmp_path / "home").chmod(0o711)
+    (tmp_path / "list").write_text("public/below/file\n")
+    here = node("here")
+    passable(here.program)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    for number, words in enumerate((["home/file"], ["home/public"], ["home/public/"], ["-R", "home/public/below/file"], ["-R", "home/./public"],
+                                    ["--files-from=list", "home"])):
+        for who in ("ours", "theirs"):
+            to = tmp_path / f"{who}{number}"
+            to.mkdir()
+            os.chown(to, 65534, 65534)
+            program = [here.program, "--state-dir", to / ".state", "copy"] if who == "ours" else ["rsync", "-a"]
+            subprocess.run([*become, *program, *words, f"{to}/"], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(to)})
+        same(tmp_path / f"theirs{number}", tmp_path / f"ours{number}")
+    refused = subprocess.run([*become, here.program, "copy", "home", "ours0/"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "home: not copied: Permission denied" in refused.stderr

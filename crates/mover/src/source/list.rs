@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use tidecast_paths::openat2_again;
 use tidecast_text::escaped_bytes;
 
-use super::location::{Top, directory, expand, full};
-use super::walk::{DIRECTORY, Walk, is_dir};
+use super::location::{Top, expand, full, passage};
+use super::walk::{DIRECTORY, PASSAGE, Walk, is_dir};
 use super::{Dir, join};
 use crate::error::Error;
 use crate::job::Problem;
@@ -106,7 +106,7 @@ pub(super) fn find(
     }
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
     for (start, mut names) in starts.groups {
-        let fd = directory(&start, root)
+        let fd = passage(&start, root)
             .map_err(|e| Error::Nothing(format!("{}: not copied: {e}", escaped_bytes(&start))))?;
         let linked = apart(&fd, &mut names, follow, root.is_some(), &mut problems);
         let path = full(&start, root).unwrap_or_default();
@@ -265,25 +265,26 @@ fn open_linked(
     dirs: &mut HashSet<Vec<u8>>,
     linked: &mut Vec<Linked>,
 ) -> std::io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |path: &[u8]| openat2_again(start, path, flags, resolving(served));
+    let open = |path: &[u8], access| {
+        openat2_again(start, path, access | OFlags::DIRECTORY | OFlags::CLOEXEC, resolving(served))
+    };
     let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     for end in ends {
         let above = &name[..end];
         if dirs.insert(above.to_vec()) {
             room(linked)?;
-            let (fd, inside) = (open(above)?, above.to_vec());
+            let (fd, inside) = (open(above, OFlags::PATH)?, above.to_vec());
             linked.push(Linked { fd, inside, single: None, depth: 0, implied: true });
         }
     }
     room(linked)?;
     let (parent, last) = (super::location::parent(name), super::location::last(name));
-    let at = if parent.is_empty() { start.try_clone()? } else { open(parent)? };
+    let at = if parent.is_empty() { start.try_clone()? } else { open(parent, OFlags::PATH)? };
     let stat = statat(&at, last, AtFlags::SYMLINK_NOFOLLOW)?;
     let (fd, inside, single) = if is_dir(&stat) {
         (openat(&at, last, DIRECTORY, Mode::empty())?, name, None)
     } else if contents && leads_to_directory(start, name, served) {
-        (open(name)?, name, None)
+        (open(name, OFlags::RDONLY)?, name, None)
     } else {
         (at, parent, Some(last.to_vec()))
     };
@@ -390,7 +391,14 @@ impl Walk<'_> {
         let dir = |path: &[u8]| Arc::new(Dir { top, path: path.to_vec(), inside: path.to_vec() });
         if name.is_empty() {
             self.note_whole(name, depth);
-            return self.directories(dir(b""), start.as_fd(), depth);
+            // Whoever may enter the start need not be allowed to read it.
+            return match openat(start, c".", DIRECTORY, Mode::empty()) {
+                Ok(fd) => self.directories(dir(b""), fd.as_fd(), depth),
+                Err(e) => {
+                    self.unread(&dir(b""), b"", e);
+                    Ok(())
+                }
+            };
         }
         let (parent, last) = (super::location::parent(name), super::location::last(name));
         let above = dir(parent);
@@ -398,7 +406,7 @@ impl Walk<'_> {
             self.unread(&above, last, Errno::NAMETOOLONG);
             return Ok(());
         }
-        let opened = self.tree().open(top, parent, DIRECTORY);
+        let opened = self.tree().open(top, parent, PASSAGE);
         let found = opened.and_then(|at| self.look(&above, &at, last).map(|stat| (at, stat)));
         let (at, stat) = match found {
             Ok(found) => found,
@@ -486,7 +494,7 @@ impl Walk<'_> {
                 continue;
             }
             let dir = Arc::new(Dir { top, path: path.to_vec(), inside: path.to_vec() });
-            match self.tree().open(top, path, DIRECTORY).and_then(fstat) {
+            match self.tree().open(top, path, PASSAGE).and_then(fstat) {
                 Ok(stat) => drop(self.directory(&dir, &stat, 0)),
                 Err(e) => self.unread(&dir, b"", e),
             }

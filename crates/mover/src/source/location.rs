@@ -153,7 +153,7 @@ fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
         let fd = directory(path, root)?;
         return Ok(Top::new(fd, None, Vec::new(), shown(path), full(path)?));
     };
-    let fd = directory(parent, root)?;
+    let fd = passage(parent, root)?;
     let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let bytes = name.to_vec();
     if follow != Follow::None
@@ -175,19 +175,28 @@ fn is_there(path: &[u8], root: Option<&Path>) -> bool {
     match name {
         None => directory(path, root).is_ok(),
         Some(name) => {
-            directory(parent, root).is_ok_and(|fd| statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+            passage(parent, root).is_ok_and(|fd| statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
         }
     }
 }
 
 /// Opens a directory; below a root no link leads out of it.
 pub(super) fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Some(root) = root else { return Ok(openat(CWD, path, flags, Mode::empty())?) };
-    let root = openat(CWD, root, flags, Mode::empty())?;
+    open_directory(path, root, OFlags::RDONLY)
+}
+
+/// Opens a directory to reach what is in it: it need not be readable.
+pub(super) fn passage(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
+    open_directory(path, root, OFlags::PATH)
+}
+
+fn open_directory(path: &[u8], root: Option<&Path>, access: OFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Some(root) = root else { return Ok(openat(CWD, path, access | flags, Mode::empty())?) };
+    let root = openat(CWD, root, OFlags::RDONLY | flags, Mode::empty())?;
     let below = relative(path);
     let below = if below.is_empty() { b"." } else { below };
-    Ok(openat2_again(&root, below, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
+    Ok(openat2_again(&root, below, access | flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
 }
 
 fn is_pattern(path: &[u8]) -> bool {

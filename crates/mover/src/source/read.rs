@@ -11,7 +11,7 @@ use rustix::io::{self, Errno};
 use tidecast_paths::openat2_again;
 
 use super::state::Seen;
-use super::walk::DIRECTORY;
+use super::walk::{DIRECTORY, PASSAGE};
 use super::{Dir, Is, Item, TABLE, Tree};
 use crate::block::Block;
 use crate::digest;
@@ -80,7 +80,7 @@ impl Tree {
 
     fn near<'n>(&self, item: &Item, near: &'n mut Option<LastDir>) -> io::Result<&'n LastDir> {
         if near.as_ref().is_none_or(|near| !Arc::ptr_eq(&near.dir, &item.dir)) {
-            let fd = self.open(item.dir.top, &item.dir.path, DIRECTORY)?;
+            let fd = self.open(item.dir.top, &item.dir.path, PASSAGE)?;
             *near = Some(LastDir { dir: item.dir.clone(), fd });
         }
         near.as_ref().ok_or(Errno::NOENT)
@@ -284,7 +284,7 @@ fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedF
     let last = names.next_back().unwrap_or(b".");
     let mut at: Option<OwnedFd> = None;
     for name in names {
-        at = Some(rfs::openat(at.as_ref().unwrap_or(top), name, DIRECTORY, Mode::empty())?);
+        at = Some(rfs::openat(at.as_ref().unwrap_or(top), name, PASSAGE, Mode::empty())?);
     }
     rfs::openat(at.as_ref().unwrap_or(top), last, flags, Mode::empty())
 }
