@@ -382,3 +382,27 @@ def test_from_a_directory_that_may_be_entered_and_not_listed(node, tmp_path):
         same(tmp_path / f"theirs{number}", tmp_path / f"ours{number}")
     refused = subprocess.run([*become, here.program, "copy", "home", "ours0/"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and "home: not copied: Permission denied" in refused.stderr
+
+
+def test_a_tree_without_write_permission_is_copied_again(node, tmp_path):
+    if os.geteuid():
+        pytest.skip("SKIPPED: becoming another user needs root")
+    needs("setpriv")
+    passable(tmp_path)
+    here = node("here")
+    passable(here.program)
+    (tmp_path / "own/source/below").mkdir(parents=True)
+    (tmp_path / "own/source/below/file").write_text("one")
+    for path in (tmp_path / "own").rglob("*"):
+        os.chown(path, 65534, 65534)
+    os.chown(tmp_path / "own", 65534, 65534)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", here.program, "--state-dir", tmp_path / "own/.state", "copy"]
+    for path in ("source/below", "source"):
+        (tmp_path / "own" / path).chmod(0o555)
+    for text, flags in (("one", "-a"), ("other", "-a"), ("third", "-rlt")):
+        (tmp_path / "own/source/below/file").write_text(text)
+        subprocess.run([*become, flags, "source/", "dest/"], cwd=tmp_path / "own", check=True)
+        same(tmp_path / "own/source", tmp_path / "own/dest")
+    (tmp_path / "own/source").chmod(0o755)
+    subprocess.run([*become, "-rlt", "source/", "dest/"], cwd=tmp_path / "own", check=True)
+    assert stat.S_IMODE((tmp_path / "own/dest").stat().st_mode) == 0o555, "its mode is not copied"

@@ -84,7 +84,7 @@ impl Dirs {
                 }
             })
         });
-        reached.map_err(|e| trouble.unwrap_or(EntryError { doing: "create the directory", error: e.into() }))
+        reached.map_err(|e| trouble.unwrap_or(EntryError { doing: "make a directory for", error: e.into() }))
     }
 
     fn reach(&mut self, path: &[u8], open: &mut Opens<'_>) -> Result<Arc<OwnedFd>, Errno> {

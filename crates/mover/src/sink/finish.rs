@@ -10,6 +10,7 @@ use super::attributes::same_time;
 use super::cross_device;
 use super::dirs::{Dirs, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
+use super::opened::Opened;
 use super::root::Target;
 use super::stage::{self, Stage};
 use super::write::reopen;
@@ -131,6 +132,7 @@ impl Directory {
         if let Some(top) = top {
             let tried = self.apply_to_open(&mut Dirs::new(staging.base().clone()), top);
             self.or_problem(b"", tried)?;
+            staging.opened.iter().for_each(Opened::settle);
         }
         self.sync_name(staging)?;
         if self.spec.durable != Durable::No {

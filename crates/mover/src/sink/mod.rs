@@ -24,6 +24,7 @@ mod link_dest;
 mod memory;
 mod null;
 mod numbers;
+mod opened;
 mod part_files;
 mod plan;
 mod private;
@@ -72,6 +73,7 @@ use journal::{Id, Journal, Left};
 pub use memory::{Arrived, Memory};
 pub use null::Null;
 use numbers::Numbers;
+use opened::Opened;
 use part_files::PartFiles;
 use root::Target;
 use stage::{Spool, Stage};
@@ -147,6 +149,8 @@ struct Staging {
     /// Whether room is reserved for files: not in memory.
     reserve: bool,
     removed: std::sync::atomic::AtomicBool,
+    /// The destination, if its owner had closed it.
+    opened: Option<Opened>,
 }
 
 /// Names, each as a keyed digest.
@@ -397,6 +401,7 @@ impl Staging {
         umask: u32,
     ) -> Result<Self, EntryError> {
         let identity = &spec.offer.identity;
+        let opened = if matches!(target, Target::Absent(_)) { None } else { Opened::open(&base) };
         let name = match &target {
             Target::Absent(absent) => absent.stage(identity),
             Target::Empty(_) | Target::Itself => {
@@ -431,6 +436,7 @@ impl Staging {
             stage,
             root,
             target,
+            opened,
         })
     }
 }

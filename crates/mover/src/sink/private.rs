@@ -36,7 +36,7 @@ impl Private {
             let made = match fs::mkdirat(base, tried.as_str(), Mode::from_raw_mode(0o700)) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
-                Err(e) => return Err(e).doing("create the directory"),
+                Err(e) => return Err(e).doing("create a staging directory in"),
             };
             match fs::openat(base, tried.as_str(), DIRECTORY, Mode::empty()) {
                 Ok(dir) if is_own(&dir, made, is_known)? => {
@@ -51,7 +51,10 @@ impl Private {
             }
             tried = format!("{name}-{:016x}", rand::random::<u64>());
         }
-        Err(EntryError::because("create the directory", "other users take or remove every name tried"))
+        Err(EntryError::because(
+            "create a staging directory in",
+            "other users take or remove every name tried",
+        ))
     }
 
     /// The directory of that name, if it is there and this user's own.

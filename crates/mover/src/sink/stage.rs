@@ -72,7 +72,7 @@ impl Stage {
                 return Ok(stage);
             }
         }
-        Err(EntryError::because("create the directory", "another program removes it repeatedly"))
+        Err(EntryError::because("create a staging directory in", "another program removes it repeatedly"))
     }
 
     /// The staging directory of an earlier copy of this user, if it exists.

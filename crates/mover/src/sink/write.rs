@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::ask::{Existing, named_entry};
 use super::backup;
 use super::cross_device;
-use super::dirs::{kind, look, split};
+use super::dirs::{kind, look, set_mode, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::inherit::Inherited;
 use super::itemize::making;
@@ -162,7 +162,10 @@ impl Directory {
             return Ok(());
         }
         let dir = self.make_dir(staging, writer, path)?;
-        let stat = fs::fstat(&dir).doing("stat")?;
+        let mut stat = fs::fstat(&dir).doing("stat")?;
+        if let Some(opened) = staging.opened.as_ref().filter(|_| path.is_empty()) {
+            stat.st_mode = stat.st_mode & !0o7777 | opened.mode;
+        }
         let was_there = self.made.as_ref().is_none_or(|made| !made.has(path));
         self.directory_item(&mut writer.dirs, entry, path, was_there);
         let acl = if was_there { None } else { self.owners.default_acl(&dir) };
@@ -174,8 +177,7 @@ impl Directory {
         }
         let is_closed = stat.st_mode & 0o700 != 0o700;
         if is_closed && !self.owners.is_root() && !self.place.fresh {
-            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700);
-            fs::fchmod(&reopen(&dir)?, mode).doing("set the mode of")?;
+            set_mode(&dir, stat.st_mode & 0o7777 | 0o700).doing("set the mode of")?;
         }
         staging.dirs.push(0, &Entry { attributes, ..entry.clone() })
     }
