@@ -82,6 +82,7 @@ impl State {
             known: HashMap::new(),
         };
         state.load().map_err(Error::io("read the state file", path))?;
+        state.file.write_all_at(HEADER, 0).map_err(Error::io("write the state file", path))?;
         Ok(Some(state))
     }
 
@@ -93,7 +94,6 @@ impl State {
             let why = "not a state file of Tidecast; remove it or name another";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        self.file.write_all_at(HEADER, 0)?;
         self.end = limit;
         let len = self.file.metadata()?.len();
         while let Some(payload) = self.batch(len)? {
