@@ -103,7 +103,7 @@ impl Step {
                 'u' => (0o100, 0o4000),
                 'g' => (0o010, 0o2000),
                 'o' => (0o001, 0),
-                'a' => (0o111, 0),
+                'a' => (0o111, 0o6000),
                 _ => return None,
             };
             (step.of, step.special_of) = (step.of | bits, step.special_of | special);
@@ -120,7 +120,9 @@ impl Step {
                 'w' => step.rights |= 2,
                 'x' => step.rights |= 1,
                 'X' => (step.rights, step.keeps_execution) = (step.rights | 1, true),
-                's' => step.special |= if step.special_of == 0 { 0o4000 } else { step.special_of },
+                // Without a class rsync takes back a `t` before it.
+                's' if step.special_of == 0 => step.special = 0o4000,
+                's' => step.special |= step.special_of,
                 't' => step.special |= 0o1000,
                 _ => return None,
             }
@@ -170,6 +172,8 @@ mod tests {
             (0o644, 0, 0),
             "the umask counts"
         );
+        // As chmod(1), and as rsync from 3.5 on.
+        assert_eq!((of("a+s", 0o755, false), of("a-s", 0o6755, false)), (0o6755, 0o755));
         assert_eq!((of("ug-s,+t", 0o6755, false), of("4755", 0, false)), (0o1755, 0o4755));
         assert_eq!(
             (of("o=g", 0o7777, true), of("go=u", 0o7777, true), of("o=", 0o7777, true)),
