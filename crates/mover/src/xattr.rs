@@ -49,6 +49,15 @@ pub(crate) fn at(dir: impl AsFd, name: &[u8], root: bool) -> Result<Option<Xattr
     )
 }
 
+/// One of a directory, whose handle may be one that only names it.
+pub(crate) fn of_dir(dir: impl AsFd, attribute: &str) -> Option<Vec<u8>> {
+    let path = path(dir, b"");
+    BUFFER.with_borrow_mut(|buffer| {
+        let len = lgetxattr(path.as_slice(), attribute, buffer.as_mut_slice()).ok()?;
+        buffer.get(..len).map(<[u8]>::to_vec)
+    })
+}
+
 /// Sets one of a name in a directory; a link is not followed.
 pub(crate) fn set_at(dir: impl AsFd, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<(), Errno> {
     lsetxattr(path(dir, name).as_slice(), attribute, value, XattrFlags::empty())

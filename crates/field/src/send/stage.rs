@@ -16,7 +16,7 @@ use super::parity::{Parity, ParityGroup};
 use super::source::{LOOK, Source, SourceError, Step};
 use crate::geometry::Slab;
 
-/// The last batch of a session: the two behind it are never sent.
+/// The last batch of a session.
 const LAST: u32 = u32::MAX - 2;
 
 /// The values of a slab, as they travel. When it is dropped, its buffer is free.
@@ -175,8 +175,7 @@ impl Stage {
             let skipped = u32::try_from(open.number().saturating_sub(step)).unwrap_or(u32::MAX);
             batch = batch.saturating_add(skipped);
             if batch > LAST {
-                let what = format!("a session can send {LAST} steps; start the sender again");
-                return Err(SourceError::wrong(source.name(), what));
+                return Err(SourceError::wrong(source.name(), format!("a session has {LAST} steps at most")));
             }
             if !self.share(batch, &open, give) {
                 return Ok(());
@@ -225,15 +224,11 @@ impl Stage {
         let read = step.read(place.begin as usize..place.end as usize, &mut buffer);
         drop(step);
         let values = Arc::new(Values { bytes: buffer, home });
-        let mut state = self.state.lock();
         if let Err(error) = read {
             // The buffer has values of an earlier step: they are given to nobody.
-            state.error.get_or_insert(error);
-            state.stop = true;
-            drop(state);
-            self.changed.notify_all();
-            return;
+            return self.fail(error);
         }
+        let mut state = self.state.lock();
         let whole = state.frames.iter_mut().find(|frame| frame.batch == batch).and_then(|frame| {
             *frame.slabs.get_mut(slab)? = Some(values);
             let (number, group) =
@@ -244,17 +239,21 @@ impl Stage {
         drop(state);
         if let Some((number, group, slabs)) = whole {
             let parity = group.encode(&slabs).map(Arc::new);
-            let mut state = self.state.lock();
             if parity.is_none() && group.has_parity() {
-                state.error.get_or_insert(SourceError::wrong("parity", "cannot be computed for these slabs"));
-                state.stop = true;
+                return self.fail(SourceError::wrong("parity", "cannot be computed for these slabs"));
             }
+            let mut state = self.state.lock();
             let frame = state.frames.iter_mut().find(|frame| frame.batch == batch);
             if let Some(place) = frame.and_then(|frame| frame.parity.get_mut(number)) {
                 *place = parity;
             }
         }
         self.changed.notify_all();
+    }
+
+    fn fail(&self, error: SourceError) {
+        self.state.lock().error.get_or_insert(error);
+        self.stop();
     }
 
     /// The slab that stream `slab` may send, of batches `from` to `until`. It is leased: the last holder
@@ -518,15 +517,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_ends_it() {
         let stage = stage(0);
-        let found = run(
-            &stage,
-            &mut source(100, true, 1),
-            Plan { first: 70, count: None, again: false, begin: 0 },
-            usize::MAX,
-        );
+        let plan = Plan { first: 70, count: None, again: false, begin: 0 };
+        let found = run(&stage, &mut source(100, true, 1), plan, usize::MAX);
         assert!(found.iter().all(|stream| stream.len() <= 7), "{found:?}");
-        let own = |(_, step, value): &(u32, u64, u8)| u64::from(*value) == *step;
-        assert!(found.iter().flatten().all(own), "values of another step: {found:?}");
+        assert!(found.iter().flatten().all(|(_, step, value)| u64::from(*value) == *step), "{found:?}");
         assert!(stage.error().unwrap().to_string().contains("step 77"));
     }
 

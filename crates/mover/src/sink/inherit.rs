@@ -1,8 +1,6 @@
 //! What a directory passes on to its new entries: its group, and its default access list (acl(5)). Entries that are made elsewhere and
 //! renamed to there must be given it.
 
-use std::os::fd::AsRawFd;
-
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
@@ -11,9 +9,6 @@ use crate::xattr;
 
 pub(super) const DEFAULT: &str = "system.posix_acl_default";
 const ACCESS: &str = "system.posix_acl_access";
-/// Bytes of most lists, and of the longest one.
-const USUAL: usize = 512;
-const LONGEST: usize = 65_536;
 /// Before the entries of a list, and of each entry.
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
@@ -33,15 +28,7 @@ pub(super) struct DefaultAcl(Vec<u8>);
 impl DefaultAcl {
     /// That of a directory, whose handle may be one that only names it.
     pub(super) fn of(dir: &OwnedFd) -> Option<Self> {
-        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
-        let mut list = vec![0; USUAL];
-        let mut read = fs::getxattr(&path, DEFAULT, list.as_mut_slice());
-        if read == Err(Errno::RANGE) {
-            list.resize(LONGEST, 0);
-            read = fs::getxattr(&path, DEFAULT, list.as_mut_slice());
-        }
-        list.truncate(read.ok()?);
-        Some(Self(list))
+        xattr::of_dir(dir, DEFAULT).map(Self)
     }
 
     /// The bits of a mode that new entries may have, instead of those that the umask leaves.
