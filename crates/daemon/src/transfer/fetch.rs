@@ -98,7 +98,7 @@ impl Fetcher {
                     if !self.directory.backoff.has(source) {
                         self.directory.backoff.add(source);
                     }
-                    // One that fails at once is not a link that was cut again.
+                    // From the first failure on, unless data came for long since.
                     let since = interrupted.filter(|_| began.elapsed() < RECONNECT);
                     interrupted = Some(since.unwrap_or_else(Instant::now));
                     tries += 1;

@@ -276,7 +276,7 @@ impl Receiver {
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
         let (jobs, blocks) = bounded(fec::WAITING);
-        let (recorder, taken) = record::way();
+        let (recorder, taken) = record::channel();
         let recorder = recording.is_some().then_some(recorder);
         let backlogs = inlets.iter().map(ReceiveSocket::backlog).collect();
         let hub = Arc::new(Hub::new(options, (name, backlogs), told, kick, jobs, recorder));

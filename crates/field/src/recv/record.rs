@@ -155,8 +155,8 @@ pub(super) struct Taken {
     copies: Arc<Copies>,
 }
 
-/// A way for steps from those who close them to [`work`].
-pub(super) fn way() -> (Recorder, Taken) {
+/// The two ends of a way from those who close steps to [`work`].
+pub(super) fn channel() -> (Recorder, Taken) {
     let copies = Arc::new(Copies { held: AtomicUsize::new(0), emptied: unbounded() });
     let (sender, receiver) = unbounded();
     (Recorder { steps: sender, copies: Arc::clone(&copies) }, Taken { steps: receiver, copies })
