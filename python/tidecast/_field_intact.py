@@ -34,7 +34,7 @@ class Unchanged:
         # Kept open: another file that takes the name changes nothing for the library, which has opened this one.
         self._file = None if self._path.is_dir() else open(file, "rb")  # noqa: SIM115
         # Models append records to NetCDF 3 while others read.
-        self._head = _Classic(self._file).size if self._file and kind == "netcdf3" else 0
+        self._head = _header(self._file).size if self._file and kind == "netcdf3" else 0
         self._size, self._said = self._look()
 
     def _look(self) -> tuple[int, object]:
@@ -82,9 +82,16 @@ def check_classic(file: str, name: str) -> None:
     :raises Wrong: the file ends before
     """
     with open(file, "rb") as opened:
-        needs, has = _Classic(opened).end(name), os.fstat(opened.fileno()).st_size
+        needs, has = _header(opened).end(name), os.fstat(opened.fileno()).st_size
     if needs > has:
         raise Wrong(f"{pathlib.Path(file).name} is truncated: {name} ends at byte {needs}, and the file has {has}")
+
+
+def _header(file: BinaryIO) -> _Classic:
+    try:
+        return _Classic(file)
+    except (struct.error, KeyError, IndexError, OverflowError) as error:
+        raise Wrong(f"the NetCDF header is damaged or truncated ({error})") from None
 
 
 class _Classic:

@@ -20,7 +20,7 @@ import numpy as np
 from . import _native
 from ._field_memory import FieldError
 from ._field_operation import Running
-from ._field_values import check, put
+from ._field_values import check, loaded, put
 from ._operation import Event, begin, drop
 
 #: Volumes in the shared memory.
@@ -132,7 +132,7 @@ class Sender:
         :raises ValueError: its shape is another one, or the number does not rise
         """
         self._running.check()
-        array = np.asanyarray(array)
+        array = loaded(array)
         check(array.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the array has the shape {array.shape}, not {self.shape}")

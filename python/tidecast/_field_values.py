@@ -28,14 +28,19 @@ def check(dtype: Any) -> None:
         raise NotReal(f"its values are {np.dtype(dtype)}: only real numbers can be sent; convert them first")
 
 
+def loaded(array: Any) -> Any:
+    """A NumPy array of any kind. Of a lazy array (dask's) NumPy itself would take the values without their masks."""
+    import numpy as np
+    return np.asanyarray(array.compute() if callable(getattr(array, "compute", None)) else array)
+
+
 def put(array: Any, into: Any) -> None:
     """Copies an array to a volume; the masked values of a masked array become NaN.
 
     :raises NotReal: its values are not real numbers
     """
     import numpy as np
-    # Of a lazy array (dask's) NumPy would take the values without their masks.
-    array = np.asanyarray(array.compute() if callable(getattr(array, "compute", None)) else array)
+    array = loaded(array)
     check(array.dtype)
     # A masked value need not be a number that fits.
     with np.errstate(all="ignore" if isinstance(array, np.ma.MaskedArray) else None):

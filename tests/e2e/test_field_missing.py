@@ -89,6 +89,9 @@ def masked_integers():
     yield from np.ma.masked_equal(base, -3)
 def masked_large():
     yield from np.ma.array(np.where(base == -3, 1e300, base), mask=base == -3)
+def masked_lazy():
+    import dask.array
+    yield from (dask.array.ma.masked_equal(dask.array.from_array(step.astype("f4")), -3.0) for step in base)
 def nothing_masked():
     yield from np.ma.array(base)
 def brain():
@@ -113,7 +116,7 @@ def later():
 """
 
 
-@pytest.mark.parametrize("kind", ["masked", "masked_integers", "masked_large", "nothing_masked", "brain", "truth"])
+@pytest.mark.parametrize("kind", ["masked", "masked_integers", "masked_large", "masked_lazy", "nothing_masked", "brain", "truth"])
 def test_what_a_generator_masks_is_missing(kind, tide, tmp_path):
     (tmp_path / "g.py").write_text(GENERATORS)
     base = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5) - 7.0
