@@ -469,6 +469,9 @@ fn open_db(layout: &Layout) -> Result<Db, Error> {
     match Db::open(layout) {
         // Opening after a crash writes; a full disk must not keep us from making room.
         Err(e) if e.is_full() && layout.use_spare() => Db::open(layout),
+        Err(Error::Db(e)) if matches!(*e, redb::Error::Corrupted(_)) => {
+            Err(Error::DamagedDatabase { path, store: layout.root.clone(), why: e.to_string() })
+        }
         other => other,
     }
 }

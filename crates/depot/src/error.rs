@@ -151,6 +151,19 @@ pub enum Error {
         /// The directory of the store.
         store: PathBuf,
     },
+    /// The database cannot be read.
+    #[error(
+        "{} is damaged ({why}): restore it from a backup, or move {} away to begin with an empty store",
+        path.display(), store.display()
+    )]
+    DamagedDatabase {
+        /// The database.
+        path: PathBuf,
+        /// The directory of the store.
+        store: PathBuf,
+        /// How it shows.
+        why: String,
+    },
     /// The database reported something.
     #[error("database of the store: {0}")]
     Db(#[from] Box<redb::Error>),

@@ -250,6 +250,9 @@ fn a_store_that_has_lost_its_database_is_left_as_it_is() {
         assert!(refused.contains("missing or empty"), "{refused}");
         assert_eq!(fs::read(&file).unwrap(), RIGHT);
     }
+    fs::write(&database, &fs::read(&aside).unwrap()[..5000]).unwrap();
+    let refused = Depot::open(&dir, config()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is damaged") && refused.contains("to begin with an empty store"), "{refused}");
     fs::rename(&aside, &database).unwrap();
     assert_eq!(open(&dir).caches(&Filter::default()).len(), 1);
 }
