@@ -10,6 +10,7 @@ mod error;
 mod found;
 mod inside;
 mod making;
+mod scratch;
 mod standing;
 
 use std::collections::HashMap;
@@ -35,6 +36,7 @@ use found::{Found, Owners};
 use inside::{Inside, join};
 pub use making::{How, Made, Wanted};
 use making::{Making, open};
+use scratch::Scratch;
 
 /// Whether this process sees the daemon's file at [`CacheInfo::path`], and may read it; else why not.
 ///
@@ -151,20 +153,19 @@ const SETGID: u32 = 0o2000;
 
 impl Making<'_> {
     fn make(mut self, files: &mut Descriptors) -> Result<Made, Error> {
-        let (path, scratch) = (self.made.path.clone(), scratch_name());
-        let made = self.fill(Path::new(&scratch), files).and_then(|()| {
+        let path = self.made.path.clone();
+        let scratch = Scratch::new(&self.root);
+        let made = self.fill(Path::new(&scratch.name), files).and_then(|()| {
             let placed = match self.wanted.force {
-                true => replace(&self.root, &scratch, &self.wanted.name),
-                false => self.root.rename(&scratch, &self.wanted.name, false),
+                true => replace(&self.root, &scratch.name, &self.wanted.name),
+                false => self.root.rename(&scratch.name, &self.wanted.name, false),
             };
             placed.map_err(|e| match e.kind() {
                 io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
                 _ => at("create", &path)(e),
             })
         });
-        if made.is_err() {
-            let _ = self.root.remove_all(&scratch);
-        }
+        scratch.remove(&self.root);
         made.map(|()| self.made)
     }
 
