@@ -125,3 +125,20 @@ async fn a_transfer_that_was_cut_comes_to_its_end_when_all_is_well() {
     let got = node1.get(&alice, "head/nt").await.unwrap();
     assert_eq!(node1.content(&got), "acgt");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_was_cut_goes_on_when_the_link_is_there_again() {
+    let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    site.host("head").make(&alice, "nt", "acgt").await;
+    let node1 = site.host("node1");
+    let cut = async {
+        while node1.sources().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        site.part(&["node1"]);
+        tokio::time::sleep(std::time::Duration::from_secs(25)).await;
+        site.heal();
+    };
+    let (got, ()) = tokio::join!(node1.get(&alice, "head/nt"), cut);
+    assert_eq!(node1.content(&got.unwrap()), "acgt");
+}
