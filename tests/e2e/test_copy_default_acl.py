@@ -7,12 +7,13 @@ import subprocess
 import pytest
 from conftest import needs
 from support.seeds import seeds
+from test_copy import server  # noqa: F401
 
 LISTS = [[], ["d:u::rwx,d:g::r-x,d:o::---"], ["d:u:1234:rwx"], ["d:u:1234:r--,d:g:77:rw-,d:m::r-x"], ["d:u::rw-,d:g::---,d:o::r--"]]
 #: Ours, and what rsync needs besides for the same.
 FLAGS = [(["-rlt"], []), (["-a"], ["-HAX"]), (["-rltp"], []), (["-a", "--no-A"], ["-HX"]), (["-rltE"], []), (["-r"], []),
          (["-rlt", "--chmod=Dg+w,F600"], []), (["-rltgoD"], []), (["-a", "--inplace"], ["-HAX"]), (["-rlt", "--inplace"], [])]
-SEEDS = seeds(24)
+SEEDS = seeds(*range(24))
 
 
 def lists(top: pathlib.Path) -> dict:
@@ -68,3 +69,17 @@ def test_new_entries_get_what_their_directory_passes_on(node, tmp_path, seed):
     finally:
         os.umask(before)
     assert found[0] == found[1], f"{flags}, {entries}, {below}, umask {umask:o}, new {is_new}"
+
+
+def test_so_do_entries_that_a_client_stores_on_a_server(node, server, tmp_path):  # noqa: F811
+    needs("setfacl", "getfacl", "rsync")
+    (tmp_path / "source/d").mkdir(parents=True)
+    for name in ("f", "d/g"):
+        (tmp_path / "source" / name).write_text(name)
+    url = server(trust=("--as-root",))
+    for top in (tmp_path / "served", tmp_path / "theirs"):
+        top.mkdir(exist_ok=True)
+        give(top, ["d:u:1234:rwx,d:g::---,d:o::---"])
+    node("here")("copy", f"{tmp_path}/source/", f"{url}in/")
+    subprocess.run(["rsync", "-rlpt", f"{tmp_path}/source/", f"{tmp_path}/theirs/in/"], check=True)
+    assert lists(tmp_path / "served") == lists(tmp_path / "theirs")

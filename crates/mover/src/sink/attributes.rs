@@ -68,7 +68,8 @@ impl Owners {
             gid: rustix::process::getegid().as_raw(),
             groups: groups.into_iter().map(Gid::as_raw).collect(),
             umask: umask(),
-            keep: spec.keep,
+            // Lists that a client may not store are not kept: files get what their directory passes on.
+            keep: Keep { acls: spec.keep.acls && accept == Accept::All, ..spec.keep },
             user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
             group: alter.group.as_deref().map(|name| known("group", name, group)).transpose()?,
             alter,
