@@ -1,4 +1,5 @@
 """Sources that are truncated, or changed while they are sent: no values that are not theirs arrive, and the sender fails."""
+import locale
 import os
 import pathlib
 import shutil
@@ -43,6 +44,14 @@ def written(folder: pathlib.Path, form: str) -> str:
 
 
 FORMS = ["nc-3", "nc-5", "nc-records", "nc-4", "h5", "zarr", "npy-fortran"]
+
+
+@pytest.fixture(autouse=True)
+def own_locale():
+    # VTK's readers set the locale of the whole process to C, and leave it so.
+    before = locale.setlocale(locale.LC_ALL)
+    yield
+    locale.setlocale(locale.LC_ALL, before)
 
 
 @pytest.fixture
@@ -137,17 +146,19 @@ def test_an_image_that_is_not_whole_is_refused(form, tmp_path):
 
 
 def test_a_failed_read_sends_no_values_of_another_step(tide, tmp_path):
-    file = tmp_path / "a.npy"
-    steps = np.repeat(np.arange(40, dtype="f4"), 50_000).reshape(40, 5, 100, 100)
-    np.save(file, steps)
+    file, size = tmp_path / "a.npy", 5 * 100 * 100
+    np.save(file, np.repeat(np.arange(200, dtype="f4"), size).reshape(200, 5, 100, 100))
     sink = Sink(1)
     try:
-        sender = tide.run("field", "send", file, "--to", f"127.0.0.1:{sink.port}", "--streams", 1, "--plain", "--rate", "64mbit")
-        wait_for("some steps", lambda: max(sink.values, default=-1) >= 8)
-        os.truncate(file, 128 + 4 * 50_000 * 12 + 4000)
+        sender = tide.run("field", "send", file, "--to", f"127.0.0.1:{sink.port}", "--streams", 1, "--plain", "--rate", "8mbit")
+        wait_for("some steps", lambda: max(sink.values, default=-1) >= 3)
+        # In the midst of a step that is read soon, or was read whole.
+        os.truncate(file, 128 + 4 * size * (max(sink.values) + 3) + 4000)
         assert "has become shorter" in sender.exits(1).err
         wait_for("the goodbyes", lambda: sink.byes == 2)
-        assert max(sink.values) < 12
+        for batch in sink.values:
+            found = sink.volume(batch)
+            assert (np.isnan(found) | (found == batch)).all(), batch
     finally:
         sink.close()
 
