@@ -1,14 +1,14 @@
 //! The end of a copy: hard links, attributes of directories, durability; [`super::delete`] is between them.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::fs::{self, AtFlags, FileType};
 use rustix::io::Errno;
 use tidecast_text::count;
 
 use super::ask::{NamedEntry, named_entry};
 use super::attributes::same_time;
 use super::cross_device;
-use super::dirs::{Dirs, look, split};
+use super::dirs::{Dirs, look, set_mode, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::opened::Opened;
 use super::root::Target;
@@ -249,9 +249,9 @@ impl Directory {
 
     /// Gives a directory that was made the mode that the system would have given it.
     fn open_made(&self, dirs: &mut Dirs, path: &[u8]) -> EntryResult {
-        let dir = reopen(&*dirs.find(path).doing("open")?)?;
+        let dir = dirs.find(path).doing("open")?;
         let mode = self.owners.usual(self.owners.default_acl(&dir).as_ref());
-        fs::fchmod(&dir, Mode::from_raw_mode(mode)).doing("set the mode of")
+        set_mode(&*dir, mode).doing("set the mode of")
     }
 
     fn apply_to_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> EntryResult {
