@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _field_vtk as vtk
 from ._field_cf import Meaning
-from ._field_intact import Unchanged, check_classic, check_xml
+from ._field_intact import Unchanged, check_xml
 from ._field_values import Wrong
 
 #: Names that are listed at most.
@@ -166,7 +166,7 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
         there = ", ".join(itertools.islice(arrays(whole, axes), _LISTED)) or "none of three or four axes"
         raise Wrong(f"{f'it has no array {inner}' if inner else 'name a variable of it behind a colon'}; there are: {there}")
     if what == "netcdf3":
-        check_classic(file, found.name)
+        unchanged.check_end(found.name)
     return Stored(found, whole, netcdf, axes, unchanged)
 
 

@@ -34,7 +34,7 @@ class Unchanged:
         # Kept open: another file that takes the name changes nothing for the library, which has opened this one.
         self._file = None if self._path.is_dir() else open(file, "rb")  # noqa: SIM115
         # Models append records to NetCDF 3 while others read.
-        self._head = _header(self._file).size if self._file and kind == "netcdf3" else 0
+        self._header = _header(self._file) if self._file and kind == "netcdf3" else None
         self._size, self._said = self._look()
 
     def _look(self) -> tuple[int, object]:
@@ -43,10 +43,10 @@ class Unchanged:
             said = json.loads(self._described.read_bytes()) if self._described else {}
             return int(self._path.is_dir()), {name: value for name, value in said.items() if name not in _GROWS}
         found = os.fstat(self._file.fileno())
-        if not self._head:
+        if not self._header:
             return found.st_size, (found.st_size, found.st_mtime_ns)
         # Only the number of records may become another one, behind the first four bytes.
-        head = os.pread(self._file.fileno(), self._head, 0)
+        head = os.pread(self._file.fileno(), self._header.size, 0)
         return found.st_size, (head[:4], head[12:])
 
     def check(self) -> None:
@@ -56,6 +56,15 @@ class Unchanged:
             size, said = self._look()
         if said != self._said or size < self._size:
             raise Wrong(f"{self._path.name} was changed or removed since sending began")
+
+    def check_end(self, name: str) -> None:
+        """Checks that a NetCDF 3 file has all values of a variable.
+
+        :raises Wrong: the file ends before
+        """
+        needs = self._header.end(name) if self._header else 0
+        if needs > self._size:
+            raise Wrong(f"{self._path.name} is truncated: {name} ends at byte {needs}, and the file has {self._size}")
 
 
 def check_xml(file: str) -> None:
@@ -74,17 +83,6 @@ def check_xml(file: str) -> None:
             piece = path.parent / os.fsdecode(name)
             if piece.is_file() and piece.suffix == ".vti":
                 check_xml(str(piece))
-
-
-def check_classic(file: str, name: str) -> None:
-    """Checks that a NetCDF 3 file has all values of a variable.
-
-    :raises Wrong: the file ends before
-    """
-    with open(file, "rb") as opened:
-        needs, has = _header(opened).end(name), os.fstat(opened.fileno()).st_size
-    if needs > has:
-        raise Wrong(f"{pathlib.Path(file).name} is truncated: {name} ends at byte {needs}, and the file has {has}")
 
 
 def _header(file: BinaryIO) -> _Classic:
