@@ -379,6 +379,8 @@ def test_from_a_directory_that_may_be_entered_and_not_listed(node, tmp_path):
             os.chown(to, 65534, 65534)
             program = [here.program, "--state-dir", to / ".state", "copy"] if who == "ours" else ["rsync", "-a"]
             subprocess.run([*become, *program, *words, f"{to}/"], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(to)})
+            # Where the destination itself is not copied, its time is when its first name was made.
+            os.utime(to, (0, 0))
         same(tmp_path / f"theirs{number}", tmp_path / f"ours{number}")
     refused = subprocess.run([*become, here.program, "copy", "home", "ours0/"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and "home: not copied: Permission denied" in refused.stderr
