@@ -1,5 +1,5 @@
-//! Each user's share of the audit log: requests that cost nothing are logged up to a rate, so that nobody can push the entries of others
-//! out of it. Pure: time comes in.
+//! Each user's share of the audit log: requests that cost nothing are logged up to a rate, so that no user can push the entries of
+//! others out of it. Pure: time comes in.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_writes_too_much_is_cut_and_nobody_else() {
+    fn who_writes_too_much_is_cut_and_no_other() {
         let mut shares = Shares::default();
         for _ in 0..BURST / 1000 {
             assert_eq!(shares.take("eve", 1000, 7), Some(0));

@@ -155,7 +155,7 @@ pub(super) struct Taken {
     copies: Arc<Copies>,
 }
 
-/// The two ends of a way from those who close steps to [`work`].
+/// A queue for [`work`]: the end that takes closed steps, and the end that gives them.
 pub(super) fn channel() -> (Recorder, Taken) {
     let copies = Arc::new(Copies { held: AtomicUsize::new(0), emptied: unbounded() });
     let (sender, receiver) = unbounded();

@@ -225,7 +225,7 @@ impl Stage {
         drop(step);
         let values = Arc::new(Values { bytes: buffer, home });
         if let Err(error) = read {
-            // The buffer has values of an earlier step: they are given to nobody.
+            // The buffer has values of an earlier step: no receiver may get them.
             return self.fail(error);
         }
         let mut state = self.state.lock();

@@ -104,18 +104,20 @@ async fn what_was_removed_in_one_part_is_held_in_the_other_still() {
     assert_eq!(site.host("node1").content(&got), "acgt");
 }
 
+/// Cuts a host off as soon as it has asked a source.
+async fn cut_once_asked(site: &Site, name: &'static str) {
+    while site.host(name).sources().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    site.part(&[name]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_transfer_that_was_cut_comes_to_its_end_when_all_is_well() {
     let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
     site.host("head").make(&alice, "nt", "acgt").await;
     let node1 = site.host("node1");
-    let cut = async {
-        while node1.sources().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-        site.part(&["node1"]);
-    };
-    let (failed, ()) = tokio::join!(node1.get(&alice, "head/nt"), cut);
+    let (failed, ()) = tokio::join!(node1.get(&alice, "head/nt"), cut_once_asked(&site, "node1"));
     assert!(failed.is_err(), "{failed:?}");
     assert!(!node1.has("nt"), "nothing half of it is a cache");
     site.heal();
@@ -132,10 +134,7 @@ async fn a_transfer_that_was_cut_goes_on_when_the_link_is_there_again() {
     site.host("head").make(&alice, "nt", "acgt").await;
     let node1 = site.host("node1");
     let cut = async {
-        while node1.sources().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-        site.part(&["node1"]);
+        cut_once_asked(&site, "node1").await;
         tokio::time::sleep(std::time::Duration::from_secs(25)).await;
         site.heal();
     };
