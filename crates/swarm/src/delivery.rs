@@ -119,6 +119,7 @@ impl Engine {
         self.selection.clear_deadline(piece);
         self.announce_piece(piece);
         self.pass_on(piece);
+        self.note_fetched(piece);
         self.check_complete();
     }
 

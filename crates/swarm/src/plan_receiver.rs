@@ -35,6 +35,8 @@ const JUDGE_BYTES: u64 = 256 << 10;
 /// requests that it queues: over a long, fast link more pieces than those are in flight at any time, and a
 /// declined piece comes all the same, in addition to our own fetches.
 const OFFERS: usize = 1 << 14;
+/// Of the pieces that a late stripe still has to bring, this part is fetched at a time.
+const LATE_PART: usize = 4;
 
 impl Engine {
     /// There is a plan, and it works.
@@ -239,7 +241,8 @@ impl Engine {
     ///
     /// So are, once a receiver at our place is complete, pieces that a late stripe still has to bring, and after a while
     /// also those that it may be bringing: behind a lost relay it never makes up for the time until another took its
-    /// place, since its relays have no uplink to spare; complete members have spare uplink.
+    /// place, since its relays have no uplink to spare; complete members have spare uplink. The last of these pieces are
+    /// fetched first, a part at a time: the stripe brings them in order, and one that is fetched meanwhile comes twice.
     fn release_left_out(&mut self) {
         let (now, count) = (self.env.now(), self.pieces.count());
         let has_all = |p: &&Peer| !p.is_closing() && p.have.is_all() && !self.is_source(p);
@@ -250,12 +253,12 @@ impl Engine {
             return;
         };
         let over = if near && !on_demand { plan.ended(now, count) } else { None };
-        let behind = over.map(|_| plan.far_behind(count));
         let late = over.is_some_and(|over| over >= LEFT_OUT.0);
+        let behind = over.map(|_| plan.far_behind(count, late));
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
         let moved = plan.last_moved().max(plan.wishes().last());
-        self.release_held(behind.unwrap_or_default());
-        if !late && (self.downloads.outstanding() > 0 || now.since(moved) < pause) {
+        self.release_last(behind.unwrap_or_default());
+        if now.since(moved) < pause || !late && self.downloads.outstanding() > 0 {
             return;
         }
         if on_demand {
@@ -265,6 +268,24 @@ impl Engine {
             return;
         }
         self.release_held((0..count).filter(|&piece| self.is_awaited(piece)).collect());
+    }
+
+    /// A part of these pieces, the highest ones, is fetched as soon as those have come that were released so before.
+    fn release_last(&mut self, mut pieces: Vec<u32>) {
+        let Some(plan) = self.plan.state_mut() else { return };
+        if plan.fetches_late() {
+            return;
+        }
+        let last = pieces.split_off(pieces.len() - pieces.len().div_ceil(LATE_PART));
+        plan.fetch_late(&last);
+        self.release_held(last);
+    }
+
+    /// A piece has come: it may be the last of those that were released at a time.
+    pub(crate) fn note_fetched(&mut self, piece: u32) {
+        if self.plan.state_mut().is_some_and(|plan| plan.note_fetched(piece)) {
+            self.release_left_out();
+        }
     }
 
     /// Of these pieces those that others have are no longer awaited.

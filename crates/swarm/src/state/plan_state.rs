@@ -100,6 +100,8 @@ pub(crate) struct PlanState {
     balance: Balance,
     /// Since when the broadcast is known to be over for a receiver at our place.
     ended: Option<Time>,
+    /// Pieces of late stripes that are fetched from members that have everything.
+    late: Vec<u32>,
     /// The plan has failed; until the next epoch this is a swarm like any other.
     failed: bool,
     /// Members complained about in this epoch.
@@ -125,6 +127,7 @@ impl PlanState {
             given: 0,
             balance: Balance::default(),
             ended: None,
+            late: Vec::new(),
             failed: false,
             blamed: Vec::new(),
             wishes: Wishes::default(),
@@ -203,15 +206,33 @@ impl PlanState {
 
     /// The pieces that late stripes still have to bring when others are at the end of this many, less those that may be in
     /// transit. Below the fronts of the others, pieces that were not offered belong to late stripes, each of which sends
-    /// its pieces in order: the next few of each may be in transit.
-    pub(crate) fn far_behind(&self, pieces: u32) -> Vec<u32> {
+    /// its pieces in order: the next few of each may be in transit. `long`: the others have been at the end for long.
+    pub(crate) fn far_behind(&self, pieces: u32, long: bool) -> Vec<u32> {
         let at_end = |state: &&Stripe| self.is_at_end(state.front, pieces);
         let Some(low) = self.stripes.iter().filter(at_end).map(|state| state.front).min() else {
             return Vec::new();
         };
+        let end = if long { pieces } else { low };
         let late = self.stripes.iter().filter(|state| !at_end(state)).count();
-        let behind = (self.released..low).filter(|&p| self.awaits(p) && self.stripe_of(p).is_none());
+        let behind = (self.released..end).filter(|&p| self.awaits(p) && self.stripe_of(p).is_none());
         behind.skip(IN_TRANSIT * late).collect()
+    }
+
+    /// These pieces of late stripes are fetched.
+    pub(crate) fn fetch_late(&mut self, pieces: &[u32]) {
+        self.late.extend_from_slice(pieces);
+    }
+
+    /// Whether some of those are missing still.
+    pub(crate) fn fetches_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// A piece has come; true where it was the last of those.
+    pub(crate) fn note_fetched(&mut self, piece: u32) -> bool {
+        let Some(at) = self.late.iter().position(|&p| p == piece) else { return false };
+        self.late.swap_remove(at);
+        self.late.is_empty()
     }
 
     /// It has failed.
@@ -432,6 +453,7 @@ impl PlanState {
     /// The plan works, or may, over this many pieces: from where pieces may be awaited again, and from where they are.
     pub(crate) fn resume(&mut self, pieces: u32) -> (u32, u32) {
         self.failed = false;
+        self.late.clear();
         let whole = if self.source { pieces } else { self.rear() };
         let from = self.released.min(whole);
         self.released = whole;
