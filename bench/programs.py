@@ -134,13 +134,17 @@ class Bench:
             for n in range(getters):
                 shutil.rmtree(self.shm / f"got{n}", ignore_errors=True)
 
-    def by_floor(self, path: pathlib.Path, guard: str) -> dict:
-        """The cost of the kernel, the cipher and SHA-256 alone (crates/net/examples/transfer_floor.rs)."""
+    def by_floor(self, path: pathlib.Path, guard: str, at_once: int) -> dict:
+        """The cost of the kernel, the cipher and SHA-256 alone (crates/net/examples/transfer_floor.rs), of so many transfers at once:
+        they share the caches, as receivers do."""
         start = time.monotonic()
-        floor = self.run([FLOOR, guard, path, self.target(0) / path.name]).wait()
+        floors = [self.run([FLOOR, guard, path, self.target(n) / path.name]) for n in range(at_once)]
+        for floor in floors:
+            floor.wait()
         seconds = time.monotonic() - start
-        shutil.rmtree(self.shm / "got0")
-        return {"seconds": seconds, "cpu": floor.cpu, "rss": floor.rss}
+        for n in range(at_once):
+            shutil.rmtree(self.shm / f"got{n}")
+        return {"seconds": seconds, "cpu": sum(floor.cpu for floor in floors), "rss": max(floor.rss for floor in floors)}
 
     def by_rqbit(self, path: pathlib.Path, torrent: pathlib.Path) -> dict:
         """The same by rqbit (v1 only), one to one; its seconds are those of the whole process."""

@@ -99,11 +99,11 @@ def transfers(bench: Bench, blob: pathlib.Path, getters: int) -> dict:
         lambda: bench.by_libtorrent(blob, theirs, getters),
         lambda: bench.by_tidecast(blob, plain, getters),
         lambda: bench.by_tidecast(blob, private, getters, private=True),
-        lambda: bench.by_floor(blob, "plain"), lambda: bench.by_floor(blob, "tls"))
+        lambda: bench.by_floor(blob, "plain", getters), lambda: bench.by_floor(blob, "tls", getters))
     rows = {"libtorrent": libtorrent, "plain": open_, "tls": tls}
     # A byte that reaches a getter was sent, received, hashed and written once, whoever sent it.
     for name, floor in (("plain", floor_plain), ("tls", floor_tls)):
-        rows[name]["of_floor"] = rows[name]["cpu"] / getters / floor["cpu"]
+        rows[name]["of_floor"] = rows[name]["cpu"] / floor["cpu"]
     rows["floor plain"], rows["floor tls"] = floor_plain, floor_tls
     if getters == 1 and shutil.which("rqbit"):
         v1 = bench.shm / "v1.torrent"
@@ -113,21 +113,20 @@ def transfers(bench: Bench, blob: pathlib.Path, getters: int) -> dict:
 
 
 def broadcasts(bench: Bench, blob: pathlib.Path) -> dict:
-    """A broadcast to workers of this host, plain and TLS, beside as many transfers at the floor's cost."""
+    """A broadcast to workers of this host, plain and TLS, beside as many transfers at once at the floor's cost."""
     plain, tls, *floors = repeat(
         REPEATS,
         lambda: bench.by_broadcast(blob, HOSTS, private=False), lambda: bench.by_broadcast(blob, HOSTS, private=True),
-        lambda: bench.by_floor(blob, "plain"), lambda: bench.by_floor(blob, "tls"))
+        lambda: bench.by_floor(blob, "plain", HOSTS), lambda: bench.by_floor(blob, "tls", HOSTS))
     for row, floor in zip((plain, tls), floors):
-        row["of_floor"] = row["cpu"] / HOSTS / floor["cpu"]
+        row["of_floor"] = row["cpu"] / floor["cpu"]
     return {"plain": plain, "tls": tls, "floor plain": floors[0], "floor tls": floors[1]}
 
 
 def tell_broadcasts(size: int, rows: dict) -> None:
     print(f"\nbroadcast of {size / GIB:g} GiB to {HOSTS} workers of this host")
     for name, r in rows.items():
-        brought = 1 if name.startswith("floor") else HOSTS
-        text = f"  {name:<11} {r['seconds']:7.2f} s  cpu {r['cpu'] / brought / (size / GIB):5.2f} s/GiB"
+        text = f"  {name:<11} {r['seconds']:7.2f} s  cpu {r['cpu'] / HOSTS / (size / GIB):5.2f} s/GiB"
         print(text + (f"  {r['of_floor']:4.2f} x the CPU of the floor (goal 1.15)" if "of_floor" in r else ""))
 
 
@@ -186,8 +185,7 @@ def tell_transfer(title: str, size: int, getters: int, rows: dict, goal: float, 
     reference = rows["libtorrent"]
     for name, r in rows.items():
         ratio = reference["seconds"] / r["seconds"]
-        brought = 1 if name.startswith("floor") else getters
-        text = f"  {name:<11} {r['seconds']:7.2f} s  {size / r['seconds'] / 1e6:7.0f} MB/s  cpu {r['cpu'] / brought / (size / GIB):5.2f} s/GiB"
+        text = f"  {name:<11} {r['seconds']:7.2f} s  {size / r['seconds'] / 1e6:7.0f} MB/s  cpu {r['cpu'] / getters / (size / GIB):5.2f} s/GiB"
         if name != "libtorrent" and not name.startswith("floor"):
             text += f"  {ratio:5.2f} x libtorrent" + (f" (goal {goal:g})" if name == "plain" else "")
         if "of_floor" in r:
