@@ -365,6 +365,26 @@ def test_the_plugin_takes_no_input_that_it_does_not_understand_for_none(site, da
     assert 'PluginType = "FileTransfer"' in node("plugin", "-classad").out
 
 
+def test_the_plugin_follows_no_link_out_of_a_cache(site, data, tmp_path):
+    node = site.host("node1")
+    starter = Starter(node, tmp_path)
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside/secret").write_text("of this host")
+    for name, target in (("out", tmp_path / "beside"), ("up", "../../.."), ("file", tmp_path / "beside/secret"), ("in", "sub"), ("none", "gone")):
+        (data / name).symlink_to(target)
+    node.create("nt", data)
+    outside = ["out/secret", "out", "up/tree", "file"]
+    for path in (*outside, "none", "in/none"):
+        code, (ad,) = starter.transfer(f"tidecast://node1/nt/{path}")
+        assert code != 0 and 'ErrorType = "Resolution"' in ad, ad
+        assert ("leads out of the cache" in ad) == (path in outside), ad
+        assert not os.path.lexists(starter.dir / pathlib.Path(path).name)
+    inside = next((data / "sub").iterdir())
+    code, (ad,) = starter.transfer("tidecast://node1/nt/in/" + inside.name)
+    assert code == 0, ad
+    assert (starter.dir / inside.name).read_bytes() == inside.read_bytes()
+
+
 def test_the_plugin_without_a_daemon_ends_and_says_so(site, data, tmp_path):
     node = site.host("node1")
     node.create("nt", data)

@@ -119,8 +119,7 @@ fn leads_to_a_store(target: &Path) -> bool {
 /// # Errors
 /// The daemon sends no files, the name exists, or a system's error. Incomplete files are removed then.
 pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<Made, Error> {
-    let (_, manifest) = client.manifest(&info.cache).await?;
-    let manifest = Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))?;
+    let manifest = manifest(client, info).await?;
     let view = sees(info).ok().map(Path::to_owned);
     let looking = tokio::task::spawn_blocking(move || -> Result<_, Error> {
         let making = Making::new(&manifest, &wanted, view.as_deref())?;
@@ -137,13 +136,31 @@ pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<
     tokio::task::spawn_blocking(making).await.map_err(failed)?
 }
 
+/// Where a part of a cache is below [`CacheInfo::path`], through no link: that could lead anywhere on this host.
+///
+/// # Errors
+/// The daemon sends no manifest, there is no such path, or a link on the way leads out of the cache.
+pub async fn real_path(client: &Client, info: &CacheInfo, path: &Path) -> Result<PathBuf, Error> {
+    let view = info.path.as_deref().map(Root::open);
+    if let Some(Ok(view)) = view
+        && view.look(path).is_ok_and(|there| there.is_some_and(|meta| !meta.is_symlink()))
+    {
+        return Ok(path.to_owned());
+    }
+    Inside::new(&manifest(client, info).await?).real(path)
+}
+
+async fn manifest(client: &Client, info: &CacheInfo) -> Result<Manifest, Error> {
+    let (_, manifest) = client.manifest(&info.cache).await?;
+    Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))
+}
+
 /// Bytes of the files below a path of a cache.
 ///
 /// # Errors
 /// The daemon sends no manifest, or there is no such path.
 pub async fn bytes(client: &Client, info: &CacheInfo, path: &Path) -> Result<u64, Error> {
-    let (_, manifest) = client.manifest(&info.cache).await?;
-    let manifest = Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))?;
+    let manifest = manifest(client, info).await?;
     let (files, _) = Inside::new(&manifest).part(path)?;
     Ok(files.values().filter_map(|index| manifest.file(*index)).map(|file| file.len()).sum())
 }

@@ -52,6 +52,16 @@ impl<'a> Inside<'a> {
         Ok((files, dirs))
     }
 
+    /// The path of a file or directory without links.
+    ///
+    /// # Errors
+    /// [`Error::Absent`]; [`Error::Outside`].
+    pub(super) fn real(&self, path: &Path) -> Result<PathBuf, Error> {
+        let real = self.resolve(path).ok_or_else(|| Error::Outside(path.to_owned()))?;
+        let there = |entries: &Entries| entries.keys().any(|entry| entry.starts_with(&real));
+        if there(&self.files) || there(&self.dirs) { Ok(real) } else { Err(Error::Absent(path.to_owned())) }
+    }
+
     /// Puts what links of the part lead to in their places, where that is in the cache and not in the part.
     fn bring_neighbours(&self, top: &Path, files: &mut Entries, dirs: &mut Entries) -> Result<(), Error> {
         let links: Vec<(PathBuf, PathBuf)> =
@@ -213,11 +223,22 @@ mod tests {
     #[test]
     fn what_is_not_in_the_cache_is_refused() {
         let manifest = manifest();
-        for out in ["host", "above", "loop"] {
+        let real = |path: &str| Inside::new(&manifest).real(Path::new(path));
+        for out in ["host", "host/below", "above", "above/below", "loop", "linked/../../above/x"] {
             assert!(matches!(made(&manifest, out), Err(Error::Outside(_))), "{out}");
+            assert!(matches!(real(out), Err(Error::Outside(_))), "{out}");
         }
-        for absent in ["none", "current/none", "v2/none"] {
+        for absent in ["none", "current/none", "v2/none", "linked/none"] {
             assert!(matches!(made(&manifest, absent), Err(Error::Absent(_))), "{absent}");
+            assert!(matches!(real(absent), Err(Error::Absent(_))), "{absent}");
+        }
+        for (path, to) in [
+            ("current", "v2"),
+            ("linked/deep/file", "sub/deep/file"),
+            ("round/deep", "sub/deep"),
+            ("sub", "sub"),
+        ] {
+            assert_eq!(real(path).unwrap(), Path::new(to), "{path}");
         }
     }
 }

@@ -177,22 +177,27 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
 async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result<u64, Error> {
     let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon reported no path"))?;
     let whole = path.as_os_str().is_empty();
-    let source = if whole { view.to_owned() } else { view.join(path) };
     let is_below = path.components().all(|c| matches!(c, std::path::Component::Normal(_)));
     if !is_below {
         return Err(error("Parameter", false, format!("{path:?} is not a path inside a cache")));
     }
+    let real = match whole {
+        true => view.to_owned(),
+        false => match materialize::real_path(&asker.client, info, path).await {
+            Ok(real) => view.join(real),
+            Err(materialize::Error::Absent(path)) => {
+                let path = path.display();
+                return Err(error("Resolution", false, format!("no {path} in {}", info.name)));
+            }
+            Err(failed) => return Err(create_error(failed)),
+        },
+    };
     // If the job's user can read the store here, a link suffices; else this process makes a copy.
-    match (materialize::sees(info), std::fs::metadata(&source)) {
-        (Ok(_), Ok(_)) if !asker.contained => {
-            let (dir, name) = parts(to)?;
-            materialize::symlink(&source, &dir, name, false).map_err(create_error)?;
-        }
-        (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
-            let path = path.display();
-            return Err(error("Resolution", false, format!("no {path} in {}", info.name)));
-        }
-        _ => copy(&asker.client, info, path, to).await?,
+    if !asker.contained && materialize::sees(info).is_ok() && std::fs::metadata(&real).is_ok() {
+        let (dir, name) = parts(to)?;
+        materialize::symlink(&real, &dir, name, false).map_err(create_error)?;
+    } else {
+        copy(&asker.client, info, path, to).await?;
     }
     let made =
         std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
@@ -308,6 +313,9 @@ fn create_error(failed: materialize::Error) -> Error {
         materialize::Error::Client(client) => explained(client),
         materialize::Error::Absent(_) | materialize::Error::Outside(_) => error("Resolution", false, failed),
         materialize::Error::Malformed(_) => error("Transfer", true, failed),
+        materialize::Error::Exists(path) => {
+            error("Transfer", false, format!("{} exists and differs from the cache", path.display()))
+        }
         _ => error("Transfer", false, failed),
     }
 }
