@@ -194,3 +194,17 @@ def test_a_manifest_is_read_from_a_pipe(tide, start, data, tmp_path):
     shown = start(["sh", "-c", f"cat {manifest} | {command}"], env=tide.env).ok().out
     assert shown == tide("show", manifest).out
     assert "not a valid manifest" in start(["sh", "-c", f"echo nonsense | {command}"], env=tide.env).exits(1).err
+
+
+def test_a_manifest_in_its_tree_is_not_published(tide, tmp_path, monkeypatch):
+    """`publish .` writes it there."""
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "file").write_text("of the tree")
+    monkeypatch.chdir(tree)
+    for words, manifest in (([], "tree.torrent"), (["--name", "x"], "x.torrent"), (["-o", "sub/[a]*.torrent"], "sub/[a]*.torrent")):
+        for _ in range(2):
+            tide("publish", ".", "--plain", *words)
+            assert "not compared: 1 entry" in tide("verify", manifest, ".").err
+        (tree / manifest).unlink()
+    assert "slash" in tide("publish", ".", "--name", "a/b", code=2).err

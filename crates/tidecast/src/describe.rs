@@ -13,7 +13,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
 use tidecast_identity::ssl_torrent::SslRoot;
-use tidecast_node::MessageSender;
+use tidecast_node::{MessageSender, plain};
 use tidecast_publish::{
     Error as Failed, Format, HashOptions, Progress as Counters, Published, ScanOptions, hash, scan,
 };
@@ -50,6 +50,25 @@ pub(crate) struct Means<'a> {
     pub(crate) leaves: Option<&'a Path>,
 }
 
+impl TreeOptions {
+    /// Excludes a file that is to be written, if it is in the tree: its old content would be published, and replaced.
+    pub fn leave_out(&mut self, path: &Path, output: &Path) {
+        let above =
+            output.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+        let (Ok(root), Some(Ok(above)), Some(name)) =
+            (path.canonicalize(), above.map(Path::canonicalize), output.file_name())
+        else {
+            return;
+        };
+        // An entry whose name is not Unicode cannot be excluded; it is published, as any other.
+        if let Ok(below) = above.join(name).strip_prefix(&root)
+            && let Some(below) = below.to_str().filter(|below| !below.is_empty())
+        {
+            self.exclude.push(format!("/{}", globset::escape(below)));
+        }
+    }
+}
+
 /// Walks and hashes `path`; warns of unusual properties.
 ///
 /// # Errors
@@ -61,6 +80,12 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
     work: &Work<S, D>,
     messages: &MessageSender<'_>,
 ) -> Result<Published, Error> {
+    if let Some(name) = how.name.as_deref().filter(|name| name.contains('/')) {
+        return Err(Error::usage(format!(
+            "the name {}: it has a slash, and a name is one component of a path",
+            plain(name)
+        )));
+    }
     let scanning = ScanOptions {
         exclude: how.exclude.clone(),
         skip_outside_links: how.skip_outside_links,

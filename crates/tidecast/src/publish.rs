@@ -76,7 +76,11 @@ async fn run(path: &Path, options: &PublishOptions, work: &Work<Started, Done>) 
         threads: options.threads,
         leaves: None,
     };
-    let published = describe(path, &options.tree, means, work, &MessageSender::new(work)).await?;
+    let mut tree = options.tree.clone();
+    if let Some(output) = &options.output {
+        tree.leave_out(path, output);
+    }
+    let published = describe(path, &tree, means, work, &MessageSender::new(work)).await?;
     let manifest = published.manifest.with_web_seeds(&web_seeds);
     let torrent = manifest.to_bytes();
     if let Some(output) = &options.output {

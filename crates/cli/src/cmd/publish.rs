@@ -56,9 +56,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let trackers = if args.tracker.is_empty() { &context.settings.tracker } else { &args.tracker };
+    let mut tree = args.describe.options(context)?;
+    let named = args.output.clone().filter(|output| output.as_os_str() != "-");
+    if let Some(output) = named.or_else(|| usual(&args.path, tree.name.as_deref())) {
+        tree.leave_out(&args.path, &output);
+    }
     let options = PublishOptions {
         output: None,
-        tree: args.describe.options(context)?,
+        tree,
         private: args.private,
         trackers: trackers.clone(),
         web_seeds: args.web_seed.clone(),
@@ -72,7 +77,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let mut done =
             run_operation::run_until(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
         let manifest = Manifest::parse(&done.torrent).context("the new manifest is damaged")?;
-        let named = || Output::Path(format!("{}.torrent", crate::names::line(&manifest.name())).into());
+        let named = || Output::Path(of_name(&manifest.name()));
         let output = output.unwrap_or_else(named);
         // The manifest of a private swarm has names and hashes for ticket holders, so only its owner may read it.
         let mode = if tidecast_node::access::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
@@ -87,6 +92,16 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         report(&done, &manifest, &output, reporter);
         Ok(fields_of(&done))
     })
+}
+
+/// The file that is written where none is named.
+fn usual(path: &Path, name: Option<&str>) -> Option<PathBuf> {
+    let own = || Some(path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
+    name.map(str::to_owned).or_else(own).map(|name| of_name(&name))
+}
+
+fn of_name(name: &str) -> PathBuf {
+    format!("{}.torrent", crate::names::line(name)).into()
 }
 
 /// Prints the result.
