@@ -63,3 +63,18 @@ def test_a_part_that_was_edited_stays(node, seeded, few, tmp_path):
     for home in ("one", "other"):
         assert name in node(home)(*seeded, to, code=1).err
         assert (to / "data" / name).read_bytes() == edited
+
+
+def test_files_are_named_as_they_are_listed(tide, port, tmp_path):
+    for name in ("data/f", "data/sub/g", "data/data/h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    manifest = tide.publish(tmp_path / "data", tmp_path / "m.torrent", "--plain")
+    listen = f"127.0.0.1:{port()}"
+    tide.seed(manifest, tmp_path / "data", listen, "--plain", "--no-lsd")
+    for number, (word, names) in enumerate({"data/f": ["f"], "./f": ["f"], "/data/f": ["f"], "data/sub": ["sub/g"], "data/*/g": ["sub/g"],
+                                            "data/h": ["data/h"], "data/data/h": ["data/h"], "data": ["data/h"]}.items()):
+        to = tmp_path / f"got{number}"
+        tide("get", manifest, "--plain", "--no-lsd", "--listen", "127.0.0.1:0", "--peer", listen, "--to", to, "--file", word)
+        assert sorted(str(path.relative_to(to / "data")) for path in to.rglob("*") if path.is_file()) == names, word
+    assert "matches" in tide("get", manifest, "--plain", "--to", tmp_path / "none", "--file", "data/none", code=1).err

@@ -33,7 +33,8 @@ pub(super) fn by_number(manifest: &Manifest, numbers: &[RangeInclusive<u32>]) ->
 }
 
 /// The files that match any of the patterns. A pattern with a `/` is compared with the path below the published
-/// directory, one without with the name at any depth; one that matches a directory selects all below it.
+/// directory, which may be named before it, as `show` lists it; one without with the name at any depth; one that matches a
+/// directory selects all below it.
 ///
 /// # Errors
 /// A malformed pattern is a usage error; one that matches nothing, the data's fault.
@@ -42,29 +43,46 @@ pub(super) fn select(manifest: &Manifest, patterns: &[String]) -> Result<Select,
         return Ok(Select::All);
     }
     let mut chosen = vec![false; manifest.file_count() as usize];
+    let name = manifest.name();
     for pattern in patterns {
-        let bare = pattern.trim_matches('/');
-        let glob = GlobBuilder::new(bare).literal_separator(true).build();
-        let bad = |e: globset::Error| Error::usage(format!("--file {pattern:?}: {}", e.kind()));
-        let glob = glob.map_err(bad)?.compile_matcher();
-        let whole_path = pattern.trim_end_matches('/').contains('/');
-        let mut found = false;
-        for (file, chosen) in manifest.files().zip(&mut chosen) {
-            let path = file.path();
-            let parts = if manifest.is_single_file() { path.components() } else { path.inner() };
-            let parts: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
-            let fits = if whole_path {
-                (1..=parts.len()).any(|n| parts.get(..n).is_some_and(|head| glob.is_match(head.join("/"))))
-            } else {
-                parts.iter().any(|part| glob.is_match(&**part))
+        let found = mark(manifest, pattern, &mut chosen)?
+            || match as_listed(pattern, &name) {
+                Some(below) => mark(manifest, &below, &mut chosen)?,
+                None => false,
             };
-            *chosen |= fits;
-            found |= fits;
-        }
         if !found {
             let shown = "`tidecast show` lists the files";
             return Err(Error::fault(format!("no file of the manifest matches {pattern:?}; {shown}")));
         }
     }
     Ok(Select::Files((0..).zip(chosen).filter_map(|(index, yes)| yes.then_some(index)).collect()))
+}
+
+/// The pattern for the path below the directory, of one that begins with the directory's name or with `./`.
+fn as_listed(pattern: &str, name: &str) -> Option<String> {
+    let bare = pattern.trim_start_matches('/');
+    let below = bare.strip_prefix("./").or_else(|| bare.strip_prefix(name)?.strip_prefix('/'))?;
+    (!below.is_empty()).then(|| format!("/{below}"))
+}
+
+/// Marks the files that match a pattern; false where there are none.
+fn mark(manifest: &Manifest, pattern: &str, chosen: &mut [bool]) -> Result<bool, Error> {
+    let bad = |e: globset::Error| Error::usage(format!("--file {pattern:?}: {}", e.kind()));
+    let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true).build();
+    let glob = glob.map_err(bad)?.compile_matcher();
+    let whole_path = pattern.trim_end_matches('/').contains('/');
+    let mut found = false;
+    for (file, chosen) in manifest.files().zip(chosen) {
+        let path = file.path();
+        let parts = if manifest.is_single_file() { path.components() } else { path.inner() };
+        let parts: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
+        let fits = if whole_path {
+            (1..=parts.len()).any(|n| parts.get(..n).is_some_and(|head| glob.is_match(head.join("/"))))
+        } else {
+            parts.iter().any(|part| glob.is_match(&**part))
+        };
+        *chosen |= fits;
+        found |= fits;
+    }
+    Ok(found)
 }
