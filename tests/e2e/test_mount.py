@@ -473,6 +473,11 @@ def test_mistakes_are_named(mounts, shared, here, tmp_path):
     _, ticket = shared(source)
     at = mounts.mount(here, ticket, tmp_path / "at")
     assert "already mounted" in here("mount", ticket, at, "--cache", here.home / "cache", code=1).err
+    cache = ["--cache", here.home / "cache"]
+    assert "fallback" in here("mount", ticket, tmp_path / "absent", *cache, "--fallback", tmp_path / "none", code=1).err
+    beside = here("mount", ticket, tmp_path / "beside", *cache, "--no-lsd", "--record", tmp_path / "list").err
+    assert "is not written: the tree is mounted already" in beside
+    here("umount", tmp_path / "beside")
     assert "is not a tidecast mount" in here("umount", tmp_path, code=1).err
     assert "is not a tidecast mount" in here("status", tmp_path, code=1).err
     bad = tmp_path / "bad.list"
@@ -482,3 +487,15 @@ def test_mistakes_are_named(mounts, shared, here, tmp_path):
     _, ticket = shared(other)
     assert "bad.list" in here("mount", ticket, tmp_path / "two", "--cache", here.home / "cache", "--no-lsd", "--prefetch", bad, code=1).err
     assert not os.path.ismount(tmp_path / "two")
+
+
+def test_of_many_that_mount_at_one_place_one_does(mounts, shared, here, tmp_path):
+    _, ticket = shared(rich(tmp_path / "src"))
+    mounts.mount(here, ticket, tmp_path / "other")
+    at = tmp_path / "at"
+    tries = [here.run("mount", ticket, at, "--cache", here.home / "cache", "--no-lsd") for _ in range(4)]
+    codes = sorted(one.wait() for one in tries)
+    assert codes == [0, 1, 1, 1], [one.err for one in tries]
+    assert all("already mounted" in one.err for one in tries if one.wait())
+    here("umount", at)
+    assert not os.path.ismount(at)

@@ -5,14 +5,19 @@
 //! mounts on, so that nothing can take the directory's place between the check and the mount.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat};
 use rustix::io::Errno;
 use tidecast_paths::{End, Missing, Replaceable, follow, replaceable};
+
+/// A lock is waited for this long, and looked at this often.
+const LOCKED: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Directories without which a host does not work, or whose content all programs trust.
 const SYSTEM: [&str; 26] = [
@@ -273,6 +278,21 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Waits for other processes that mount here, for some seconds: any user who may list the directory could hold its
+    /// lock. Where it cannot be locked, this process goes on without.
+    #[must_use]
+    pub fn lock(&self) -> Option<File> {
+        let dir = File::open(self.by_descriptor()).ok()?;
+        let until = Instant::now() + LOCKED;
+        while flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() >= until {
+                return None;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Some(dir)
     }
 
     /// The path by which the kernel finds this directory and no other.

@@ -55,13 +55,22 @@ pub fn mount(source: Source, at: impl AsRef<Path>, options: MountOptions) -> Mou
 }
 
 async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -> Result<Mounted, Error> {
+    if let Some(dir) = &options.serve.fallback {
+        let listed = std::fs::read_dir(dir);
+        listed.with_context(|| format!("cannot use the fallback {}", dir.display()))?;
+    }
     let home = Home::of(source, options.serve.cache.as_deref())?;
     let place = place(at, &Guard::of_user(&[home.path().to_owned()]))?;
     let (at, socket) = (place.path().to_owned(), home.socket());
     let messages = MessageSender::new(work);
     let server = connect(&home, source, &at, options, (work, &messages))?;
     let how = How { source: socket.clone(), allow_other: options.allow_other };
-    launch::attach(&server, &place, &how, false)?;
+    {
+        // Another process may have mounted at the same place since it was looked at.
+        let _alone = place.lock();
+        refuse_mounted(place.path())?;
+        launch::attach(&server, &place, &how, false)?;
+    }
     drop(server);
     let mounted = Mounted { path: at.clone(), socket, mount_seconds: work.seconds() };
     if options.serve.fallback.is_none() {
@@ -97,11 +106,16 @@ fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     if remove_dead(place.path())? {
         place = open()?;
     }
-    if mounted_at(place.path()).is_some() {
-        let at = place.path().display();
+    refuse_mounted(place.path())?;
+    Ok(place)
+}
+
+fn refuse_mounted(at: &Path) -> Result<(), Error> {
+    if mounted_at(at).is_some() {
+        let at = at.display();
         return Err(Error::fault(format!("{at} is already mounted; unmount it first: tidecast umount {at}")));
     }
-    Ok(place)
+    Ok(())
 }
 
 /// Removes a mount at this path that no process serves; whether there was one.
@@ -129,7 +143,9 @@ fn connect(
         let _ = interrupt.write_all(b".");
         pending::<()>().await;
     });
+    let mut is_new = false;
     let server = launch::server(home, || {
+        is_new = true;
         let interrupts = Box::new(&interrupts);
         let Program::Named(program) = &options.program else {
             return Start::again(source, interrupts, messages);
@@ -149,7 +165,14 @@ fn connect(
         })
     });
     telling.abort();
-    Ok(server?)
+    let server = server?;
+    if let Some(record) = options.serve.record.as_ref().filter(|_| !is_new) {
+        messages.warning(format!(
+            "{} is not written: the tree is mounted already, and only the first mount of a tree records",
+            record.display()
+        ));
+    }
+    Ok(server)
 }
 
 /// Warns of unusual properties of the manifest. Links to the place that the tree was built for are correct if
