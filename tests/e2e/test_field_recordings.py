@@ -1,6 +1,7 @@
 """Recordings of `tidecast field recv --record` in other programs: xarray opens the group, pyvista the series. Both verify geometry,
 values and holes."""
 import json
+import signal
 import warnings
 
 import numpy as np
@@ -50,6 +51,16 @@ def test_xarray_opens_it_as_a_dataset(run):
     assert [line["missing"] for line in lines] == np.isnan(steps).sum(axis=(1, 2, 3)).tolist()
     assert [(line["min"], line["max"]) for line in lines] == [(float(step.min()), float(step.max())) for step in array[:3]]
     assert np.array_equal(zarr.open_group(directory / "series.zarr", mode="r")["field"][:], zarr.open_array(directory, mode="r")[:], equal_nan=True)
+
+
+def test_a_signal_that_comes_twice_ends_it_in_order(recv, tmp_path):  # noqa: F811
+    """As from timeout(1), to the process and to its group."""
+    here = recv("--streams", 2, "--record", tmp_path / "run")
+    Sender(here.ports, SHAPE, here.key, values=20).begin().send(field(SHAPE, 0), 0)
+    here.until("recorded", lambda: recorded(tmp_path / "run", 1))
+    here.proc.signal(signal.SIGTERM)
+    here.stop()
+    assert zarr.open(tmp_path / "run/series.zarr", mode="r")["field"].shape[0] == 1
 
 
 def test_pyvista_opens_it_as_a_series_in_time(run):

@@ -3,6 +3,7 @@
 //! end when their work is done keep the system's default: SIGHUP of a closed terminal ends them.
 
 use std::future::Future;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
@@ -36,6 +37,10 @@ pub(crate) fn outlive_file_size_limit() {
     debug_assert!(blocked.is_ok());
 }
 
+/// A second signal within this time is the first one once more: timeout(1) and batch systems send it to the process and
+/// then to its group.
+const SAME: Duration = Duration::from_millis(500);
+
 /// Waits for the first signal. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Stop(watch::Receiver<bool>);
@@ -50,13 +55,16 @@ impl Stop {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
         let (sender, receiver) = watch::channel(false);
         tokio::spawn(async move {
-            for time in 0.. {
+            let mut first: Option<Instant> = None;
+            loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                 }
-                if time > 0 {
-                    std::process::exit(Kind::Interrupted as i32);
+                match first {
+                    Some(first) if first.elapsed() < SAME => continue,
+                    Some(_) => std::process::exit(Kind::Interrupted as i32),
+                    None => first = Some(Instant::now()),
                 }
                 // Without a receiver the command is ending anyway.
                 let _ = sender.send(true);
