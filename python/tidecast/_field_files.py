@@ -42,8 +42,10 @@ def split(spec: str) -> tuple[str, str]:
     counts."""
     if pathlib.Path(spec).exists():
         return spec, ""
-    file, _, inner = spec.rpartition(":")
-    return (file, inner) if pathlib.Path(file).exists() and file else (spec, "")
+    for colon in reversed([n for n, letter in enumerate(spec) if letter == ":"]):
+        if colon and pathlib.Path(spec[:colon]).exists():
+            return spec[:colon], spec[colon + 1:]
+    return spec, ""
 
 
 def kind(file: str) -> str:

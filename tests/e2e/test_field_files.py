@@ -194,3 +194,14 @@ def test_a_scale_that_is_a_text_is_refused(arrives, node, tmp_path):
             file["v"].attrs["scale_factor"] = np.bytes_(text) if isinstance(text, bytes) else text
         proc = node("sender")("--json", "field", "send", f"{tmp_path}/packed:v", "--to", "127.0.0.1:9", "--plain", code=1)
         assert "scale_factor is the text" in proc.last("error")["message"]
+
+
+def test_a_variable_may_have_a_colon_in_its_name(arrives, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    values = np.arange(60, dtype="f4").reshape(3, 4, 5)
+    for name in ("plain.h5", "with:colon.h5", "plain"):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["a:b"] = values
+            file["b"] = -values
+        assert np.array_equal(arrives(f"{tmp_path / name}:a:b")[0], values)
+        assert np.array_equal(arrives(f"{tmp_path / name}:b")[0], -values)

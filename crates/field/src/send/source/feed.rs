@@ -54,15 +54,16 @@ pub(super) fn is_fed(name: &str) -> bool {
     // If a file does not match its suffix, the package reports it; likewise without a variable's name, when
     // it lists the variables.
     let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py", ".vti", ".pvti"];
-    name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds)) || ends(name, &kinds) && file.exists()
+    let ends_so = |file: &Path| file.to_str().is_some_and(|file| ends(file, &kinds));
+    ends_so(file) && (file.exists() || file != Path::new(name))
 }
 
-/// The file of `FILE:variable`: file names have colons too, and one that is there counts.
+/// The file of `FILE:variable`: both have colons too, and the longest that is there counts.
 fn file_of(name: &str) -> &Path {
-    match name.rsplit_once(':') {
-        Some((file, _)) if !Path::new(name).exists() => Path::new(file),
-        _ => Path::new(name),
-    }
+    let before = |(at, _)| Path::new(&name[..at]);
+    let mut files = std::iter::once(Path::new(name)).chain(name.rmatch_indices(':').map(before));
+    let last = name.rmatch_indices(':').next().map_or(Path::new(name), before);
+    files.find(|file| file.exists()).unwrap_or(last)
 }
 
 /// Starts the Python package on a source, or on the files of a series.
