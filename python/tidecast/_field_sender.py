@@ -143,7 +143,7 @@ class Sender:
     def _put(self, array: Any, step: int | None, timeout: float) -> bool:
         if self._say.closed:
             raise FieldError("the sender is closed")
-        step = self._next if step is None else int(step)
+        step = self._next if step is None else operator.index(step)
         if not self._next <= step <= LAST:
             wrong = f"comes after {self._next - 1}: numbers rise" if step <= LAST else f"is too high: the last is {LAST}"
             raise ValueError(f"step {step} {wrong}")

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import sys
 import types
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ R = TypeVar("R")
 AnyPath = str | os.PathLike[str]
 #: An event of ``docs/events.md``: ``event["event"]`` is its name, the rest are its fields. Sizes are bytes, times are seconds.
 Event = dict[str, Any]
-#: How progress is shown: True is a bar of tqdm (nothing, where tqdm is not installed); a function takes each event.
+#: How progress is shown: True is a bar of tqdm (a warning, where tqdm is not installed); a function takes each event.
 Progress = bool | Callable[[Event], None]
 
 _log = logging.getLogger("tidecast")
@@ -62,8 +63,11 @@ def _why(error: BaseException) -> str:
 def seconds(time: float, name: str) -> int:
     """Whole seconds, as the daemon counts them.
 
-    :raises UsageError: it is negative or no number
+    :raises TypeError: it is no number
+    :raises UsageError: it is negative, infinite or NaN
     """
+    if isinstance(time, str | bytes):
+        raise TypeError(f"{name}: a number of seconds, not {type(time).__name__}")
     try:
         whole = int(time)
     except (ValueError, OverflowError) as error:
@@ -237,11 +241,18 @@ def tell(event: Event, show: Callable[[Event], None]) -> None:
     show(event)
 
 
+def check_progress(progress: object) -> None:
+    """Raises TypeError where it is neither a bool nor a function."""
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress: a bool or a function, not {type(progress).__name__}")
+
+
 class shown:
     """Passes progress to the user."""
 
     def __init__(self, progress: Progress):
         self._bar: Any = None
+        check_progress(progress)
         if callable(progress):
             self._show: Callable[[Event], None] = progress
         else:
@@ -261,6 +272,7 @@ class shown:
             try:
                 from tqdm.auto import tqdm
             except ImportError:
+                _log.warning("no progress is shown: the Python package tqdm is needed for it: %s -m pip install tqdm", sys.executable)
                 self._show = void
                 return
             self._bar = tqdm(unit="B", unit_scale=True, unit_divisor=1000)

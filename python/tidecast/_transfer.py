@@ -240,12 +240,13 @@ class Share:
 
     def __init__(self, native: Native, progress: Progress, state_dir: AnyPath | None):
         self._native, self._state_dir = native, state_dir
+        self._process = os.getpid()
         self.fields: dict[str, Any] = self._begun(progress)
         self.ticket: str = self.fields.get("ticket") or ""
         self.addresses: list[str] = self.fields["listen"]
         self._ending = _Ending(native, self.fields.get("name", ""), progress if callable(progress) else void)
         # The thread that follows it does not keep it: a share that is dropped ends.
-        weakref.finalize(self, drop, native, os.getpid())
+        weakref.finalize(self, drop, native, self._process)
 
     def _begun(self, progress: Progress) -> dict[str, Any]:
         with shown(progress) as show, current().by(self._native.stop):
@@ -265,7 +266,10 @@ class Share:
         """Makes the ticket worthless: no further node enrols with it, and those that did are refused.
 
         :raises FaultError: the state of this node cannot be written
+        :raises RuntimeError: another process has begun it: this one was forked
         """
+        if os.getpid() != self._process:
+            raise RuntimeError("another process has begun this operation: this one was forked from it")
         answer(begin(_native.revoke, self.ticket, self._state_dir))
 
     def close(self) -> dict[str, Any]:

@@ -64,6 +64,11 @@ def test_a_receiver_ends_after_its_steps_and_says_what_is_wrong(beside, name):
                     sender.put(np.ones((4, 4, 4)), step=step)
                 except ValueError as error:
                     give(high=str(error))
+            for step in (0.9, 8.0, "5"):
+                try:
+                    sender.put(np.ones((4, 4, 4)), step=step)
+                except TypeError as error:
+                    give(**{{f"no_step_{{step}}": str(error)}})
         for wrong in [dict(rate="fast"), dict(packing="x"), dict(order="x"), dict(fec="x"), dict(key="zz"), dict(streams=0)]:
             try:
                 tidecast.field.Sender("127.0.0.1:9", (4, 4, 4), **{{"key": "", **wrong}})
@@ -73,6 +78,7 @@ def test_a_receiver_ends_after_its_steps_and_says_what_is_wrong(beside, name):
     assert given["going"] is False and "no sender has come" in given["none"] and name in given["taken"] and given["steps"] == 2
     assert all(given[f"wrong_{word}"] for word in ("volume", "missing", "streams", "listen", "key", "steps", "name"))
     assert "too high" in given["high"]
+    assert all(given[f"no_step_{step}"] for step in (0.9, 8.0, "5"))
     assert all(given[f"sender_{word}"] for word in ("rate", "packing", "order", "fec", "key", "streams"))
 
 

@@ -156,7 +156,7 @@ def test_every_function_takes_paths_as_objects(beside, tree):
 def test_a_share_that_is_closed_again_and_by_many(beside, tree):
     given = beside(lines("""
         shared = tidecast.share("data", swarm=alone)
-        give(fork=forked(shared.close), dropped=forked(lambda: globals().pop("shared") and None))
+        give(revoke=forked(shared.revoke), fork=forked(shared.close), dropped=forked(lambda: globals().pop("shared") and None))
         first = shared.close()
         give(same=shared.close() == first, total=first["total"], revoked=[said(shared.revoke)[0], said(shared.revoke)[0]])
         other = tidecast.share("data", swarm=alone)
@@ -164,6 +164,7 @@ def test_a_share_that_is_closed_again_and_by_many(beside, tree):
         with tidecast.share("data", swarm=alone) as inner:
             inner.close()
     """))
+    assert given["revoke"][0] == "RuntimeError" and "fork" in given["revoke"][1]
     assert given["fork"][0] == "RuntimeError" and "fork" in given["fork"][1] and given["dropped"] == ["result", "None"]
     assert given["same"] and given["total"] == 700_001 and given["revoked"] == ["result", "result"]
     assert len({text for _, text in given["many"]}) == 1 and given["many"][0][0] == "result"
