@@ -286,13 +286,13 @@ impl Place {
     pub fn lock(&self) -> Option<File> {
         let dir = File::open(self.by_descriptor()).ok()?;
         let until = Instant::now() + LOCKED;
-        while flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if Instant::now() >= until {
-                return None;
+        loop {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(dir),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOOK),
+                Err(_) => return None,
             }
-            std::thread::sleep(LOOK);
         }
-        Some(dir)
     }
 
     /// The path by which the kernel finds this directory and no other.

@@ -8,7 +8,8 @@ mod server;
 use std::future::pending;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use tidecast_event::mount::{Mounted, Unmounted};
@@ -27,6 +28,8 @@ pub use server::{ServeMount, serve_mount};
 
 /// How often it is looked whether a mount is still there.
 const LOOK: Duration = Duration::from_millis(300);
+/// A shared file system that does not answer within this time is not waited for.
+const HANGS: Duration = Duration::from_secs(2);
 
 /// The operation of [`mount`].
 pub type Mount = Operation<Mounted, Mounted>;
@@ -56,7 +59,7 @@ pub fn mount(source: Source, at: impl AsRef<Path>, options: MountOptions) -> Mou
 
 async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -> Result<Mounted, Error> {
     if let Some(dir) = &options.serve.fallback {
-        let listed = std::fs::read_dir(dir);
+        let listed = in_time(dir.clone(), |dir| std::fs::read_dir(dir).map(drop)).unwrap_or(Ok(()));
         listed.with_context(|| format!("cannot use the fallback {}", dir.display()))?;
     }
     let home = Home::of(source, options.serve.cache.as_deref())?;
@@ -108,6 +111,13 @@ fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     }
     refuse_mounted(place.path())?;
     Ok(place)
+}
+
+/// What an act on a directory gives; none where a shared file system hangs.
+fn in_time<T: Send + 'static>(dir: PathBuf, act: impl FnOnce(&Path) -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(act(&dir)));
+    receiver.recv_timeout(HANGS).ok()
 }
 
 fn refuse_mounted(at: &Path) -> Result<(), Error> {
