@@ -243,7 +243,7 @@ def tell(event: Event, show: Callable[[Event], None]) -> None:
 
 def check_progress(progress: object) -> None:
     """Raises TypeError where it is neither a bool nor a function."""
-    if not isinstance(progress, bool) and not callable(progress):
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress: a bool or a function, not {type(progress).__name__}")
 
 
