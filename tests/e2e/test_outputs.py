@@ -207,4 +207,9 @@ def test_a_manifest_in_its_tree_is_not_published(tide, tmp_path, monkeypatch):
             tide("publish", ".", "--plain", *words)
             assert "not compared: 1 entry" in tide("verify", manifest, ".").err
         (tree / manifest).unlink()
+    (tmp_path / "link").symlink_to(tree)
+    for _ in range(2):
+        tide("publish", "../link", "--plain")
+        assert "not compared: 1 entry" in tide("verify", "link.torrent", ".").err
+    (tree / "link.torrent").unlink()
     assert "slash" in tide("publish", ".", "--name", "a/b", code=2).err

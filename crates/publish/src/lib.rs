@@ -26,6 +26,6 @@ pub use exclude::Exclude;
 pub use progress::Progress;
 pub use publish::{Format, HashOptions, Published, draft, hash};
 pub use report::{Kind, Problem, ProblemKind, Report};
-pub use scan::{ScanOptions, leads_out, scan};
+pub use scan::{ScanOptions, leads_out, own_name, scan};
 pub use tree::{Content, Identity, Node, Time, Tree, Warning};
 pub use verify::verify;

@@ -46,6 +46,12 @@ pub struct ScanOptions {
     pub name: Option<OsString>,
 }
 
+/// The name under which a file or directory is published by default. `root`: its path without links.
+#[must_use]
+pub fn own_name(path: &Path, root: &Path) -> Option<OsString> {
+    path.file_name().or(root.file_name()).map(OsStr::to_owned)
+}
+
 /// Walks `path`, a file or a directory (or a symbolic link to one: only here are links followed).
 ///
 /// # Errors
@@ -54,8 +60,8 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
     let root = path.canonicalize().map_err(Error::io("find", path))?;
     let base = Base::of(&root).map_err(Error::io("open", &root))?;
     let meta = base.look(&root).map_err(Error::io("stat", &root))?;
-    let own_name = || path.file_name().or(root.file_name()).map(OsStr::to_owned);
-    let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
+    let own = || own_name(path, &root);
+    let name = options.name.clone().or_else(own).ok_or_else(|| Error::NoName(root.clone()))?;
     let mut walk = Walk {
         base,
         exclude: Exclude::new(&options.exclude)?,

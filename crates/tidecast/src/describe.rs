@@ -15,7 +15,7 @@ use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
 use tidecast_identity::ssl_torrent::SslRoot;
 use tidecast_node::{MessageSender, plain};
 use tidecast_publish::{
-    Error as Failed, Format, HashOptions, Progress as Counters, Published, ScanOptions, hash, scan,
+    Error as Failed, Format, HashOptions, Progress as Counters, Published, ScanOptions, hash, own_name, scan,
 };
 
 use crate::operation::Work;
@@ -51,6 +51,13 @@ pub(crate) struct Means<'a> {
 }
 
 impl TreeOptions {
+    /// The name under which `path` is published; none for the root directory without a name.
+    #[must_use]
+    pub fn name_of(&self, path: &Path) -> Option<String> {
+        let own = || Some(own_name(path, &path.canonicalize().ok()?)?.to_string_lossy().into_owned());
+        self.name.clone().or_else(own)
+    }
+
     /// Excludes a file that is to be written, if it is in the tree: its old content would be published, and replaced.
     pub fn leave_out(&mut self, path: &Path, output: &Path) {
         let above =

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let trackers = if args.tracker.is_empty() { &context.settings.tracker } else { &args.tracker };
     let mut tree = args.describe.options(context)?;
     let named = args.output.clone().filter(|output| output.as_os_str() != "-");
-    if let Some(output) = named.or_else(|| usual(&args.path, tree.name.as_deref())) {
+    if let Some(output) = named.or_else(|| tree.name_of(&args.path).map(|name| of_name(&name))) {
         tree.leave_out(&args.path, &output);
     }
     let options = PublishOptions {
@@ -95,11 +95,6 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 }
 
 /// The file that is written where none is named.
-fn usual(path: &Path, name: Option<&str>) -> Option<PathBuf> {
-    let own = || Some(path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
-    name.map(str::to_owned).or_else(own).map(|name| of_name(&name))
-}
-
 fn of_name(name: &str) -> PathBuf {
     format!("{}.torrent", crate::names::line(name)).into()
 }
