@@ -6,9 +6,9 @@ mod run;
 mod server;
 
 use std::future::pending;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -59,8 +59,7 @@ pub fn mount(source: Source, at: impl AsRef<Path>, options: MountOptions) -> Mou
 
 async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -> Result<Mounted, Error> {
     if let Some(dir) = &options.serve.fallback {
-        let listed = in_time(dir.clone(), |dir| std::fs::read_dir(dir).map(drop)).unwrap_or(Ok(()));
-        listed.with_context(|| format!("cannot use the fallback {}", dir.display()))?;
+        check_fallback(dir).with_context(|| format!("cannot use the fallback {}", dir.display()))?;
     }
     let home = Home::of(source, options.serve.cache.as_deref())?;
     let place = place(at, &Guard::of_user(&[home.path().to_owned()]))?;
@@ -113,11 +112,11 @@ fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
     Ok(place)
 }
 
-/// What an act on a directory gives; none where a shared file system hangs.
-fn in_time<T: Send + 'static>(dir: PathBuf, act: impl FnOnce(&Path) -> T + Send + 'static) -> Option<T> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(act(&dir)));
-    receiver.recv_timeout(HANGS).ok()
+/// Lists the directory, on a thread of its own: a shared file system that hangs passes the check.
+fn check_fallback(dir: &Path) -> io::Result<()> {
+    let (dir, (sender, receiver)) = (dir.to_owned(), mpsc::channel());
+    std::thread::spawn(move || sender.send(std::fs::read_dir(dir).map(drop)));
+    receiver.recv_timeout(HANGS).unwrap_or(Ok(()))
 }
 
 fn refuse_mounted(at: &Path) -> Result<(), Error> {
