@@ -254,7 +254,8 @@ impl Engine {
         };
         let over = if near && !on_demand { plan.ended(now, count) } else { None };
         let late = over.is_some_and(|over| over >= LEFT_OUT.0);
-        let behind = over.map(|_| plan.far_behind(count, late));
+        // Those that were released before come first.
+        let behind = over.filter(|_| !plan.fetches_late()).map(|_| plan.far_behind(count, late));
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
         let moved = plan.last_moved().max(plan.wishes().last());
         self.release_last(behind.unwrap_or_default());
@@ -270,12 +271,9 @@ impl Engine {
         self.release_held((0..count).filter(|&piece| self.is_awaited(piece)).collect());
     }
 
-    /// A part of these pieces, the highest ones, is fetched as soon as those have come that were released so before.
+    /// Fetches a part of these pieces, the highest ones.
     fn release_last(&mut self, mut pieces: Vec<u32>) {
         let Some(plan) = self.plan.state_mut() else { return };
-        if plan.fetches_late() {
-            return;
-        }
         let last = pieces.split_off(pieces.len() - pieces.len().div_ceil(LATE_PART));
         plan.fetch_late(&last);
         self.release_held(last);
