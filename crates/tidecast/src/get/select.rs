@@ -65,7 +65,7 @@ fn as_listed(pattern: &str, name: &str) -> Option<String> {
     (!below.is_empty()).then(|| format!("/{below}"))
 }
 
-/// Marks the files that match a pattern; false where there are none.
+/// Marks the files that the pattern matches. Returns whether it matches any file.
 fn mark(manifest: &Manifest, pattern: &str, chosen: &mut [bool]) -> Result<bool, Error> {
     let bad = |e: globset::Error| Error::usage(format!("--file {pattern:?}: {}", e.kind()));
     let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true).build();
