@@ -261,6 +261,24 @@ def test_mounts_of_one_tree_share_a_server_and_its_cache(mounts, shared, here, t
     assert_same(source, one)
 
 
+@pytest.mark.parametrize("how", ["revoked", "moved"])
+def test_a_ticket_that_is_accepted_no_longer_gives_way_to_that_of_the_next_mount(how, mounts, node, port, here, tmp_path):
+    source = rich(tmp_path / "src")
+    origin, where = node("origin"), f"127.0.0.1:{port()}"
+    proc, ticket = origin.share(source, where, "--no-lsd")
+    one, two = tmp_path / "one", tmp_path / "two"
+    mounts.mount(here, ticket, one, "--prefetch", "none")
+    assert (one / "leaf").read_bytes() == (source / "leaf").read_bytes()
+    if how == "revoked":
+        origin("revoke", ticket)
+    else:
+        proc.kill()
+    _, other = origin.share(source, f"127.0.0.1:{port()}", "--no-lsd")
+    mounts.mount(here, other, two, "--prefetch", "none")
+    assert_same(source, two)
+    assert_same(source, one)
+
+
 def test_a_dead_mount_is_taken_away_by_the_next(mounts, shared, here, tmp_path):
     source = rich(tmp_path / "src")
     _, ticket = shared(source)

@@ -43,14 +43,14 @@ pub fn keep() -> Result<ExitStatus, Error> {
     // The process that starts us may have blocked them, to pass them on.
     launch::interrupts().thread_unblock().map_err(system("cannot unblock signals"))?;
     let program = std::env::current_exe().map_err(system("cannot find this program"))?;
-    let ticket = tidecast_secret::inherited()?;
+    let mut ticket = tidecast_secret::inherited()?;
     let mut devices = Devices::new();
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
         let (server, socket) = spawn(&program, ticket.as_deref())?;
         // Only the server's output is for the process that waits for it.
         leave_stdout()?;
-        let status = hold(server, &socket, &mut devices)?;
+        let status = hold(server, &socket, &mut devices, &mut ticket)?;
         if status.code() != Some(i32::from(RESTART)) {
             if status.success() || devices.is_empty() {
                 return Ok(status);
@@ -86,8 +86,13 @@ fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Error
     Ok((server, ours))
 }
 
-/// Hands over the devices, and keeps those that come, until the server has ended.
-fn hold(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<ExitStatus, Error> {
+/// Hands over the devices, and keeps those that come, and a ticket, until the server has ended.
+fn hold(
+    mut server: Child,
+    socket: &Packets,
+    devices: &mut Devices,
+    ticket: &mut Option<String>,
+) -> Result<ExitStatus, Error> {
     for (&number, held) in devices.iter() {
         // A server that ends meanwhile shows below.
         for &(ino, id) in &held.backings {
@@ -115,6 +120,7 @@ fn hold(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
                     held.backings.push((ino, id));
                 }
             }
+            (Keep::Ticket(other), _) => *ticket = Some(other),
             (Keep::Gone { number }, _) => {
                 devices.remove(&number);
             }

@@ -80,12 +80,30 @@ pub fn secret(source: &Source) -> Option<String> {
     }
 }
 
-/// A connection to the server of a tree, which is started if none runs. The server stays until it has
+/// A connection to the server of the tree of `source`, which is started if none runs. The server stays until it has
 /// received the mount of this connection. `start` is called only if no server runs.
 ///
 /// # Errors
 /// An error of the server: no manifest, no room.
-pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -> Result<Packets, Error> {
+pub fn server<'a>(
+    of: &Home,
+    source: &Source,
+    start: impl FnOnce() -> Result<Start<'a>, Error>,
+) -> Result<Packets, Error> {
+    let server = found_or_started(of, start)?;
+    // For when that of an earlier mount is accepted no longer.
+    if let Source::Ticket(ticket) = source
+        && let Err(error) = ask(&of.socket(), own(), &Ask::Ticket(ticket.to_string()))
+    {
+        tracing::warn!(%error, "the server of the tree does not take the ticket");
+    }
+    Ok(server)
+}
+
+fn found_or_started<'a>(
+    of: &Home,
+    start: impl FnOnce() -> Result<Start<'a>, Error>,
+) -> Result<Packets, Error> {
     if let Found::Stays(server) = find(&of.socket())? {
         return Ok(server);
     }

@@ -49,6 +49,8 @@ pub enum Ask {
         /// Keep the directory from being removed meanwhile, and remove it after the mount if it was made for one.
         hold: bool,
     },
+    /// A ticket that another mount of the tree was given: continue with it if no peer is left that accepts the one before.
+    Ticket(String),
     /// End: waiting requests fail, and all mounts are dead.
     Stop,
     /// End, and continue as a new process with the same mounts.
@@ -94,6 +96,8 @@ pub enum Keep {
         /// As the kernel calls it.
         id: u32,
     },
+    /// The ticket of the servers that come.
+    Ticket(String),
     /// It is not mounted any more.
     Gone {
         /// Its name.

@@ -92,7 +92,7 @@ fn show_and_execute(
     };
     let messages = MessageSender::new(sink);
     let start = || Start::again(&source, Box::new(Interrupts::take()?), &messages);
-    let server = launch::server(&home, start).map_err(tidecast::Error::from)?;
+    let server = launch::server(&home, &source, start).map_err(tidecast::Error::from)?;
     if args.tree.fallback.is_none() {
         launch::silence(&home.socket(), || false).into_iter().for_each(|why| messages.warning(why));
     }

@@ -64,6 +64,7 @@ pub async fn serve(
     context: ServerContext<'_>,
 ) -> Result<End, Error> {
     let settings = SwarmSettings::new(&options.swarm)?;
+    let mut renewal = Renewal::of(&source);
     let home = Home::of(&source, options.cache.as_deref())?;
     let messages = MessageSender::new(context.tell);
     let open = async |manifest: &Arc<Manifest>| {
@@ -89,7 +90,7 @@ pub async fn serve(
         move || mounts.listen(&listener)
     })?;
     (context.started)(Serving { command: "serving", name: running.manifest.name().into_owned() });
-    let end = until_the_end(&mounts, &mut running, &mut heard, context, &messages).await;
+    let end = until_the_end(&mounts, &mut running, &mut heard, &mut renewal, context, &messages).await;
     if let Some(path) = &options.record {
         save(&service, path);
     }
@@ -107,6 +108,7 @@ async fn until_the_end(
     mounts: &Arc<Mounts>,
     running: &mut Running,
     heard: &mut mpsc::Receiver<Event>,
+    renewal: &mut Renewal,
     context: ServerContext<'_>,
     messages: &MessageSender<'_>,
 ) -> End {
@@ -117,9 +119,14 @@ async fn until_the_end(
             event = heard.recv() => match event {
                 Some(Event::Gone(number)) => if mounts.gone(number) { return End::Stopped },
                 Some(Event::Left) => if mounts.close(true) { return End::Stopped },
-                Some(end) => {
+                Some(Event::Ticket(ticket)) => renewal.take(ticket, mounts),
+                Some(Event::Stop) => {
                     mounts.close(false);
-                    return if matches!(end, Event::Restart) { End::Restart } else { End::Stopped };
+                    return End::Stopped;
+                }
+                Some(Event::Restart) => {
+                    mounts.close(false);
+                    return End::Restart;
                 }
                 None => return End::Stopped,
             },
@@ -134,7 +141,32 @@ async fn until_the_end(
                 let now = running.swarm.progress().borrow().clone();
                 (context.progress)(progress(Stage::Mount, &now));
                 running.report_finder_errors(messages);
+                if renewal.waits && mounts.is_cut_off() {
+                    mounts.close(false);
+                    return End::Restart;
+                }
             }
+        }
+    }
+}
+
+/// A ticket that comes with a further mount takes the place of this server's own when that is accepted no longer.
+struct Renewal {
+    /// The ticket of this server, if it has one.
+    own: Option<String>,
+    /// The keeper has another one for the next server.
+    waits: bool,
+}
+
+impl Renewal {
+    fn of(source: &Source) -> Self {
+        let own = if let Source::Ticket(ticket) = source { Some(ticket.to_string()) } else { None };
+        Self { own, waits: false }
+    }
+
+    fn take(&mut self, ticket: String, mounts: &Mounts) {
+        if self.own.as_ref().is_some_and(|own| *own != ticket) {
+            self.waits = mounts.keep_ticket(ticket);
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) enum Event {
     Stop,
     /// It was asked to end in favour of a new one.
     Restart,
+    /// Another mount was given this ticket.
+    Ticket(String),
 }
 
 /// A mount that is served here.
@@ -177,6 +179,17 @@ impl Mounts {
         (!table.closed).then_some(Guest(self))
     }
 
+    /// Has the keeper give this ticket to the next server; whether it will.
+    pub(super) fn keep_ticket(&self, ticket: String) -> bool {
+        self.keeper.send(&Keep::Ticket(ticket), None).is_ok()
+    }
+
+    /// Whether data is missing that no peer brings.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let now = self.progress.borrow();
+        now.peers == 0 && now.verified_pieces < now.pieces
+    }
+
     pub(super) fn unmount_all(&self) {
         let all: Vec<PathBuf> = self.table.lock().devices.values().map(|m| m.at.clone()).collect();
         for at in all {
@@ -220,6 +233,7 @@ impl Mounts {
             (Ask::Serve { .. }, None) => (Answer::Failed("the request has no FUSE device".to_owned()), None),
             (Ask::Stop, _) => (Answer::Done, Some(Event::Stop)),
             (Ask::Restart, _) => (Answer::Done, Some(Event::Restart)),
+            (Ask::Ticket(ticket), _) => (Answer::Done, Some(Event::Ticket(ticket))),
         };
         let _ = asking.send(&answer, None);
         if let Some(event) = event {

@@ -153,7 +153,7 @@ fn connect(
         pending::<()>().await;
     });
     let mut is_new = false;
-    let server = launch::server(home, || {
+    let server = launch::server(home, source, || {
         is_new = true;
         let interrupts = Box::new(&interrupts);
         let Program::Named(program) = &options.program else {
