@@ -2,6 +2,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -27,6 +28,13 @@ def test_a_text_that_cannot_be_written_is_no_success(tide, words):
     with open("/dev/full", "w") as full:
         ran = subprocess.run([tide.program, *words], env=tide.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert ran.returncode == 1 and "cannot write to standard output" in ran.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_offer_what_the_help_lists(shell, tide):
+    script = tide("completions", shell).out
+    assert "copy-server" in script
+    assert "worker" not in re.findall(r"[\w-]+", script)
 
 
 def test_a_closed_pipe_interrupts(tide):

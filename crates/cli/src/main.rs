@@ -111,7 +111,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Sim(args) => cmd::sim::run(args, &context, reporter),
         Command::Classad(args) => cmd::classad::run(args, reporter),
         Command::Doctor(args) => cmd::doctor::run(args, cli.global.verbose > 0, reporter),
-        Command::Completions(args) => cmd::completions::run(args, Cli::command()),
+        Command::Completions(args) => cmd::completions::run(args, &Cli::command()),
         Command::Man(args) => cmd::man::run(args, Cli::command(), reporter),
     }
 }
