@@ -1,16 +1,24 @@
 //! Manifests: reading files, and identifiers and summaries.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tidecast_event::publish::Summary;
 use tidecast_event::{Context as _, Error};
 use tidecast_identity::ManifestId;
 use tidecast_metainfo::{MAX_LEN, Magnet, Manifest};
 
-/// Reads a manifest file, of bounded size.
+/// A pipe without data for this time is not waited for any longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads a manifest file, of bounded size; or a pipe, whose data is waited for at most a minute.
 ///
 /// # Errors
 /// It cannot be read, is too long, or is not a manifest.
@@ -23,11 +31,34 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, Error> {
         return Err(Error::fault(text));
     }
     // Files without a size of their own, such as pipes, are limited too.
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes))
-        .with_context(cannot)?;
+    let bytes = read(path, PATIENCE).with_context(cannot)?;
     Manifest::parse(&bytes).with_context(|| format!("{shown} is not a valid manifest"))
+}
+
+fn read(path: &Path, patience: Duration) -> io::Result<Vec<u8>> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
+    let mut bytes = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let wait = Timespec::try_from(patience).map_err(io::Error::other)?;
+    let mut some = vec![0; 1 << 16];
+    while bytes.len() <= MAX_LEN {
+        match poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&wait)) {
+            Ok(0) => return Err(ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => continue,
+            ready => ready?,
+        };
+        match file.read(&mut some) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(some.get(..length).unwrap_or_default()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 /// The manifest's v2 hash, or its v1 hash where it has no other.
@@ -85,5 +116,33 @@ pub fn summary(manifest: &Manifest) -> Summary {
         created_by: manifest.created_by().map(str::to_owned),
         creation_date: manifest.creation_date(),
         comment: manifest.comment().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write as _;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_waited_for_no_longer_than_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let late = read(&pipe, Duration::from_millis(10)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        let to = pipe.clone();
+        let writer = std::thread::spawn(move || {
+            let mut pipe = File::options().write(true).open(to).unwrap();
+            (0..3u8).for_each(|part| pipe.write_all(&vec![part; 50_000]).unwrap());
+        });
+        let bytes = read(&pipe, PATIENCE).unwrap();
+        writer.join().unwrap();
+        assert_eq!(bytes.len(), 150_000);
     }
 }

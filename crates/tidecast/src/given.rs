@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use tidecast_event::Error;
 use tidecast_node::Source;
 use tidecast_secret::TICKET;
@@ -45,7 +47,9 @@ pub fn given_source(word: Option<&str>) -> Result<Source, Error> {
 /// A regular file that begins as tickets do.
 fn is_ticket_file(path: &Path) -> bool {
     let mut head = [0; 64];
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()));
+    // Of a pipe it takes nothing, and does not wait for its writer.
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    let file = file.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()));
     let length = file.and_then(|mut file| file.read(&mut head).ok()).unwrap_or(0);
     String::from_utf8_lossy(head.get(..length).unwrap_or_default()).trim_start().starts_with("tidecast1")
 }
