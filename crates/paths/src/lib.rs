@@ -31,6 +31,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attributes;
+mod descent;
 mod descriptor_mode;
 mod entries;
 mod file;
@@ -48,6 +49,7 @@ mod unreplaceable;
 mod way;
 
 pub use attributes::Time;
+pub use descent::{Descent, Left};
 pub use descriptor_mode::reopen;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};

@@ -5,70 +5,17 @@ use std::io;
 use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::entries::entries;
 use crate::resolve::{self, How};
-use crate::{Meta, Root, descriptor_mode};
-
-/// Directories that stay open on the way down; those above are opened again on the way up.
-const OPEN: usize = 16;
+use crate::{Descent, Meta, Root, descriptor_mode};
 
 /// Times that a directory is emptied again when another process fills it meanwhile.
 const TRIES: usize = 16;
 
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-
-/// A directory on the path down.
-struct Level {
-    dir: Option<OwnedFd>,
-    id: (u64, u64),
-    name: OsString,
-    /// Directories in it that are still to be entered.
-    below: Vec<OsString>,
-}
-
-impl Level {
-    fn new(dir: OwnedFd, name: OsString, below: Vec<OsString>) -> io::Result<Self> {
-        let id = Meta::of(&fstat(&dir)?).id;
-        Ok(Level { dir: Some(dir), id, name, below })
-    }
-
-    fn dir(&self) -> Result<BorrowedFd<'_>, Errno> {
-        self.dir.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
-    }
-}
-
-/// A way down into a tree.
-struct Descent {
-    levels: Vec<Level>,
-}
-
-impl Descent {
-    fn push(&mut self, level: Level) {
-        self.levels.push(level);
-        let far = self.levels.len().checked_sub(OPEN + 1);
-        // The first stays open: the walk began with it.
-        if let Some(level) = far.filter(|i| *i > 0).and_then(|i| self.levels.get_mut(i)) {
-            level.dir = None;
-        }
-    }
-
-    /// Leaves the deepest directory. The one above is reopened by `..` if need be, and has to be the one
-    /// through which the walk descended: a directory that was moved meanwhile is an error.
-    fn leave(&mut self) -> io::Result<Option<Level>> {
-        let Some(left) = self.levels.pop() else { return Ok(None) };
-        if let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) {
-            let dir = openat(left.dir()?, "..", LISTED | OFlags::CLOEXEC, Mode::empty())?;
-            if Meta::of(&fstat(&dir)?).id != above.id {
-                return Err(io::Error::other("a directory was moved while the tree was being read"));
-            }
-            above.dir = Some(dir);
-        }
-        Ok(Some(left))
-    }
-}
 
 /// Opens a directory to empty it: one of ours that keeps us out is made passable, by its descriptor.
 fn enter(at: BorrowedFd<'_>, name: &OsStr, how: How) -> Result<OwnedFd, Errno> {
@@ -135,31 +82,29 @@ fn remove_dir(at: BorrowedFd<'_>, name: &OsStr, how: How) -> io::Result<()> {
 /// Removes all that is in a directory.
 fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
     let below = strip(dir.as_fd())?;
-    let mut way = Descent { levels: Vec::new() };
-    way.push(Level::new(dir, OsString::new(), below)?);
-    while let Some(level) = way.levels.last_mut() {
-        if let Some(name) = level.below.pop() {
-            match enter(level.dir()?, &name, how) {
+    let mut way = Descent::begin(dir, below, ())?;
+    loop {
+        if let Some(name) = way.next_below() {
+            match enter(way.dir()?, &name, how) {
                 Ok(dir) => {
                     let below = strip(dir.as_fd())?;
-                    way.push(Level::new(dir, name, below)?);
+                    way.enter(dir, name, below, ())?;
                 }
                 Err(Errno::NOENT) => {}
-                Err(Errno::LOOP | Errno::NOTDIR) if unlinked(level.dir()?, &name)? => {}
-                Err(Errno::LOOP | Errno::NOTDIR) => level.below.push(name),
+                Err(Errno::LOOP | Errno::NOTDIR) if unlinked(way.dir()?, &name)? => {}
+                Err(Errno::LOOP | Errno::NOTDIR) => way.again(name),
                 Err(e) => return Err(e.into()),
             }
             continue;
         }
-        let Some(left) = way.leave()? else { break };
-        let Some(above) = way.levels.last() else { break };
-        match unlinkat(above.dir()?, &left.name, AtFlags::REMOVEDIR) {
+        let Some(left) = way.leave()? else { return Ok(()) };
+        let Ok(above) = way.dir() else { return Ok(()) };
+        match unlinkat(above, &left.name, AtFlags::REMOVEDIR) {
             // If another process fills or swaps it meanwhile, the final removal reports it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
             Err(e) => return Err(e.into()),
         }
     }
-    Ok(())
 }
 
 impl Root {
@@ -206,23 +151,23 @@ impl Root {
             other => other?,
         };
         let below = visited(dir.as_fd(), each)?;
-        let mut way = Descent { levels: Vec::new() };
-        way.push(Level::new(dir, OsString::new(), below)?);
-        while let Some(level) = way.levels.last_mut() {
-            let Some(name) = level.below.pop() else {
-                way.leave()?;
-                continue;
+        let mut way = Descent::begin(dir, below, ())?;
+        loop {
+            let Some(name) = way.next_below() else {
+                match way.leave()? {
+                    Some(_) => continue,
+                    None => return Ok(()),
+                }
             };
-            match resolve::open(level.dir()?, Path::new(&name), LISTED, Mode::empty(), self.how()) {
+            match resolve::open(way.dir()?, Path::new(&name), LISTED, Mode::empty(), self.how()) {
                 Ok(dir) => {
                     let below = visited(dir.as_fd(), each)?;
-                    way.push(Level::new(dir, name, below)?);
+                    way.enter(dir, name, below, ())?;
                 }
                 Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(())
     }
 }
 

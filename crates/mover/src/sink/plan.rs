@@ -1,8 +1,12 @@
 //! A dry run: determines the changes of a copy without making them.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode};
+use tidecast_paths::Descent;
 
 use super::ask::{Existing, lookup_dirs, named_entry};
 use super::backup::Backups;
@@ -182,40 +186,71 @@ impl Directory {
         path: &[u8],
         is_dir: bool,
     ) -> EntryResult<bool> {
-        let mut goes = true;
-        if is_dir {
-            let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
-            let stat = fs::fstat(&dir).doing("stat")?;
-            if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
-                return Ok(false);
-            }
-            let mut dirs = Vec::new();
-            for entry in fs::Dir::new(reopen(&dir)?).doing("list")? {
-                let entry = entry.doing("list")?;
-                let name = entry.file_name().to_bytes();
-                if matches!(name, b"." | b"..") {
-                    continue;
+        if !is_dir {
+            return Ok(self.would_go(path, false));
+        }
+        let mut path = path.to_vec();
+        let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
+        let Some((below, goes)) = self.would_strip(&dir, &path)? else { return Ok(false) };
+        let mut way = Descent::begin(dir, below, goes).doing("stat")?;
+        loop {
+            if let Some(name) = way.next_below() {
+                let length = path.len();
+                path.push(b'/');
+                path.extend_from_slice(name.as_bytes());
+                let dir = fs::openat(way.dir().doing("open")?, &name, STEP, Mode::empty()).doing("open")?;
+                match self.would_strip(&dir, &path)? {
+                    Some((below, goes)) => way.enter(dir, name, below, goes).doing("stat")?,
+                    None => {
+                        way.with().into_iter().for_each(|goes| *goes = false);
+                        path.truncate(length);
+                    }
                 }
-                let (below, is_dir) =
-                    ([path, name].join(&b'/'), remove::is_dir(&dir, name, entry.file_type()));
-                if self.stays(&below, is_dir) {
-                    goes = false;
-                } else if is_dir {
-                    dirs.push(below);
-                } else {
-                    goes &= self.would_remove(&dir, name, &below, false)?
-                        && !self.backups.as_ref().is_some_and(|backups| backups.is_beside(name));
-                }
+                continue;
             }
-            for below in dirs {
-                goes &= self.would_remove(&dir, split(&below).1, &below, true)?;
+            let Some(left) = way.leave().doing("open")? else { return Ok(false) };
+            let goes = left.with && self.would_go(&path, true);
+            let Some(above) = way.with() else { return Ok(goes) };
+            *above &= goes;
+            path.truncate(path.len() - left.name.len() - 1);
+        }
+    }
+
+    /// Reports the names in a directory that are none themselves: those that are, in the opposite order, and whether all others go.
+    /// None if it stays.
+    fn would_strip(&self, dir: &OwnedFd, path: &[u8]) -> EntryResult<Option<(Vec<OsString>, bool)>> {
+        let stat = fs::fstat(dir).doing("stat")?;
+        if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
+            return Ok(None);
+        }
+        let (mut below, mut goes) = (Vec::new(), true);
+        for entry in fs::Dir::new(reopen(dir)?).doing("list")? {
+            let entry = entry.doing("list")?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let (inner, is_dir) = ([path, name].join(&b'/'), remove::is_dir(dir, name, entry.file_type()));
+            if self.stays(&inner, is_dir) {
+                goes = false;
+            } else if is_dir {
+                below.push(OsStr::from_bytes(name).to_owned());
+            } else {
+                let is_beside = self.backups.as_ref().is_some_and(|backups| backups.is_beside(name));
+                goes &= self.would_go(&inner, false) && !is_beside;
             }
         }
-        let goes = goes && self.budget.take();
+        below.reverse();
+        Ok(Some((below, goes)))
+    }
+
+    /// Reports the removal of a name, if one more may go.
+    fn would_go(&self, path: &[u8], is_dir: bool) -> bool {
+        let goes = self.budget.take();
         if goes {
             self.plan_change(path, "delete", self.spec.itemize.then(|| deleting(path, is_dir)));
             self.counts.deleted.fetch_add(1, Relaxed);
         }
-        Ok(goes)
+        goes
     }
 }

@@ -1,12 +1,15 @@
-//! Removes names at the destination, except those that must stay.
+//! Removes names at the destination, except those that must stay. A tree may be of any depth.
 
-use rustix::fd::{AsFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
-use tidecast_paths::mount_of;
+use tidecast_paths::{Descent, mount_of};
 
 use super::delete::Budget;
-use super::dirs::{STEP, kind, set_mode, split};
+use super::dirs::{STEP, kind, set_mode};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::write::reopen;
 use crate::overlap::Inode;
@@ -16,6 +19,14 @@ const OWNER: u32 = 0o700;
 
 /// Keeps a name in a directory under another; the last argument is its path.
 type BackUp<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> EntryResult + 'b;
+
+/// A directory that is being emptied.
+struct Emptied {
+    /// Its mode, if this user was let in by another one.
+    mode: Option<u32>,
+    /// What kept its list from being read.
+    trouble: Option<EntryError>,
+}
 
 /// The rules of a removal.
 pub(super) struct Removal<'r> {
@@ -77,16 +88,62 @@ impl Removal<'_> {
 
     /// Removes a directory, unless something in it stays; how many names were removed.
     pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult<u64> {
+        let (mut path, mut removed) = (path.to_vec(), 0);
+        let Some((dir, mode)) = self.open(at.as_fd(), name)? else { return Ok(0) };
+        let (below, trouble) = self.strip(&dir, &path, &mut removed);
+        let mut way = Descent::begin(dir, below, Emptied { mode, trouble }).doing("open")?;
+        loop {
+            let length = path.len();
+            if let Some(name) = way.next_below() {
+                path.push(b'/');
+                path.extend_from_slice(name.as_bytes());
+                let entered = self.enter(&mut way, name, &path, &mut removed).unwrap_or_else(|trouble| {
+                    (self.failed)(&path, trouble);
+                    false
+                });
+                if !entered {
+                    path.truncate(length);
+                }
+                continue;
+            }
+            let Some(left) = way.leave().doing("open")? else { return Ok(removed) };
+            let Ok(above) = way.dir() else {
+                return Ok(removed + self.emptied(at.as_fd(), name, &path, &left.dir, left.with)?);
+            };
+            match self.emptied(above, left.name.as_bytes(), &path, &left.dir, left.with) {
+                Ok(gone) => removed += gone,
+                Err(trouble) => (self.failed)(&path, trouble),
+            }
+            path.truncate(length - left.name.len() - 1);
+        }
+    }
+
+    /// Enters a directory, and removes what is none in it; false if it stays.
+    fn enter(
+        &mut self,
+        way: &mut Descent<Emptied>,
+        name: OsString,
+        path: &[u8],
+        removed: &mut u64,
+    ) -> EntryResult<bool> {
+        let above = way.dir().doing("open")?;
+        let Some((dir, mode)) = self.open(above, name.as_bytes())? else { return Ok(false) };
+        let (below, trouble) = self.strip(&dir, path, removed);
+        way.enter(dir, name, below, Emptied { mode, trouble }).doing("stat")?;
+        Ok(true)
+    }
+
+    /// Opens a directory that is to go, and its mode before this user was let in; None if it stays.
+    fn open(&self, at: BorrowedFd<'_>, name: &[u8]) -> EntryResult<Option<(OwnedFd, Option<u32>)>> {
         let found = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
         let stat = fs::fstat(&found).doing("stat")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(EntryError::because("remove", "it is a source of this copy"));
         }
         if self.stays.contains(&(stat.st_dev, stat.st_ino)) {
-            return Ok(0);
+            return Ok(None);
         }
-        let mount = |fd: &OwnedFd| mount_of(fd).doing("stat");
-        if mount(at)? != mount(&found)? {
+        if mount_of(at).doing("stat")? != mount_of(&found).doing("stat")? {
             return Err(EntryError::because("remove", "a file system is mounted there; unmount it"));
         }
         // A user who owns a directory may remove its contents, if need be after granting themselves access.
@@ -95,20 +152,31 @@ impl Removal<'_> {
         if closed {
             set_mode(&found, stat.st_mode & 0o7777 | OWNER).doing("set the mode of")?;
         }
-        let removed = self.within(&found, path);
-        let gone = self.spend(|| match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
+        Ok(Some((found, closed.then_some(stat.st_mode & 0o7777))))
+    }
+
+    /// Removes a directory whose contents are gone, unless some of them stay; how many names were removed.
+    fn emptied(
+        &self,
+        at: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        dir: &OwnedFd,
+        Emptied { mode, trouble }: Emptied,
+    ) -> EntryResult<u64> {
+        let gone = self.spend(|| match (&trouble, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
             (_, Ok(()) | Err(Errno::NOENT)) => Ok(1),
             // It holds names that stay, or whose failed removal was reported.
-            (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
-            (Ok(_), Err(e)) => Err(e).doing("remove"),
+            (None, Err(Errno::NOTEMPTY | Errno::EXIST)) | (Some(_), Err(_)) => Ok(0),
+            (None, Err(e)) => Err(e).doing("remove"),
         });
         if let Ok(gone) = gone {
             self.tell(gone, path, true);
         }
-        if closed && !matches!(gone, Ok(1)) {
-            let _ = set_mode(&found, stat.st_mode & 0o7777);
+        if let Some(mode) = mode.filter(|_| !matches!(gone, Ok(1))) {
+            let _ = set_mode(dir, mode);
         }
-        Ok(removed? + gone?)
+        trouble.map_or(gone, Err)
     }
 
     /// Removes one name, if one more may go.
@@ -139,30 +207,55 @@ impl Removal<'_> {
         }
     }
 
+    /// Removes what is in a directory.
     fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> EntryResult<u64> {
-        let (mut removed, mut dirs) = (0, Vec::new());
+        let mut removed = 0;
+        let (below, trouble) = self.strip(dir, path, &mut removed);
+        for name in below.iter().rev().map(|name| name.as_bytes()) {
+            removed += self.name(dir, name, &[path, name].join(&b'/'), true);
+        }
+        trouble.map_or(Ok(removed), Err)
+    }
+
+    /// Removes what is no directory. The directories in it come back, in the opposite order, and what kept the list from being read.
+    fn strip(
+        &mut self,
+        dir: &OwnedFd,
+        path: &[u8],
+        removed: &mut u64,
+    ) -> (Vec<OsString>, Option<EntryError>) {
+        let mut below = Vec::new();
+        let listed = self.strip_into(dir, path, removed, &mut below);
+        below.reverse();
+        (below, listed.err())
+    }
+
+    fn strip_into(
+        &mut self,
+        dir: &OwnedFd,
+        path: &[u8],
+        removed: &mut u64,
+        below: &mut Vec<OsString>,
+    ) -> EntryResult {
         for entry in fs::Dir::new(reopen(dir)?).doing("list")? {
             let entry = entry.doing("list")?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let below = [path, name].join(&b'/');
+            let inner = [path, name].join(&b'/');
             let is_dir = is_dir(dir, name, entry.file_type());
-            if (self.keep)(&below, is_dir) {
+            if (self.keep)(&inner, is_dir) {
                 continue;
             }
             if is_dir {
-                // Gone through when the list is closed: a deep tree must not need many descriptors.
-                dirs.push(below);
+                // Entered when the list is closed: a deep tree must not need many descriptors.
+                below.push(OsStr::from_bytes(name).to_owned());
             } else {
-                removed += self.name(dir, name, &below, false);
+                *removed += self.name(dir, name, &inner, false);
             }
         }
-        for below in dirs {
-            removed += self.name(dir, split(&below).1, &below, true);
-        }
-        Ok(removed)
+        Ok(())
     }
 }
 
@@ -172,5 +265,51 @@ pub(super) fn is_dir(at: impl AsFd, name: &[u8], listed: FileType) -> bool {
         FileType::Unknown => fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| kind(&stat) == FileType::Directory),
         known => known == FileType::Directory,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use rustix::fs::OFlags;
+
+    use super::*;
+
+    /// A directory with directories in it, this many levels deep, and a file in the last.
+    fn deep(at: &Path, levels: usize) -> OwnedFd {
+        let base = OwnedFd::from(File::open(at).unwrap());
+        let mut dir = base.try_clone().unwrap();
+        for _ in 0..levels {
+            fs::mkdirat(&dir, "d", Mode::from_raw_mode(0o755)).unwrap();
+            dir = fs::openat(&dir, "d", STEP, Mode::empty()).unwrap();
+        }
+        fs::openat(&dir, "f", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o644)).unwrap();
+        base
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = deep(dir.path(), 10_000);
+        remove_tree(&base, b"d").unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_stays_keeps_the_directories_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = deep(dir.path(), 100);
+        std::fs::create_dir_all(dir.path().join("d/d/e/e")).unwrap();
+        let (mut failures, gone) = (0, parking_lot::Mutex::new(Vec::new()));
+        let note = |path: &[u8], is_dir| gone.lock().push((path.to_vec(), is_dir));
+        let mut failed = |_: &[u8], _| failures += 1;
+        let mut removal = Removal { keep: &|path, _| path.ends_with(b"/f"), gone: &note, ..all(&mut failed) };
+        assert_eq!(removal.tree(&base, b"d", b"d").unwrap(), 2);
+        assert_eq!(*gone.lock(), [(b"d/d/e/e".to_vec(), true), (b"d/d/e".to_vec(), true)]);
+        assert!(dir.path().join("d/".repeat(100)).join("f").exists());
+        assert_eq!(failures, 0);
     }
 }
