@@ -38,4 +38,5 @@ pub use files::{DirRef, FileRef, TreePath};
 pub use layout::{Layout, MAX_PIECES, Span, Spans};
 pub use magnet::{Magnet, MagnetError};
 pub use manifest::{Expected, MAX_LEN, Manifest, MissingLayer, Version, Warning};
+pub use tree::MAX_COMPONENTS;
 pub use web_seed::{ContentRange, clean as clean_web_seed};

@@ -13,8 +13,8 @@ use tidecast_hash::Digest;
 pub(crate) const MAX_ENTRIES: u64 = 16 << 20;
 /// Longest path below the target directory, in bytes (Linux' PATH_MAX without the NUL).
 const MAX_PATH: usize = 4095;
-/// Most components of a path.
-const MAX_COMPONENTS: u8 = 200;
+/// Most components of a path below the target directory.
+pub const MAX_COMPONENTS: u8 = 200;
 /// The directory of a file that was published alone.
 pub(crate) const NO_DIR: u32 = u32::MAX;
 const NO_LAYER: u32 = u32::MAX;

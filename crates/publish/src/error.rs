@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tidecast_metainfo::MAX_COMPONENTS;
+
 /// Why a tree was not scanned, hashed or verified. Every error names the file it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -50,6 +52,9 @@ pub enum Error {
         /// Why not.
         source: tidecast_metainfo::Error,
     },
+    /// No path of a manifest may be that deep.
+    #[error("cannot publish {}: directories nested too deep (limit {MAX_COMPONENTS})", .0.display())]
+    TooDeep(PathBuf),
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

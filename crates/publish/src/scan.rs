@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
-use tidecast_metainfo::Excluded;
+use tidecast_metainfo::{Excluded, MAX_COMPONENTS};
 use tidecast_paths::{Meta, Root};
 use xattr::FileExt;
 
@@ -139,6 +139,9 @@ impl Walk<'_> {
                 let far = stack.len().checked_sub(OPEN);
                 if let Some(above) = far.and_then(|i| stack.get_mut(i)) {
                     above.dir = None;
+                }
+                if stack.len() > usize::from(MAX_COMPONENTS) {
+                    return Err(Error::TooDeep(self.tree.root.join(below.path)));
                 }
                 stack.push(below);
             }

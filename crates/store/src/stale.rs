@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tidecast_hash::Digest;
-use tidecast_metainfo::{FileRef, merkle};
+use tidecast_metainfo::{FileRef, MAX_COMPONENTS, merkle};
 
 use crate::disk::{Kind, Meta, NewAttributes};
 use crate::error::{Context, Error};
@@ -149,8 +149,8 @@ impl Store {
         Error::Undeleted { path: self.disk.root().join(path), source }
     }
 
-    /// The content below a name, and which of it is ours. Names that disappear meanwhile, or are mount points, do
-    /// not count.
+    /// The content below a name, and which of it is ours. Names that disappear meanwhile do
+    /// not count; a mount point, and a directory deeper than any of a manifest, count as one file.
     pub(crate) fn count(&self, dl: &Download, top: &Path) -> Found {
         let (mut found, mut rest) = (Found::default(), vec![top.to_path_buf()]);
         while let Some(path) = rest.pop() {
@@ -160,7 +160,9 @@ impl Store {
             let mounted = !is_file && self.disk.crosses_mount(&path).unwrap_or(true);
             let mark = if is_file { record::state(short, &meta) } else { record::dir(short) };
             let ours = !mounted && dl.record.read().holds(mark);
-            if mounted {
+            // Below that depth nothing is ours.
+            let is_deep = short.components().count() > usize::from(MAX_COMPONENTS);
+            if mounted || is_deep {
                 is_file = true;
             } else if !is_file {
                 let names = self.disk.list(&path).unwrap_or_default();
