@@ -213,6 +213,34 @@ def test_a_bind_mount_may_be_made_again_after_it_has_ended(built, tmp_path, star
     to.mkdir()
     host.create("ct", source / "ct")
     get = f"{host.program} cache get ct --to {to} --link bind && cat {to}/{inside}"
-    steps = f"{get} && umount {to}/ct && {get} && umount {to}/ct && echo more >{to}/{inside} && ! {get}"
+    force = get.replace("--link", "--force --link")
+    steps = f"{get} && umount {to}/ct && {get} && umount {to}/ct && echo more >{to}/{inside} && ! {get} && {force}"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", steps], env={**os.environ, **host.env}, capture_output=True, text=True, timeout=300)
-    assert not done.returncode and "File exists" in done.stderr, done
+    assert not done.returncode and "exists and differs" in done.stderr, done
+    assert os.listdir(to) == ["ct"], "what was replaced is gone"
+
+
+@pytest.mark.parametrize("kind", ["symlink", "copy", "hardlink"])
+@pytest.mark.parametrize("what", ["directory", "mount"])
+def test_a_tree_that_cannot_be_removed_as_a_whole_is_not_replaced(kind, what, users, place):  # noqa: F811
+    """A directory of another user is in it, or a mount: nothing of it is lost, and nothing is left beside it."""
+    _, alice, _ = users
+    made(alice)
+    inner = place / "ct/own/inner"
+    inner.mkdir(parents=True)
+    (place / "ct/own/mine").write_text("mine")
+    if what == "mount":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", inner], check=True)
+    try:
+        (inner / "file").write_text("kept")
+        for path in (place / "ct", place / "ct/own", place / "ct/own/mine"):
+            os.chown(path, ALICE, ALICE)
+        message = alice.cache("get", "ct", "--to", place, "--link", kind, "--force", code=1)["message"]
+        assert ("another user" if what == "directory" else "mounted") in message, message
+        assert os.listdir(place) == ["ct"] and (inner / "file").read_text() == "kept" and (place / "ct/own/mine").exists()
+    finally:
+        if what == "mount":
+            subprocess.run(["umount", inner], check=True)
+    shutil.rmtree(inner)
+    alice.cache("get", "ct", "--to", place, "--link", kind, "--force")
+    assert os.listdir(place) == ["ct"] and os.listdir(place / "ct") != ["own"]

@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat, unlinkat};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, accessat, fstat, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::entries::entries;
 use crate::resolve::{self, How};
-use crate::{Descent, Meta, Root, descriptor_mode};
+use crate::{Descent, Meta, Root, STICKY, descriptor_mode};
 
 /// Times that a directory is emptied again when another process fills it meanwhile.
 const TRIES: usize = 16;
@@ -107,6 +107,38 @@ fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
     }
 }
 
+/// A directory whose names may be removed, and the directories in it; None where there is nothing to look at.
+fn removable(at: BorrowedFd<'_>, name: &OsStr, how: How) -> io::Result<Option<(OwnedFd, Vec<OsString>)>> {
+    let how = How { one_mount: true, ..how };
+    let open = |flags| resolve::open(at, Path::new(name), flags, Mode::empty(), how);
+    let dir = match open(LISTED) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => return Ok(None),
+        // One of ours is made passable before its names are removed.
+        Err(Errno::ACCESS) if Meta::of(&fstat(open(OFlags::PATH)?)?).is_mine() => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let names = entries(&dir)?;
+    let meta = Meta::of(&fstat(&dir)?);
+    if !names.is_empty() && !meta.is_mine() {
+        accessat(&dir, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
+    }
+    let is_sticky = meta.mode & STICKY != 0 && !meta.is_mine() && !rustix::process::geteuid().is_root();
+    let mut below = Vec::new();
+    for (name, kind) in names {
+        let look = is_sticky || kind == FileType::Unknown;
+        let there =
+            if look { Some(Meta::of(&statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?)) } else { None };
+        if is_sticky && there.is_some_and(|there| !there.is_mine()) {
+            return Err(Errno::PERM.into());
+        }
+        if there.map_or(kind == FileType::Directory, |there| there.is_dir()) {
+            below.push(name);
+        }
+    }
+    Ok(Some((dir, below)))
+}
+
 impl Root {
     /// Removes the entry of this name, a tree with its contents; a missing one is no error. Directories of
     /// ours that deny us access are made accessible; a mount in the tree is an error and stays.
@@ -119,6 +151,29 @@ impl Root {
             other => other?,
         };
         if unlinked(dir.as_fd(), name)? { Ok(()) } else { remove_dir(dir.as_fd(), name, self.how()) }
+    }
+
+    /// Whether [`Root::remove_all`] would remove all of a tree, as far as that can be seen; nothing is changed.
+    ///
+    /// # Errors
+    /// The first obstacle: a mount, or a directory of another user in which this one may not remove names.
+    pub fn check_removable(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (at, name) = match self.parent(path.as_ref()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        let how = self.how();
+        let Some((dir, below)) = removable(at.as_fd(), name, how)? else { return Ok(()) };
+        let mut way = Descent::begin(dir, below, ())?;
+        loop {
+            if let Some(name) = way.next_below() {
+                if let Some((dir, below)) = removable(way.dir()?, &name, how)? {
+                    way.enter(dir, name, below, ())?;
+                }
+            } else if way.leave()?.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Removes all that is in a directory, which stays.

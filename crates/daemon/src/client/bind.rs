@@ -12,13 +12,13 @@ use rustix::mount::{
 };
 use tidecast_paths::{Kind, Meta, Root, named};
 
-use super::materialize::Error;
+use super::materialize::{Error, remove_replaced, scratch_name, unreplaceable};
 
 /// A name only, and no link's target.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A read-only bind mount at `to`, which is made for it.
-pub(super) fn bind(path: &Path, to: &Path) -> Result<PathBuf, Error> {
+/// A read-only bind mount at `to`, which is made for it; with `force` in the place of what is there.
+pub(super) fn bind(path: &Path, to: &Path, force: bool) -> Result<PathBuf, Error> {
     let cannot = |source: std::io::Error| Error::Bind { path: path.to_owned(), to: to.to_owned(), source };
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = to.file_name().ok_or_else(|| cannot(Errno::INVAL.into()))?;
@@ -31,18 +31,31 @@ pub(super) fn bind(path: &Path, to: &Path) -> Result<PathBuf, Error> {
     }
     let left = there.filter(|there| there.kind == source.kind);
     let is_left = left.map_or(Ok(false), |there| is_left(&root, name.as_ref(), &there)).map_err(cannot)?;
-    match is_tree {
-        _ if is_left => {}
-        true => root.make_dir(name, 0o777).map_err(cannot)?,
-        false => root.create(name, 0o666).map(drop).map_err(cannot)?,
+    let aside = (there.is_some() && !is_left).then(scratch_name);
+    if let Some(aside) = &aside {
+        if !force {
+            return Err(Error::Exists(to.to_owned()));
+        }
+        root.check_removable(name).map_err(unreplaceable(to))?;
+        root.rename(name, aside, false).map_err(cannot)?;
     }
-    if let Err(error) = mount(&root, name.as_ref(), path, source.id) {
+    let made = match is_tree {
+        _ if is_left => Ok(()),
+        true => root.make_dir(name, 0o777),
+        false => root.create(name, 0o666).map(drop),
+    };
+    let mounted = made.and_then(|()| Ok(mount(&root, name.as_ref(), path, source.id)?));
+    if let Err(error) = mounted {
         if !is_left {
             let _ = root.remove(name);
         }
-        return Err(cannot(error.into()));
+        aside.iter().for_each(|aside| drop(root.rename(aside, name, false)));
+        return Err(cannot(error));
     }
-    Ok(to.to_owned())
+    match aside {
+        Some(aside) => remove_replaced(&root, &aside, to).map(|()| to.to_owned()),
+        None => Ok(to.to_owned()),
+    }
 }
 
 /// Whether a name is what an ended bind mount leaves: an empty directory or file of this user.

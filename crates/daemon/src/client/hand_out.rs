@@ -54,7 +54,7 @@ pub async fn hand_out(
         Link::Reflink => How::Reflink,
         Link::Copy => How::Copy,
         Link::Bind => {
-            let path = bind(path, &dir.join(name))?;
+            let path = bind(path, &dir.join(name), force)?;
             return Ok(HandedOut { path, ..HandedOut::default() });
         }
         Link::Symlink => match sees(info) {

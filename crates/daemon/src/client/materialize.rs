@@ -101,8 +101,7 @@ fn relink(target: &Path, root: &Root, owners: Owners, path: &Path, force: bool) 
     }
     let scratch = scratch_name();
     root.symlink(target, &scratch).map_err(at("create", path))?;
-    let replaced = replace(root, &scratch, name);
-    replaced.inspect_err(|_| drop(root.remove_file(&scratch))).map_err(at("replace", path))?;
+    replace(root, &scratch, name, path).inspect_err(|_| drop(root.remove_file(&scratch)))?;
     Ok(path.to_owned())
 }
 
@@ -173,11 +172,10 @@ impl Making<'_> {
         let path = self.made.path.clone();
         let scratch = Scratch::new(&self.root);
         let made = self.fill(Path::new(&scratch.name), files).and_then(|()| {
-            let placed = match self.wanted.force {
-                true => replace(&self.root, &scratch.name, &self.wanted.name),
-                false => self.root.rename(&scratch.name, &self.wanted.name, false),
-            };
-            placed.map_err(|e| match e.kind() {
+            if self.wanted.force {
+                return replace(&self.root, &scratch.name, &self.wanted.name, &path);
+            }
+            self.root.rename(&scratch.name, &self.wanted.name, false).map_err(|e| match e.kind() {
                 io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
                 _ => at("create", &path)(e),
             })
@@ -316,21 +314,45 @@ fn kept(set: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Puts one thing in the place of another, in one step where the file system can.
-fn replace(root: &Root, scratch: &OsStr, name: &OsStr) -> io::Result<()> {
+/// Puts one thing in the place of another, `path`, in one step where the file system can. What cannot be removed as a whole stays
+/// as it is.
+fn replace(root: &Root, scratch: &OsStr, name: &OsStr, path: &Path) -> Result<(), Error> {
+    root.check_removable(name).map_err(unreplaceable(path))?;
     match rustix::fs::renameat_with(root, scratch, root, name, RenameFlags::EXCHANGE) {
-        Ok(()) => return root.remove_all(scratch),
-        Err(Errno::NOENT) => return root.rename(scratch, name, false),
+        Ok(()) => return remove_replaced(root, scratch, path),
+        Err(Errno::NOENT) => return root.rename(scratch, name, false).map_err(at("create", path)),
         Err(Errno::INVAL | Errno::NOSYS) => {}
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(at("replace", path)(e.into())),
     }
     let old = scratch_name();
-    root.rename(name, &old, false)?;
-    root.rename(scratch, name, false).inspect_err(|_| drop(root.rename(&old, name, false)))?;
-    root.remove_all(&old)
+    let placed = root.rename(name, &old, false).and_then(|()| {
+        root.rename(scratch, name, false).inspect_err(|_| drop(root.rename(&old, name, false)))
+    });
+    placed.map_err(at("replace", path))?;
+    remove_replaced(root, &old, path)
 }
 
-fn scratch_name() -> OsString {
+/// Removes what had the name of `path` and is called `old` now.
+pub(super) fn remove_replaced(root: &Root, old: &OsStr, path: &Path) -> Result<(), Error> {
+    let left = || path.with_file_name(old);
+    root.remove_all(old).map_err(|source| Error::Left { path: path.to_owned(), left: left(), source })
+}
+
+/// Says what is in the way of a removal.
+pub(super) fn unreplaceable(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |e| {
+        let why = match Errno::from_io_error(&e) {
+            Some(Errno::XDEV) => "a file system is mounted in it; unmount it",
+            Some(Errno::ACCESS | Errno::PERM) => {
+                "another user owns a directory in it, whose files you may not remove"
+            }
+            _ => return at("replace", path)(e),
+        };
+        at("replace", path)(io::Error::new(e.kind(), why))
+    }
+}
+
+pub(super) fn scratch_name() -> OsString {
     OsString::from(format!(".tidecast-{}-{:08x}", std::process::id(), rand::random::<u32>()))
 }
 

@@ -15,6 +15,20 @@ pub enum Error {
     /// Another thing has the name.
     #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
     Exists(PathBuf),
+    /// It is in place, but what had its name could not be removed as a whole.
+    #[error(
+        "{} is in place; what had its name before could not be removed as a whole, and the rest of it is {}: {source}",
+        path.display(),
+        left.display()
+    )]
+    Left {
+        /// The name.
+        path: PathBuf,
+        /// What is left of the old content.
+        left: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Another user owns what has the name, or a file of the tree there.
     #[error("cannot use {}: {why}", path.display())]
     Foreign {
