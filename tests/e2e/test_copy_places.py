@@ -93,6 +93,30 @@ def test_a_tilde_is_the_home_of_the_other_end(here, ssh, tmp_path):  # noqa: F81
     assert not list(tmp_path.rglob("~"))
 
 
+def test_a_pattern_with_a_slash_at_its_end_means_directories(here, ssh, server, tmp_path):  # noqa: F811
+    """Links to directories too, and nothing else."""
+    for at, name in ((at, name) for at in ("far", "served") for name in ("d/f", "e/g")):
+        (tmp_path / at / name).parent.mkdir(parents=True)
+        (tmp_path / at / name).touch()
+    for at in ("far", "served"):
+        (tmp_path / at / "file").touch()
+        for name, to in (("to-dir", "d"), ("to-file", "file"), ("dangling", "nowhere")):
+            (tmp_path / at / name).symlink_to(to)
+    for number, source in enumerate((f"host:{tmp_path}/far/*/", f"{server()}/*/")):
+        dest = tmp_path / str(number)
+        dest.mkdir()
+        (dest / "old").touch()
+        done(here, "--delete", source, dest, *(ssh if number == 0 else ()))
+        assert sorted(os.listdir(dest)) == ["f", "g"]
+    assert "nothing matches" in message(here, f"host:{tmp_path}/far/f*/", tmp_path / "got", *ssh)
+
+
+def test_an_empty_variable_is_not_set(here, tmp_path):
+    (tmp_path / "file").touch()
+    here.env["TIDECAST_SSH"] = ""
+    done(here, tmp_path / "file", tmp_path / "got")
+
+
 def test_names_that_are_not_utf8_can_be_said(here, ssh, tmp_path):  # noqa: F811
     odd = os.fsencode(tmp_path) + b"/s\xff"
     os.mkdir(odd)

@@ -1,8 +1,10 @@
 //! The command line: all commands, and the text of `--help`.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::Global;
 use crate::cmd;
@@ -21,6 +23,24 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The command line that these words are, the name of the program first.
+    pub(crate) fn parsed(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        let matches = without_empty_variables(Self::command()).try_get_matches_from(words)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// The command where an empty environment variable counts as one that is not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let without = |argument: clap::Arg| match argument.get_env().is_some_and(is_empty) {
+        true => argument.env(Resettable::Reset),
+        false => argument,
+    };
+    command.mut_args(without).mut_subcommands(without_empty_variables)
 }
 
 /// What `--version` prints: the build in full, for reports of faults. `-V` prints the version alone.

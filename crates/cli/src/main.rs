@@ -16,7 +16,7 @@ mod stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory as _;
 use tidecast::Kind;
 use tidecast_secret as secret;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     stop::outlive_file_size_limit();
     // HTCondor calls a plugin by its name, with flags of its own kind.
     let line = cmd::plugin::command_line(std::env::args_os());
-    let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {
+    let cli = match Cli::parsed(line.unwrap_or_else(|| std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => return usage_error(&help::instead(error, std::env::args_os())),
     };
@@ -66,7 +66,7 @@ fn usage_error(error: &clap::Error) -> ExitCode {
         if is_clean && text == rendered {
             error.exit();
         }
-        let again = Cli::try_parse_from(std::env::args_os().map(escaped)).err().filter(|_| !is_clean);
+        let again = Cli::parsed(std::env::args_os().map(escaped).collect()).err().filter(|_| !is_clean);
         let text = again.map_or(text, |error| secret::shown(&error.render().to_string()));
         text.trim_end().split('\n').for_each(report::print_error);
         return ExitCode::from(Kind::Usage as u8);

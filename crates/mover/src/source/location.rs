@@ -213,6 +213,9 @@ pub(super) fn expand(source: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>,
     for part in source.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
         found = step(&found, part, root)?;
     }
+    if slash {
+        found.retain(|path| passage(path, root).is_ok());
+    }
     if found.is_empty() {
         return Err(Error::Nothing(format!("nothing matches {}", escaped_bytes(source))));
     }
