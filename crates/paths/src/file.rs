@@ -2,12 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, fsync, ioctl_ficlone, syncfs};
+use rustix::fs::{
+    FileType, FlockOperation, Mode, OFlags, SeekFrom as Find, flock, fstat, fsync, ioctl_ficlone, seek,
+    syncfs,
+};
 use rustix::io::Errno;
 
 use crate::Root;
@@ -204,10 +207,33 @@ pub fn fill(from: &File, to: &File) -> io::Result<Copied> {
     if ioctl_ficlone(to, from).is_ok() {
         return Ok(Copied::Reflink);
     }
-    // The kernel copies internally where it can.
-    let (mut from, mut to) = (from, to);
-    io::copy(&mut from, &mut to)?;
+    copy(from, to)?;
     Ok(Copied::Copy)
+}
+
+/// Copies the contents of `from` to the empty `to`; holes stay holes.
+///
+/// # Errors
+/// The system's error.
+pub fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
+    let len = from.metadata()?.len();
+    to.set_len(len)?;
+    let mut at = 0;
+    while at < len {
+        let begin = match seek(from, Find::Data(at)) {
+            Err(Errno::NXIO) => break,
+            other => other?,
+        };
+        let end = seek(from, Find::Hole(begin))?;
+        from.seek(SeekFrom::Start(begin))?;
+        to.seek(SeekFrom::Start(begin))?;
+        // The kernel copies internally where it can.
+        if io::copy(&mut from.take(end.saturating_sub(begin)), &mut to)? == 0 {
+            break;
+        }
+        at = end;
+    }
+    Ok(())
 }
 
 /// A lock, held until it is dropped.

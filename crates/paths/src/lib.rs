@@ -51,7 +51,7 @@ mod way;
 pub use attributes::Time;
 pub use descent::{Descent, Left};
 pub use descriptor_mode::reopen;
-pub use file::{Copied, Lock, Scratch, fill, sync};
+pub use file::{Copied, Lock, Scratch, copy, fill, sync};
 pub use meta::{Kind, Meta};
 pub use output::{is_stdout, open_not_planted, output};
 pub use page_buffer::PageBuffer;

@@ -211,10 +211,16 @@ impl Making<'_> {
             }
             let given = files.next().map_err(at("receive files from the daemon for", &shown))?;
             let given = given.ok_or_else(|| Error::Malformed("too few files".into()))?;
+            let mut first_names: HashMap<u32, PathBuf> = HashMap::new();
             for below in twins.remove(&index).unwrap_or_default() {
-                let file = self.files.get(&below).and_then(|index| self.manifest.file(*index));
-                let Some(file) = file else { continue };
-                self.file(file, &given, top, &below).map_err(cannot(&below, &shown))?;
+                let Some(&number) = self.files.get(&below) else { continue };
+                let Some(file) = self.manifest.file(number) else { continue };
+                // Names of one file are names of one file here, too.
+                let first = first_names.entry(file.hard_link().unwrap_or(number)).or_insert(below.clone());
+                let link = || self.root.link_to(join(top, first), &self.root, join(top, &below));
+                if *first == below || link().is_err() {
+                    self.file(file, &given, top, &below).map_err(cannot(&below, &shown))?;
+                }
             }
         }
         for (below, index) in self.dirs.iter().rev() {
@@ -274,10 +280,8 @@ impl Making<'_> {
             ));
         }
         let copy = self.create(file, &path)?;
-        // Several files may be made of one descriptor.
-        io::Seek::rewind(&mut &*given)?;
         let copied = match self.wanted.how {
-            How::Copy => io::copy(&mut &*given, &mut &copy).map(|_| Copied::Copy)?,
+            How::Copy => tidecast_paths::copy(given, &copy).map(|()| Copied::Copy)?,
             How::Hardlink | How::Reflink => fill(given, &copy)?,
         };
         match copied {

@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{
-    self, AtFlags, FileType, Gid, Mode, OFlags, SeekFrom as Find, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::dirs::kind;
@@ -86,10 +83,10 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) 
         }
         other => other,
     };
-    let mut source = File::from(source.doing("open")?);
+    let source = File::from(source.doing("open")?);
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("create")?);
-    data(&mut source, &mut target).doing("write")?;
+    let target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("create")?);
+    tidecast_paths::copy(&source, &target).doing("write")?;
     if (stat.st_uid, stat.st_gid) != owner(&target)? {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
         fs::fchown(&target, Some(uid), Some(gid)).doing("set the owner of")?;
@@ -98,27 +95,6 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) 
     xattrs(&source, &target).doing("set attributes of")?;
     fs::futimens(&target, &times(stat)).doing("set the time of")?;
     if each { fs::fsync(&target).doing("sync") } else { Ok(()) }
-}
-
-/// Holes stay holes.
-pub(super) fn data(source: &mut File, target: &mut File) -> io::Result<()> {
-    let len = source.metadata()?.len();
-    target.set_len(len)?;
-    let mut at = 0;
-    while at < len {
-        let begin = match fs::seek(&*source, Find::Data(at)) {
-            Err(Errno::NXIO) => break,
-            other => other?,
-        };
-        let end = fs::seek(&*source, Find::Hole(begin))?;
-        source.seek(SeekFrom::Start(begin))?;
-        target.seek(SeekFrom::Start(begin))?;
-        if io::copy(&mut source.take(end.saturating_sub(begin)), target)? == 0 {
-            break;
-        }
-        at = end;
-    }
-    Ok(())
 }
 
 /// All extended attributes; empty where the file system does not support any.

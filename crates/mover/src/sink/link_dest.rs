@@ -19,7 +19,7 @@ use super::ask::{Existing, NamedEntry, lookup_dirs, named_entry};
 use super::destination::{DIRECTORY, Destination, unreached};
 use super::dirs::{Dirs, kind};
 use super::entry_error::{Doing, EntryError, EntryResult};
-use super::{Directory, Relaxed, Staging, Writer, cross_device};
+use super::{Directory, Relaxed, Staging, Writer};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
@@ -183,9 +183,9 @@ impl Directory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.owners.first_mode(&attributes);
         let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("create")?;
-        let (mut source, mut file) = (File::from(source), File::from(file));
-        let mut fill = || {
-            cross_device::data(&mut source, &mut file).doing("copy")?;
+        let (source, file) = (File::from(source), File::from(file));
+        let fill = || {
+            tidecast_paths::copy(&source, &file).doing("copy")?;
             if !is_unchanged(&fs::fstat(&source).doing("stat")?, &found.stat) {
                 return Err(EntryError::because(
                     "copy",
