@@ -55,7 +55,7 @@ class Caches:
 
         :param name: the name at this origin, without ``ORIGIN/`` and version
         :param paths: one directory, or files of one directory
-        :param lease: keep it at least this many seconds
+        :param lease: keep it at least this many seconds, or as long as the daemon allows: 90 days, if its configuration says nothing else
         :param policy: the ClassAd expression that daemons' ads must satisfy to be offered it
         :param requirements: the ClassAd expression that a daemon's ad must satisfy to hold it
         :param private: it leaves this host only directly, for its owner

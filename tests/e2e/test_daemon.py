@@ -52,6 +52,8 @@ def test_a_cache_has_versions_a_lease_and_an_end(host, data):
     same(data, pathlib.Path(second["path"]))
 
     assert host.cache("extend", "nt@1", "9d")["lease"] > made["lease"] + 7 * 86400
+    longest = host("cache", "extend", "nt@1", "365d")
+    assert "the lease is 90d" in longest.err and "instead of 365d" in longest.err, longest.err
     assert host.cache("pin", "nt@1")["pinned"]
     host.cache("rm", "nt@1", code=1)
     assert not host.cache("unpin", "nt@1")["pinned"]
@@ -76,6 +78,8 @@ def test_a_cache_is_handed_out_by_every_kind_of_link(host, data, tmp_path):
     assert (tmp_path / "copy" / "nt" / "part9").stat().st_ino != (path / "part9").stat().st_ino
     assert (tmp_path / "hardlink" / "nt" / "sub" / "run").stat().st_mode & 0o777 == 0o555, "nobody writes what others share"
     assert subprocess.run([tmp_path / "symlink" / "nt" / "sub" / "run"], capture_output=True).stdout == b"here\n"
+    for kind in ("hardlink", "copy"):
+        assert os.path.samefile(tmp_path / kind / "nt/part2", tmp_path / kind / "nt/again"), "names of one file stay that"
     (tmp_path / "copy" / "nt" / "mine").write_text("a copy is the job's own")
     host.cache("get", "nt", "--to", tmp_path / "copy", "--link", "copy", code=1)
 

@@ -110,6 +110,7 @@ async fn answer(what: &What, caches: Caches, reporter: &Reporter) -> Outcome {
         What::Show(args) => list::show(args, &caches, reporter).await,
         What::Extend(args) => {
             let info = caches.extend(&args.name, args.lease.0.as_secs()).await.map_err(failed)?;
+            list::warn_of_shorter_lease(&info, args.lease, reporter);
             told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
         }
         What::Pin(args) => {

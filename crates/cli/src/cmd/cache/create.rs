@@ -92,6 +92,7 @@ pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcom
         Size(made.sent),
         info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
     ));
+    args.lease.iter().for_each(|lease| super::list::warn_of_shorter_lease(info, *lease, reporter));
     if let Some(reason) = &made.mode_reason {
         reporter.note(&format!(
             "readable by {} only: {reason}; use --mode 755 to let all users read it",

@@ -70,6 +70,16 @@ fn group(info: &CacheInfo) -> String {
     info.group.as_ref().map_or(String::new(), |group| format!(", group {group}"))
 }
 
+/// Says that the daemon keeps a cache for less time than was asked for.
+pub(super) fn warn_of_shorter_lease(info: &CacheInfo, asked: Span, reporter: &Reporter) {
+    // The daemon's clock counts, and its answer took some time.
+    let spare = 60;
+    if !info.pinned && info.lease.saturating_add(spare) < crate::cmd::now().saturating_add(asked.0.as_secs()) {
+        let left = left(info);
+        reporter.warning(&format!("the lease is {left} instead of {asked}: this daemon gives no longer ones (lease_cap)"));
+    }
+}
+
 /// The time until its lease expires.
 pub(super) fn left(info: &CacheInfo) -> Span {
     Span(Duration::from_secs(info.lease.saturating_sub(crate::cmd::now())))
