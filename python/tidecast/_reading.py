@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from . import _errors, _native
 from ._cancel import current
-from ._operation import AnyPath, answer, begin, options
+from ._operation import AnyPath, answer, begin, options, words
 from ._transfer import Swarm
 
 #: ``ORIGIN/NAME[@VERSION]`` of a daemon's cache.
@@ -287,7 +287,10 @@ class Reader:
     def _within(self, ranges: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
         """Ranges as parts of files that are there: number, start, end."""
         found = []
-        for path, start, end in ranges:
+        for one in words(ranges, "ranges"):
+            if isinstance(one, str | bytes) or len(one) != 3:
+                raise TypeError(f"{one!r}: a range is (path, start, end)")
+            path, start, end = one
             file, size = self._file(path)
             if start < 0 or end < 0:
                 raise ValueError(f"negative range of {path}: {start}, {end}")

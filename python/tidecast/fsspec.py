@@ -102,6 +102,9 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
                  **options: Any):
         super().__init__(source, socket=socket, cache=cache, timeout=timeout, swarm=swarm, state_dir=state_dir, **options)
         self.source = None if source is None else os.fspath(source)
+        if source is not None:
+            # All of a path is within the tree: a slash before it means nothing.
+            self._strip_protocol = self._strip_slashes
         taking_part = Swarm(**swarm) if isinstance(swarm, dict) else swarm or Swarm()
         self._how: dict[str, Any] = {"socket": socket, "cache": cache, "timeout": timeout, "swarm": taking_part, "state_dir": state_dir}
         self._begin()
@@ -120,6 +123,11 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         text: str = stringify_path(path)
         return text.removeprefix("tidecast://").rstrip("/")
 
+    def _strip_slashes(self, path: Any) -> Any:
+        if isinstance(path, list):
+            return [self._strip_slashes(one) for one in path]
+        return type(self)._strip_protocol(path).lstrip("/")
+
     def _at(self, path: str) -> tuple[Reader, str, str]:
         """The reader of a path, the part of the URL before the path within, and that path."""
         path = self._strip_protocol(path)
@@ -127,7 +135,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
             # A child that was forked: its parent's readers do not work here.
             self._begin()
         if self.source is not None:
-            return self._reader(self.source), "", path.lstrip("/")
+            return self._reader(self.source), "", path
         head, inner = split(path)
         return self._reader(head if head.startswith(("/", ".")) else f"tidecast://{head}"), head + "/", inner
 
@@ -353,6 +361,8 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 _log.warning("%s is a link to a directory: it is not copied; get it by its own name, with a slash", path)
             else:
                 kept.append(path)
+        if not kept:
+            return [], []
         return kept, other_paths(["/" + path.lstrip("/") for path in kept], make_path_posix(lpath), exists=exists, flatten=not is_one)
 
     async def _get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, **named: Any) -> None:

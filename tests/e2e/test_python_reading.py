@@ -77,6 +77,32 @@ def test_a_reader_fetches_what_is_read(reads, tree):
     assert given["names"] == ["big", "link", "sub", "up"] and given["kinds"]["up"] == "link" and given["kinds"]["sub"] == "directory"
 
 
+def test_a_source_apart_takes_paths_with_a_slash_before_them(reads, tree):
+    given = reads("""
+        with tidecast.share("data", tree=small, swarm=alone) as shared:
+            fs = fsspec.filesystem("tidecast", source=shared.ticket, **how)
+            paths = ["", "sub", "sub/**", "*", "sub/*.txt", "link", "sub/b.txt"]
+            calls = [fs.glob, fs.find, lambda path: list(fs.walk(path)), lambda path: fs.expand_path(path, recursive=True),
+                     lambda path: sorted(fs.cat(path, recursive=True)) if "b.txt" in path else None]
+            def said(call, path):
+                try:
+                    return call(path)
+                except FileNotFoundError:
+                    return "none"
+            other = [(path, number) for path in paths for number, call in enumerate(calls) if said(call, path) != said(call, "/" + path)]
+            copied = [fs.get(path, "copies") for path in ("sub", "sub/", "")]
+            with tidecast.open(shared.ticket, **how) as reader:
+                for wrong in (lambda: reader.read_ranges("big"), lambda: reader.want([("big", 0)]), lambda: reader.fetch(["big"])):
+                    try:
+                        wrong()
+                        raise AssertionError
+                    except TypeError:
+                        pass
+            give(other=other, copied=os.path.exists("copies"))
+    """)
+    assert given["other"] == [] and not given["copied"]
+
+
 def test_reading_on_fetches_ahead_and_gives_all(reads, tree):
     given = reads("""
         with tidecast.share("data", tree=small, swarm=alone) as shared, tidecast.open(shared.ticket, **how) as reader:
