@@ -74,9 +74,12 @@ fn group(info: &CacheInfo) -> String {
 pub(super) fn warn_of_shorter_lease(info: &CacheInfo, asked: Span, reporter: &Reporter) {
     // The daemon's clock counts, and its answer took some time.
     let spare = 60;
-    if !info.pinned && info.lease.saturating_add(spare) < crate::cmd::now().saturating_add(asked.0.as_secs()) {
+    if !info.pinned && info.lease.saturating_add(spare) < crate::cmd::now().saturating_add(asked.0.as_secs())
+    {
         let left = left(info);
-        reporter.warning(&format!("the lease is {left} instead of {asked}: this daemon gives no longer ones (lease_cap)"));
+        reporter.warning(&format!(
+            "the lease is {left} instead of {asked}: this daemon gives no longer ones (lease_cap)"
+        ));
     }
 }
 
