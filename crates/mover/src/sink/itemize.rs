@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Stat};
 use super::Directory;
 use super::ask::{NamedEntry, named_entry};
 use super::dirs::{Dirs, kind};
+use super::link_dest::{Basis, Equal};
 use crate::entry::{Entry, Kind};
 use crate::job::Change;
 
@@ -98,10 +99,25 @@ impl Directory {
 
     /// The itemized change of an entry: more than a change of attributes, if it is `made`.
     pub(super) fn itemized(&self, dirs: Option<&mut Dirs>, entry: &Entry, path: &[u8], made: bool) -> String {
+        self.itemized_by(dirs, entry, path, made, None)
+    }
+
+    /// The same for an entry that is compared with another one where there is none yet.
+    pub(super) fn itemized_by(
+        &self,
+        dirs: Option<&mut Dirs>,
+        entry: &Entry,
+        path: &[u8],
+        made: bool,
+        basis: Option<Basis<'_>>,
+    ) -> String {
         let found = dirs.and_then(|dirs| named_entry(dirs, path).ok().flatten());
         let found = found.filter(|found| is_of(kind(&found.stat), &entry.kind));
+        let is_local = found.is_none() && basis.as_ref().is_some_and(|basis| basis.equal > Equal::Kind);
+        let found = found.or(basis.map(|basis| basis.there));
         let by = match (made, &entry.kind) {
             (false, _) => '.',
+            (true, Kind::File { .. }) if is_local => 'c',
             (true, Kind::File { .. }) => '>',
             (true, Kind::HardLink { .. }) => 'h',
             (true, _) => 'c',
@@ -173,7 +189,7 @@ fn shown(entry: &Entry) -> String {
 }
 
 /// Whether the existing entry is of the same kind, so that it is changed and not created.
-fn is_of(there: FileType, kind: &Kind) -> bool {
+pub(super) fn is_of(there: FileType, kind: &Kind) -> bool {
     match kind {
         Kind::Dir => there == FileType::Directory,
         Kind::Symlink { .. } => there == FileType::Symlink,

@@ -19,8 +19,9 @@ use super::ask::{Existing, NamedEntry, lookup_dirs, named_entry};
 use super::destination::{DIRECTORY, Destination, unreached};
 use super::dirs::{Dirs, kind};
 use super::entry_error::{Doing, EntryError, EntryResult};
+use super::itemize::is_of;
 use super::{Directory, Relaxed, Staging, Writer};
-use crate::entry::Entry;
+use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
 
@@ -53,6 +54,21 @@ pub(super) struct Found<'p> {
     pub(super) exact: bool,
 }
 
+/// How much of an entry is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Equal {
+    /// That it is a file, a link, and so on.
+    Kind,
+    Content,
+    All,
+}
+
+/// What an entry that is to be made is compared with.
+pub(super) struct Basis<'p> {
+    pub(super) there: NamedEntry<'p>,
+    pub(super) equal: Equal,
+}
+
 impl Directory {
     /// Handles of theirs for one thread.
     pub(super) fn alternates(&self) -> EntryResult<Vec<Dirs>> {
@@ -83,6 +99,37 @@ impl Directory {
                 return Ok(Some(Found { there, exact: true }));
             }
             best.get_or_insert(Found { there, exact: false });
+        }
+        Ok(best)
+    }
+
+    /// What an entry that is not here is compared with: of its name and kind, the first that is equal in all respects, else the
+    /// first with the same content, else the first.
+    pub(super) fn basis<'p>(
+        &self,
+        alternates: &mut [Dirs],
+        entry: &Entry,
+        path: &'p [u8],
+        root: Option<&Digest>,
+    ) -> EntryResult<Option<Basis<'p>>> {
+        if matches!(entry.kind, Kind::File { .. })
+            && let Some(Found { there, exact }) = self.alternate(alternates, entry, path, root)?
+        {
+            let equal = if exact { Equal::All } else { Equal::Content };
+            return Ok(Some(Basis { there, equal }));
+        }
+        let mut best: Option<Basis<'p>> = None;
+        for dirs in alternates {
+            let Ok(Some(there)) = named_entry(dirs, path) else { continue };
+            let equal = match self.same(dirs, entry, path) {
+                Ok(Existing::Same { differs: false }) => Equal::All,
+                Ok(Existing::Same { differs: true }) => Equal::Content,
+                _ if is_of(kind(&there.stat), &entry.kind) => Equal::Kind,
+                _ => continue,
+            };
+            if best.as_ref().is_none_or(|best| equal > best.equal) {
+                best = Some(Basis { there, equal });
+            }
         }
         Ok(best)
     }

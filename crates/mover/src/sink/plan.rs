@@ -14,6 +14,7 @@ use super::destination::{DIRECTORY, is_empty};
 use super::dirs::{Dirs, STEP, kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::itemize::deleting;
+use super::link_dest::{Basis, Equal};
 use super::remove;
 use super::write::reopen;
 use super::{Directory, Named, Relaxed};
@@ -40,6 +41,7 @@ impl Directory {
     pub(super) fn plan(&self, block: &Block) -> Result<Option<Want>, Error> {
         let dirs = self.place.base.as_ref().map(lookup_dirs).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
+        let mut alternates = self.alternates().map_err(|t| t.at(self.place.shown.clone()))?;
         let (mut parts, mut part, mut want) = (Parts::new(&block.table, block.len), Part::default(), None);
         while parts.next(&mut part)? {
             if matches!(part.data, Data::Ask { .. }) {
@@ -59,13 +61,14 @@ impl Directory {
                 self.planned.links.lock().push(part.entry.clone());
                 continue;
             }
-            let tried = self.change(dirs.as_mut(), &part, path);
+            let tried = self.change(dirs.as_mut(), &mut alternates, &part, path);
             match self.or_problem(path, tried)?.flatten() {
-                Some(what) => {
+                Some((what, basis)) => {
                     let made = what != DRESS;
                     (if made { &self.planned.made } else { &self.planned.applied }).add(path);
-                    let itemized =
-                        self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part.entry, path, made));
+                    let is_linked = basis.as_ref().is_some_and(|basis| basis.equal == Equal::All);
+                    let itemized = (self.spec.itemize && !is_linked)
+                        .then(|| self.itemized_by(dirs.as_mut(), &part.entry, path, made, basis));
                     self.plan_change(path, what, itemized);
                 }
                 None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
@@ -75,36 +78,50 @@ impl Directory {
         Ok(want)
     }
 
-    /// The change that would be made to a name, if any.
-    fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> EntryResult<Option<&'static str>> {
+    /// The change that would be made to a name, if any, and what the new entry is compared with.
+    fn change<'p>(
+        &self,
+        mut dirs: Option<&mut Dirs>,
+        alternates: &mut [Dirs],
+        part: &Part,
+        path: &'p [u8],
+    ) -> EntryResult<Option<(&'static str, Option<Basis<'p>>)>> {
         let entry = &part.entry;
-        let Some(dirs) = dirs else {
-            let stays = self.stays_as_it_is(entry, None);
-            return Ok((!stays).then(|| self.would_make(part)));
+        let root = if let Data::Ask { root } = &part.data { root.as_ref() } else { None };
+        let asked = matches!(part.data, Data::Ask { .. });
+        let here = match dirs.as_deref_mut() {
+            None if self.stays_as_it_is(entry, None) => Existing::Stays,
+            None => Existing::No,
+            Some(dirs) if asked => self.here(dirs, entry, path, root)?,
+            Some(dirs) => match self.is_blocked(dirs, entry, path) {
+                true => Existing::Stays,
+                false => self.same(dirs, entry, path)?,
+            },
         };
-        if let Data::Ask { root } = &part.data {
-            let here = self.here(dirs, entry, path, root.as_ref())?;
-            if matches!(here, Existing::No | Existing::Same { .. }) && !self.alternates.is_empty() {
-                let mut alternates = self.alternates()?;
-                let found = self.alternate(&mut alternates, entry, path, root.as_ref())?;
-                if found.is_some_and(|found| found.exact) {
-                    return Ok(None);
-                }
-            }
-            return Ok(match here {
-                Existing::No => Some(self.make(dirs, part, path)?),
-                Existing::Stays => None,
-                Existing::Same { differs } => differs.then_some(DRESS),
-            });
-        }
-        if self.is_blocked(dirs, entry, path) {
+        let basis = match here {
+            Existing::Stays => return Ok(None),
+            Existing::No => self.basis(alternates, entry, path, root)?,
+            Existing::Same { .. } if asked => self.basis(alternates, entry, path, root)?,
+            Existing::Same { .. } => None,
+        };
+        let equal = basis.as_ref().map(|basis| basis.equal);
+        if asked && equal == Some(Equal::All) {
             return Ok(None);
         }
-        Ok(match self.same(dirs, entry, path)? {
-            Existing::Same { differs } => differs.then_some(DRESS),
-            Existing::Stays => None,
-            Existing::No => Some(self.make(dirs, part, path)?),
-        })
+        if let Existing::Same { differs } = here {
+            return Ok(differs.then_some((DRESS, None)));
+        }
+        let there = dirs.as_deref_mut().map(|dirs| named_entry(dirs, path)).transpose()?.flatten();
+        let is_file = there.is_some_and(|there| kind(&there.stat) == FileType::RegularFile);
+        if asked && equal == Some(Equal::Content) && !is_file {
+            self.counts.kept.fetch_add(1, Relaxed);
+            return Ok(Some(("copy", basis)));
+        }
+        let what = match dirs {
+            Some(dirs) => self.make(dirs, part, path)?,
+            None => self.would_make(part),
+        };
+        Ok(Some((what, basis)))
     }
 
     /// What would be made in the place of what is here. The content of a directory is removed first.
