@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import types
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -77,7 +77,7 @@ def seconds(time: float, name: str) -> int:
     return whole
 
 
-def words(given: Sequence[T], name: str) -> list[T]:
+def words(given: Iterable[T], name: str) -> list[T]:
     """A list of arguments; one string alone would be taken letter by letter."""
     if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
         raise TypeError(f"{name} is a list, not {type(given).__name__}: write [{'' if given is None else repr(given)}]")

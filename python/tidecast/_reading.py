@@ -288,7 +288,7 @@ class Reader:
         """Ranges as parts of files that are there: number, start, end."""
         found = []
         for one in words(ranges, "ranges"):
-            if isinstance(one, str | bytes) or len(one) != 3:
+            if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 3:
                 raise TypeError(f"{one!r}: a range is (path, start, end)")
             path, start, end = one
             file, size = self._file(path)

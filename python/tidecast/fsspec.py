@@ -104,7 +104,7 @@ class TidecastFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.source = None if source is None else os.fspath(source)
         if source is not None:
             # All of a path is within the tree: a slash before it means nothing.
-            self._strip_protocol = self._strip_slashes
+            self._strip_protocol = self._strip_slashes  # type: ignore[method-assign]
         taking_part = Swarm(**swarm) if isinstance(swarm, dict) else swarm or Swarm()
         self._how: dict[str, Any] = {"socket": socket, "cache": cache, "timeout": timeout, "swarm": taking_part, "state_dir": state_dir}
         self._begin()

@@ -17,7 +17,7 @@ pub enum Error {
     Exists(PathBuf),
     /// It is in place, but what had its name could not be removed as a whole.
     #[error(
-        "{} is in place; what had its name before could not be removed as a whole, and the rest of it is {}: {source}",
+        "{} is in place; the file or directory that it replaces could not be removed as a whole, and the rest of it is {}: {source}",
         path.display(),
         left.display()
     )]
