@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rustix::fs::{
     self, FallocateFlags, FlockOperation, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
 };
@@ -41,6 +42,8 @@ const SETGID: u32 = 0o2000;
 /// A directory of the operating system's.
 pub struct OsDisk {
     root: Root,
+    /// Other hosts may use its file system.
+    shared: bool,
 }
 
 impl OsDisk {
@@ -49,20 +52,23 @@ impl OsDisk {
     /// # Errors
     /// The system's error if it does not exist, is not a directory, or not allowed.
     pub fn new(path: &Path) -> io::Result<Self> {
-        Ok(OsDisk { root: Root::open(path)? })
+        Ok(Root::open(path)?.into())
     }
 
     /// As if the kernel had no `openat2`: for tests of the fallback.
     #[must_use]
     pub fn walking(self) -> Self {
-        OsDisk { root: self.root.walking() }
+        OsDisk { root: self.root.walking(), ..self }
     }
 }
 
 impl From<Root> for OsDisk {
     /// A directory that is open already.
+    #[allow(clippy::unnecessary_cast)] // its width differs between architectures
     fn from(root: Root) -> Self {
-        OsDisk { root }
+        let shared =
+            fs::fstatfs(&root).is_ok_and(|of| SHARED_MAGIC.contains(&(of.f_type as i64 & 0xffff_ffff)));
+        OsDisk { root, shared }
     }
 }
 
@@ -108,7 +114,9 @@ impl Disk for OsDisk {
             How::Write => self.root.open_write(path)?,
             How::Create => self.root.open_or_create(path, 0o666)?,
         };
-        Ok(Arc::new(OsFile::new(file)))
+        let mut open = OsFile::new(file);
+        open.writing = (!self.shared).then(Mutex::default);
+        Ok(Arc::new(open))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Meta> {
@@ -218,8 +226,7 @@ impl Disk for OsDisk {
 
     fn identity(&self) -> Option<Vec<u8>> {
         let mut identity = self.root.real_path().ok()?.into_os_string().into_vec();
-        let magic = fs::fstatfs(&self.root).ok()?.f_type as i64 & 0xffff_ffff;
-        if !SHARED_MAGIC.contains(&magic) {
+        if !self.shared {
             // A home directory may be shared by hosts whose own directories have the same path.
             identity.push(0);
             identity.extend_from_slice(rustix::system::uname().nodename().to_bytes());
@@ -232,11 +239,14 @@ impl Disk for OsDisk {
 pub(crate) struct OsFile {
     file: Arc<File>,
     locked: AtomicBool,
+    /// Held by the thread that writes, on a file system of this host: those let one at a time write to an inode, and others
+    /// spin until then. File systems that hosts share may take the writes of several.
+    writing: Option<Mutex<()>>,
 }
 
 impl OsFile {
     pub(crate) fn new(file: File) -> Self {
-        OsFile { file: Arc::new(file), locked: AtomicBool::new(false) }
+        OsFile { file: Arc::new(file), locked: AtomicBool::new(false), writing: None }
     }
 }
 
@@ -269,6 +279,7 @@ impl DiskFile for OsFile {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let _alone = self.writing.as_ref().map(Mutex::lock);
         self.file.write_all_at(data, offset)
     }
 
