@@ -29,6 +29,12 @@ struct Held {
     backings: Vec<(u64, u32)>,
 }
 
+/// The ticket that servers get, and another one that a mount was given.
+struct Tickets {
+    now: Option<String>,
+    other: Option<String>,
+}
+
 /// The mounts by their numbers.
 type Devices = BTreeMap<u32, Held>;
 
@@ -43,14 +49,14 @@ pub fn keep() -> Result<ExitStatus, Error> {
     // The process that starts us may have blocked them, to pass them on.
     launch::interrupts().thread_unblock().map_err(system("cannot unblock signals"))?;
     let program = std::env::current_exe().map_err(system("cannot find this program"))?;
-    let mut ticket = tidecast_secret::inherited()?;
+    let mut tickets = Tickets { now: tidecast_secret::inherited()?, other: None };
     let mut devices = Devices::new();
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
-        let (server, socket) = spawn(&program, ticket.as_deref())?;
+        let (server, socket) = spawn(&program, tickets.now.as_deref())?;
         // Only the server's output is for the process that waits for it.
         leave_stdout()?;
-        let status = hold(server, &socket, &mut devices, &mut ticket)?;
+        let status = hold(server, &socket, &mut devices, &mut tickets)?;
         if status.code() != Some(i32::from(RESTART)) {
             if status.success() || devices.is_empty() {
                 return Ok(status);
@@ -86,12 +92,12 @@ fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Error
     Ok((server, ours))
 }
 
-/// Hands over the devices, and keeps those that come, and a ticket, until the server has ended.
+/// Hands over the devices, and keeps those that come, and tickets, until the server has ended.
 fn hold(
     mut server: Child,
     socket: &Packets,
     devices: &mut Devices,
-    ticket: &mut Option<String>,
+    tickets: &mut Tickets,
 ) -> Result<ExitStatus, Error> {
     for (&number, held) in devices.iter() {
         // A server that ends meanwhile shows below.
@@ -103,6 +109,9 @@ fn hold(
         }
         let message = Keep::Device { number, at: held.at.clone(), hold: held.hold };
         let _ = socket.send(&message, Some(held.device.as_fd()));
+    }
+    if let Some(other) = &tickets.other {
+        let _ = socket.send(&Keep::Ticket(other.clone()), None);
     }
     let _ = socket.send(&Keep::Begin, None);
     while let Ok((message, device)) = socket.receive::<Keep>(None) {
@@ -120,7 +129,8 @@ fn hold(
                     held.backings.push((ino, id));
                 }
             }
-            (Keep::Ticket(other), _) => *ticket = Some(other),
+            (Keep::Ticket(other), _) => tickets.other = Some(other),
+            (Keep::Exchange, _) => std::mem::swap(&mut tickets.now, &mut tickets.other),
             (Keep::Gone { number }, _) => {
                 devices.remove(&number);
             }

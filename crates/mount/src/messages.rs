@@ -49,7 +49,7 @@ pub enum Ask {
         /// Keep the directory from being removed meanwhile, and remove it after the mount if it was made for one.
         hold: bool,
     },
-    /// A ticket that another mount of the tree was given: continue with it if no peer is left that accepts the one before.
+    /// The ticket that another mount of the tree was given: for when no peer is left that accepts the one before.
     Ticket(String),
     /// End: waiting requests fail, and all mounts are dead.
     Stop,
@@ -96,8 +96,10 @@ pub enum Keep {
         /// As the kernel calls it.
         id: u32,
     },
-    /// The ticket of the servers that come.
+    /// Another ticket; or, to a process that begins: the one that the keeper has beside that process's own.
     Ticket(String),
+    /// Give the next server that other ticket.
+    Exchange,
     /// It is not mounted any more.
     Gone {
         /// Its name.

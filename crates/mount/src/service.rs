@@ -252,6 +252,11 @@ impl Service {
         Ok(recorder.left_out())
     }
 
+    /// Whether a process waits for data.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.files.waits.waiting().is_empty()
+    }
+
     /// The status, except the figures of the swarm and the process.
     pub fn status(&self) -> Status {
         let (files, counters) = (&self.files, &self.files.counters);

@@ -27,6 +27,13 @@ const READ_AHEAD: u32 = 128 << 10;
 /// The code of the notice that makes the kernel send unanswered requests again.
 const RESEND: i32 = 7;
 
+/// Whether this kernel does that: what waits at one server is then served by the next.
+pub(crate) fn resends() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 9)
+}
+
 /// A mount that is served, until it is unmounted.
 pub(crate) struct Serving {
     session: Session<Fs>,

@@ -6,7 +6,7 @@ mod thread;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidecast_event::mount::Serving;
 use tidecast_event::{Context as _, Error, Fault as _, Progress, Stage};
@@ -26,6 +26,8 @@ use crate::service::Service;
 
 /// A server to which no mount is given ends.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(30);
+/// A server has this long to find peers by its ticket before another one is tried.
+const TRIAL: Duration = Duration::from_secs(60);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -64,7 +66,7 @@ pub async fn serve(
     context: ServerContext<'_>,
 ) -> Result<End, Error> {
     let settings = SwarmSettings::new(&options.swarm)?;
-    let mut renewal = Renewal::of(&source);
+    let own = if let Source::Ticket(ticket) = &source { Some(ticket.to_string()) } else { None };
     let home = Home::of(&source, options.cache.as_deref())?;
     let messages = MessageSender::new(context.tell);
     let open = async |manifest: &Arc<Manifest>| {
@@ -81,7 +83,7 @@ pub async fn serve(
     let (events, mut heard) = mpsc::channel(64);
     let swarm = (running.swarm.demand(), running.swarm.progress());
     let mounts = Mounts::new(service.clone(), keeper, swarm, told, events);
-    mounts.clone().take_over()?;
+    let mut spare = Spare { own, there: mounts.clone().take_over()?, due: Instant::now() + TRIAL };
     home.verify()?;
     let (listener, bound) = Packets::listen(&home.socket())
         .with_context(|| format!("cannot listen at {}", home.socket().display()))?;
@@ -90,7 +92,7 @@ pub async fn serve(
         move || mounts.listen(&listener)
     })?;
     (context.started)(Serving { command: "serving", name: running.manifest.name().into_owned() });
-    let end = until_the_end(&mounts, &mut running, &mut heard, &mut renewal, context, &messages).await;
+    let end = until_the_end(&mounts, &mut running, &mut heard, &mut spare, context, &messages).await;
     if let Some(path) = &options.record {
         save(&service, path);
     }
@@ -108,18 +110,21 @@ async fn until_the_end(
     mounts: &Arc<Mounts>,
     running: &mut Running,
     heard: &mut mpsc::Receiver<Event>,
-    renewal: &mut Renewal,
+    spare: &mut Spare,
     context: ServerContext<'_>,
     messages: &MessageSender<'_>,
 ) -> End {
     let unused = tokio::time::sleep(UNUSED_TIMEOUT);
     tokio::pin!(unused);
     loop {
+        if spare.there && Instant::now() >= spare.due && mounts.exchange() {
+            return End::Restart;
+        }
         tokio::select! {
             event = heard.recv() => match event {
                 Some(Event::Gone(number)) => if mounts.gone(number) { return End::Stopped },
                 Some(Event::Left) => if mounts.close(true) { return End::Stopped },
-                Some(Event::Ticket(ticket)) => renewal.take(ticket, mounts),
+                Some(Event::Ticket(ticket)) => spare.take(ticket, mounts),
                 Some(Event::Stop) => {
                     mounts.close(false);
                     return End::Stopped;
@@ -141,32 +146,26 @@ async fn until_the_end(
                 let now = running.swarm.progress().borrow().clone();
                 (context.progress)(progress(Stage::Mount, &now));
                 running.report_finder_errors(messages);
-                if renewal.waits && mounts.is_cut_off() {
-                    mounts.close(false);
-                    return End::Restart;
-                }
             }
         }
     }
 }
 
-/// A ticket that comes with a further mount takes the place of this server's own when that is accepted no longer.
-struct Renewal {
+/// Another ticket of the same tree, with which a further mount has come: it takes the place of this server's own when no peer accepts
+/// that, and may have to give it back.
+struct Spare {
     /// The ticket of this server, if it has one.
     own: Option<String>,
-    /// The keeper has another one for the next server.
-    waits: bool,
+    /// The keeper has another one.
+    there: bool,
+    /// It is not tried before.
+    due: Instant,
 }
 
-impl Renewal {
-    fn of(source: &Source) -> Self {
-        let own = if let Source::Ticket(ticket) = source { Some(ticket.to_string()) } else { None };
-        Self { own, waits: false }
-    }
-
+impl Spare {
     fn take(&mut self, ticket: String, mounts: &Mounts) {
         if self.own.as_ref().is_some_and(|own| *own != ticket) {
-            self.waits = mounts.keep_ticket(ticket);
+            (self.there, self.due) = (mounts.keep_ticket(ticket), Instant::now());
         }
     }
 }

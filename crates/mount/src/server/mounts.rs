@@ -20,6 +20,7 @@ use crate::mountpoint::{mounted_at, unmount};
 use crate::packets::Packets;
 use crate::passthrough::{Before, opens};
 use crate::service::Service;
+use crate::session::resends;
 
 /// A process that connects to the server sends its request within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -106,8 +107,9 @@ impl Mounts {
         Arc::new(Self { service, keeper, demand, progress, told, began, table, events })
     }
 
-    /// Continues the mounts that the keeper holds.
-    pub(super) fn take_over(self: Arc<Self>) -> Result<(), Error> {
+    /// Continues the mounts that the keeper holds; whether it holds another ticket, too.
+    pub(super) fn take_over(self: Arc<Self>) -> Result<bool, Error> {
+        let mut has_ticket = false;
         let mut backings = BTreeMap::<u32, Vec<(u64, u32)>>::new();
         let mut opens = BTreeMap::<u32, OwnedFd>::new();
         loop {
@@ -127,7 +129,8 @@ impl Mounts {
                 }
                 (Keep::Opens { number }, Some(fd)) => drop(opens.insert(number, fd)),
                 (Keep::Backing { number, ino, id }, _) => backings.entry(number).or_default().push((ino, id)),
-                (Keep::Begin, _) => return Ok(()),
+                (Keep::Ticket(_), _) => has_ticket = true,
+                (Keep::Begin, _) => return Ok(has_ticket),
                 _ => return Err(Error::fault("unexpected message from the keeper process")),
             }
         }
@@ -179,15 +182,22 @@ impl Mounts {
         (!table.closed).then_some(Guest(self))
     }
 
-    /// Has the keeper give this ticket to the next server; whether it will.
+    /// Gives the keeper this ticket; whether it has it.
     pub(super) fn keep_ticket(&self, ticket: String) -> bool {
         self.keeper.send(&Keep::Ticket(ticket), None).is_ok()
     }
 
-    /// Whether data is missing that no peer brings.
-    pub(super) fn is_cut_off(&self) -> bool {
-        let now = self.progress.borrow();
-        now.peers == 0 && now.verified_pieces < now.pieces
+    /// If data is missing that no peer brings, stops in favour of a server with the other ticket; whether it has. Before that no
+    /// process is about to bring a mount; and where the kernel does not ask the next server for it, none waits for data.
+    pub(super) fn exchange(&self) -> bool {
+        let now = self.progress.borrow().clone();
+        if now.peers > 0 || now.verified_pieces == now.pieces || !resends() && self.service.is_awaited() {
+            return false;
+        }
+        let mut table = self.table.lock();
+        let may = table.expected == 0 && self.keeper.send(&Keep::Exchange, None).is_ok();
+        table.closed |= may;
+        may
     }
 
     pub(super) fn unmount_all(&self) {
