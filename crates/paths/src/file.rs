@@ -222,9 +222,11 @@ pub fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
     while at < len {
         let begin = match seek(from, Find::Data(at)) {
             Err(Errno::NXIO) => break,
+            // No notion of holes here: it may be data everywhere.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
             other => other?,
         };
-        let end = seek(from, Find::Hole(begin))?;
+        let end = seek(from, Find::Hole(begin)).unwrap_or(len);
         from.seek(SeekFrom::Start(begin))?;
         to.seek(SeekFrom::Start(begin))?;
         // The kernel copies internally where it can.
