@@ -17,7 +17,7 @@ use super::materialize::{Error, remove_replaced, scratch_name, unreplaceable};
 /// A name only, and no link's target.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A read-only bind mount at `to`, which is made for it; with `force` in the place of what is there.
+/// A read-only bind mount at `to`, which is made for it; `force`: a file or directory of that name is replaced.
 pub(super) fn bind(path: &Path, to: &Path, force: bool) -> Result<PathBuf, Error> {
     let cannot = |source: std::io::Error| Error::Bind { path: path.to_owned(), to: to.to_owned(), source };
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

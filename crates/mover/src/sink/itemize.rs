@@ -102,7 +102,7 @@ impl Directory {
         self.itemized_by(dirs, entry, path, made, None)
     }
 
-    /// The same for an entry that is compared with another one where there is none yet.
+    /// As `itemized`; an entry that does not exist yet is compared with `basis`.
     pub(super) fn itemized_by(
         &self,
         dirs: Option<&mut Dirs>,

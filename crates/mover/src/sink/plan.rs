@@ -233,8 +233,8 @@ impl Directory {
         }
     }
 
-    /// Reports the names in a directory that are none themselves: those that are, in the opposite order, and whether all others go.
-    /// None if it stays.
+    /// Reports the files in a directory that a removal would remove. Returns its subdirectories in reverse order, and whether all
+    /// files would be removed; None if the directory stays.
     fn would_strip(&self, dir: &OwnedFd, path: &[u8]) -> EntryResult<Option<(Vec<OsString>, bool)>> {
         let stat = fs::fstat(dir).doing("stat")?;
         if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {

@@ -118,7 +118,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Enters a directory, and removes what is none in it; false if it stays.
+    /// Enters a directory and removes its files, but not its subdirectories; false if the directory stays.
     fn enter(
         &mut self,
         way: &mut Descent<Emptied>,
@@ -217,7 +217,7 @@ impl Removal<'_> {
         trouble.map_or(Ok(removed), Err)
     }
 
-    /// Removes what is no directory. The directories in it come back, in the opposite order, and what kept the list from being read.
+    /// Removes the files in a directory. Returns its subdirectories in reverse order, and the error that kept its list from being read.
     fn strip(
         &mut self,
         dir: &OwnedFd,
