@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any
 
-from ._field_values import NotReal, check
+from ._field_values import NotReal, check, narrow
 
 #: NetCDF's fill value of unwritten elements, by type of number, unless _FillValue is set. Single bytes have no fill value.
 _FILLS = {"i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295, "i8": -9223372036854775806, "u8": 18446744073709551614,
@@ -95,8 +95,7 @@ class Meaning:
             missing |= judged < self._least
         if self._most is not None:
             missing |= judged > self._most
-        into[...] = real.astype(bool) if self._truth else real
-        into[missing] = np.nan
+        narrow(real.astype(bool) if self._truth else real, into, missing)
 
 
 def _attributes(array: Any) -> dict[str, Any]:

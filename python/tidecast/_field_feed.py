@@ -10,11 +10,12 @@ import pathlib
 import runpy
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TextIO
 
 from ._field_files import Series, package, split, stored
-from ._field_values import NotReal, Wrong, check, put
+from ._field_values import BeyondRange, NotReal, Wrong, check, put
 
 
 class Source(Protocol):
@@ -131,6 +132,15 @@ def main() -> int:
     def say(line: dict[str, Any]) -> None:
         print(json.dumps(line), file=pipe, flush=True)
 
+    show = warnings.showwarning
+
+    def warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, BeyondRange):
+            say({"warning": str(message)})
+        else:
+            show(message, category, *where, **more)
+
+    warnings.showwarning = warn
     try:
         package("numpy")
         axes = [axis.strip() for axis in args.axes.split(",")] if args.axes else ()

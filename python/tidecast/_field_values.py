@@ -1,6 +1,7 @@
 """The values of a field's float32 volume: real numbers. Masked values are NaN there."""
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ._errors import Error
@@ -15,6 +16,10 @@ class NotReal(Error, TypeError):
 
     def __init__(self, text: str, code: int = 2, reached: dict[str, Any] | None = None):
         super().__init__(text, code, reached)
+
+
+class BeyondRange(RuntimeWarning):
+    """Values beyond the range of float32 are sent as infinite."""
 
 
 def check(dtype: Any) -> None:
@@ -42,8 +47,18 @@ def put(array: Any, into: Any) -> None:
     import numpy as np
     array = loaded(array)
     check(array.dtype)
-    # A masked value need not be a number that fits.
-    with np.errstate(all="ignore" if isinstance(array, np.ma.MaskedArray) else None):
-        into[...] = np.ma.getdata(array)
-    if (mask := np.ma.getmask(array)) is not np.ma.nomask:
-        into[mask] = np.nan
+    mask = np.ma.getmask(array)
+    narrow(np.ma.getdata(array), into, None if mask is np.ma.nomask else mask)
+
+
+def narrow(values: Any, into: Any, missing: Any = None) -> None:
+    """Copies values as float32, and NaN for the missing ones. Warns (`BeyondRange`) of others that become infinite."""
+    import numpy as np
+    overflows: list[str] = []
+    with np.errstate(all="ignore", over="call", call=lambda kind, _flags: overflows.append(kind)):
+        into[...] = values
+    if missing is not None:
+        into[missing] = np.nan
+    # A missing value need not be a number that fits.
+    if overflows and np.any(np.isinf(into) & np.isfinite(values)):
+        warnings.warn("values beyond the range of float32 are sent as infinite, which counts as missing", BeyondRange, stacklevel=4)

@@ -33,7 +33,7 @@ def received(spec: str, memory: pathlib.Path) -> np.ndarray:
     return np.fromfile(memory, "<f4").reshape(source.steps, *source.shape)
 
 
-@pytest.mark.filterwarnings("ignore:endian-ness")
+@pytest.mark.filterwarnings("ignore:endian-ness", "ignore:values beyond the range")
 @pytest.mark.parametrize("form", fieldfiles.FORMATS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_those_of_xarray(form, seed, tmp_path):
@@ -124,6 +124,54 @@ def test_what_a_generator_masks_is_missing(kind, tide, tmp_path):
     if kind.startswith("masked"):
         expected = np.where(base == -3, np.nan, base)
     assert np.array_equal(received_of(tide, f"{tmp_path}/g.py:{kind}"), expected.astype("f4"), equal_nan=True)
+
+
+LARGE = """
+import numpy as np
+def large():
+    step = np.ones((3, 4, 5))
+    step[1, 2, 3] = 1e45
+    yield from (step, step)
+"""
+
+
+@pytest.mark.parametrize("form", ["npy", "fortran", "netcdf4", "generator"])
+def test_values_beyond_float32_are_warned_of_once(form, tide, tmp_path):
+    values = np.ones((2, 3, 4, 5))
+    values[:, 1, 2, 3], values[0, 0, 0, 0] = 1e45, -np.inf
+    spec = str(tmp_path / "a.npy")
+    if form == "netcdf4":
+        import xarray
+        spec = f"{tmp_path}/a.nc:mass"
+        # The stored value of what is missing is as large.
+        encoding = {"mass": {"_FillValue": 1e50}}
+        xarray.Dataset({"mass": (("time", "z", "y", "x"), values)}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding=encoding)
+    elif form == "generator":
+        (tmp_path / "g.py").write_text(LARGE)
+        spec = f"{tmp_path}/g.py:large"
+    else:
+        np.save(spec, np.asfortranarray(values) if form == "fortran" else values)
+    here = Sink(1, KEY)
+    try:
+        sent = tide("--json", "field", "send", spec, "--to", f"127.0.0.1:{here.port}", "--streams", 1, "--key", KEY)
+    finally:
+        here.close()
+    said = [event["message"] for event in sent.events() if event["event"] == "warning" and "float32" in event["message"]]
+    assert len(said) == 1 and "infinite" in said[0], sent.story()
+
+
+def test_missing_values_and_infinity_are_within_float32(tide, tmp_path):
+    import xarray
+    values = np.ones((2, 3, 4, 5))
+    values[0, 0, 0, 0], values[1, 0, 0, 0] = np.nan, np.inf
+    encoding = {"mass": {"_FillValue": 1e300}}
+    xarray.Dataset({"mass": (("time", "z", "y", "x"), values)}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding=encoding)
+    here = Sink(1, KEY)
+    try:
+        sent = tide("--json", "field", "send", f"{tmp_path}/a.nc:mass", "--to", f"127.0.0.1:{here.port}", "--streams", 1, "--key", KEY)
+    finally:
+        here.close()
+    assert "float32" not in sent.out + sent.err, sent.story()
 
 
 def test_what_a_simulation_masks_is_missing(extension):

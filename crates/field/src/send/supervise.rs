@@ -38,11 +38,14 @@ pub fn supervise(
         let (all, first) = (count(all, "step"), options.first);
         tell(Update::Warning(format!("{name} has only {all}; --steps {first}:{end} ends there")));
     }
-    let mut watch = Watch::default();
+    let (mut watch, notes) = (Watch::default(), source.notes());
     let last = run(source, options, stay, &mut |now| {
-        watch.warnings(now).into_iter().for_each(|text| tell(Update::Warning(text)));
+        let warnings = watch.warnings(now).into_iter().chain(notes.take());
+        warnings.for_each(|text| tell(Update::Warning(text)));
         tell(Update::News(News::Progress(watch.progress(now))));
-    })?;
+    });
+    notes.take().into_iter().for_each(|text| tell(Update::Warning(text)));
+    let last = last?;
     let goes_on = !options.again && options.sync.is_none();
     let sent = sent(&last, options.rate);
     if steps.is_none() && stay() && goes_on && options.count.is_some_and(|asked| last.steps < asked) {

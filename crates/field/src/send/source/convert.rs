@@ -28,11 +28,19 @@ impl Kind {
     }
 }
 
-/// Writes the numbers of `from`, whole ones of `kind`, to `into` as little-endian float32: four bytes each.
-pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]) {
+/// Writes the numbers of `from`, whole ones of `kind`, to `into` as little-endian float32: four bytes each. Whether some
+/// were beyond the range of float32, and became infinite.
+#[must_use]
+pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]) -> bool {
+    let mut beyond = false;
+    let mut narrow = |value: f64| {
+        let narrow = value as f32;
+        beyond |= narrow.is_infinite() && value.is_finite();
+        narrow
+    };
     macro_rules! each {
         ($bytes:literal, $read:expr) => {{
-            let read = $read;
+            let mut read = $read;
             for (from, into) in from.as_chunks::<$bytes>().0.iter().zip(into.as_chunks_mut::<4>().0) {
                 let mut bytes = *from;
                 if big_endian {
@@ -46,7 +54,7 @@ pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]
     match kind {
         Kind::F16 => each!(2, |bytes| half(u16::from_le_bytes(bytes))),
         Kind::F32 => each!(4, f32::from_le_bytes),
-        Kind::F64 => each!(8, |bytes| f64::from_le_bytes(bytes) as f32),
+        Kind::F64 => each!(8, |bytes| narrow(f64::from_le_bytes(bytes))),
         Kind::Signed(1) => each!(1, |bytes| f32::from(i8::from_le_bytes(bytes))),
         Kind::Signed(2) => each!(2, |bytes| f32::from(i16::from_le_bytes(bytes))),
         Kind::Signed(4) => each!(4, |bytes| i32::from_le_bytes(bytes) as f32),
@@ -56,6 +64,7 @@ pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]
         Kind::Unsigned(4) => each!(4, |bytes| u32::from_le_bytes(bytes) as f32),
         Kind::Unsigned(_) => each!(8, |bytes| u64::from_le_bytes(bytes) as f32),
     }
+    beyond
 }
 
 /// IEEE 754 half precision: every one is a float32 too.
@@ -77,7 +86,7 @@ mod tests {
 
     fn one(kind: Kind, big: bool, bytes: &[u8]) -> f32 {
         let mut into = [0; 4];
-        convert(kind, big, bytes, &mut into);
+        assert!(!convert(kind, big, bytes, &mut into), "{kind:?} {bytes:?}");
         f32::from_le_bytes(into)
     }
 
@@ -105,6 +114,25 @@ mod tests {
             assert_eq!(one(Kind::Unsigned(4), big, &order(u32::MAX.to_le_bytes().into())), 4_294_967_296.0);
             assert_eq!(one(Kind::Unsigned(8), big, &order((1u64 << 63).to_le_bytes().into())), 9.223_372e18);
         }
+    }
+
+    #[test]
+    fn finite_numbers_that_become_infinite_are_noticed() {
+        let most = f64::from(f32::MAX);
+        let beyond = |values: &[f64]| {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_be_bytes()).collect();
+            convert(Kind::F64, true, &bytes, &mut vec![0; values.len() * 4])
+        };
+        assert!(!beyond(&[
+            0.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            most,
+            -most,
+            most * (1.0 + 1e-9)
+        ]));
+        assert!(beyond(&[0.0, 1e39, 1.0]) && beyond(&[-f64::MAX]));
     }
 
     #[test]

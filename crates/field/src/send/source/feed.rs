@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde_json::{Value, json};
 
 use super::content::{self, Content};
-use super::{LOOK, Source, SourceError, Step, Wait, check};
+use super::{LOOK, Notes, Source, SourceError, Step, Wait, check};
 use crate::geometry::Shape;
 
 /// Volumes in the file: one that is sent, one that is read, one that is filled.
@@ -159,6 +159,7 @@ struct Feed {
     free: (Sender<usize>, Receiver<usize>),
     /// Steps asked for, in order, with their slots.
     asked: VecDeque<(u64, usize)>,
+    notes: Notes,
     /// Ended after `say` is closed, which tells it to end.
     child: Option<Ending>,
 }
@@ -201,8 +202,8 @@ impl Feed {
         }
         let called = hello["name"].as_str().unwrap_or(&name).to_owned();
         let (steps, memory) = (hello["steps"].as_u64(), Arc::new(memory));
-        let asked = VecDeque::new();
-        Ok(Self { name: called, shape, steps, live: false, memory, say, lines, free, asked, child })
+        let (asked, notes) = (VecDeque::new(), Notes::default());
+        Ok(Self { name: called, shape, steps, live: false, memory, say, lines, free, asked, notes, child })
     }
 
     fn fail(&self, what: impl Into<String>) -> SourceError {
@@ -239,6 +240,10 @@ impl Source for Feed {
         self.live
     }
 
+    fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
     fn open(&mut self, step: u64, wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError> {
         loop {
             self.ask(step);
@@ -254,6 +259,10 @@ impl Source for Feed {
                 }
             };
             let said = parse_line(&line).map_err(|what| self.fail(what))?;
+            if let Some(text) = said["warning"].as_str() {
+                self.notes.add(format!("{}: {text}", self.name));
+                continue;
+            }
             let Some((asked, slot)) = self.asked.pop_front() else {
                 return Err(self.fail(format!("the reader sent an unexpected answer: {line}")));
             };

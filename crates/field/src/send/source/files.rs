@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 use super::content;
 use super::convert::convert;
-use super::{Kind, NpyHeader, Source, SourceError, Step, Wait, check, npy};
+use super::{Kind, Notes, NpyHeader, Source, SourceError, Step, Wait, check, npy};
 use crate::geometry::Shape;
 
 /// Values that are converted at a time.
@@ -42,6 +42,7 @@ struct Files {
     shape: Shape,
     name: String,
     parts: Vec<Part>,
+    notes: Notes,
 }
 
 /// Raw float32, little-endian.
@@ -77,7 +78,7 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
         }
         parts.push(Part { path, head: Vec::new(), steps: size / step, kind: Kind::F32, big_endian: false });
     }
-    Ok(Box::new(Files { shape, name: called(names), parts }))
+    Ok(Box::new(Files { shape, name: called(names), parts, notes: Notes::default() }))
 }
 
 /// .npy files of three axes, or of four, the first of which is time.
@@ -118,7 +119,7 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
         parts.push(Part { path, head: bytes, steps, kind, big_endian });
     }
     let shape = shape.ok_or_else(|| SourceError::wrong("no source", "name a file"))?;
-    Ok(Box::new(Files { shape, name: called(names), parts }))
+    Ok(Box::new(Files { shape, name: called(names), parts, notes: Notes::default() }))
 }
 
 /// Whether its values lie in the order of Fortran.
@@ -166,6 +167,10 @@ impl Source for Files {
         Some(self.parts.iter().map(|part| part.steps).sum())
     }
 
+    fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
     fn open(&mut self, step: u64, _wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError> {
         let mut place = step;
         for part in &self.parts {
@@ -174,7 +179,9 @@ impl Source for Files {
                 let plane = self.shape.plane() * part.kind.size() as u64;
                 let offset = part.head.len() as u64 + place * self.shape.values() * part.kind.size() as u64;
                 let (path, kind, big_endian) = (part.path.clone(), part.kind, part.big_endian);
-                return Ok(Some(Arc::new(InFile { step, file, path, offset, plane, kind, big_endian })));
+                let notes = self.notes.clone();
+                let step = InFile { step, file, path, offset, plane, kind, big_endian, notes };
+                return Ok(Some(Arc::new(step)));
             }
             place -= part.steps;
         }
@@ -192,6 +199,7 @@ struct InFile {
     plane: u64,
     kind: Kind,
     big_endian: bool,
+    notes: Notes,
 }
 
 impl Step for InFile {
@@ -215,7 +223,12 @@ impl Step for InFile {
         for into in into.chunks_mut(PIECE * 4) {
             let from = &mut piece[..into.len() / 4 * self.kind.size()];
             self.file.read_exact_at(from, at).map_err(wrong)?;
-            convert(self.kind, self.big_endian, from, into);
+            if convert(self.kind, self.big_endian, from, into) {
+                let path = self.path.display();
+                self.notes.add(format!(
+                    "{path}: values beyond the range of float32 are sent as infinite, which counts as missing"
+                ));
+            }
             at += from.len() as u64;
         }
         Ok(())

@@ -8,6 +8,7 @@ mod convert;
 mod demo;
 mod feed;
 mod files;
+mod notes;
 mod npy;
 mod series;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use crate::geometry::Shape;
 
 pub use self::convert::Kind;
+pub use self::notes::Notes;
 pub use self::npy::{Header as NpyHeader, MAX_HEADER as MAX_NPY_HEADER, parse as parse_npy};
 
 /// Why a source cannot be opened or read.
@@ -75,6 +77,10 @@ pub trait Source: Send {
     /// True if it is computed while it is sent, so that it should not have to wait.
     fn is_live(&self) -> bool {
         false
+    }
+    /// What people should know of its values, as far as they have been read.
+    fn notes(&self) -> Notes {
+        Notes::default()
     }
     /// Opens a step; None after the last. Called in rising order, or from the start again.
     ///
