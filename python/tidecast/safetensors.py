@@ -234,8 +234,8 @@ def _tensor(path: str, base: int, name: str, told: Any) -> Tensor:
     def numbers(value: Any) -> bool:
         return isinstance(value, list) and all(type(number) is int and 0 <= number < 1 << 63 for number in value)
 
-    if not isinstance(told, dict) or set(told) != {"dtype", "shape", "data_offsets"}:
-        raise _wrong(path, f"{name!r} has other fields than dtype, shape and data_offsets")
+    if not isinstance(told, dict) or not {"dtype", "shape", "data_offsets"} <= set(told):  # more are permitted, and of no effect
+        raise _wrong(path, f"{name!r} lacks dtype, shape or data_offsets")
     dtype, shape, offsets = told["dtype"], told["shape"], told["data_offsets"]
     if not (isinstance(dtype, str) and numbers(shape) and numbers(offsets) and len(offsets) == 2 and len(shape) <= 32):
         raise _wrong(path, f"{name!r}: dtype, shape or data_offsets are malformed")
