@@ -59,6 +59,16 @@ impl Exclude {
         Ok(Patterns { names: build(names)?, paths: build(paths)? })
     }
 
+    /// What `glob` should have been, if its path begins above the directory at `root`: with the directory's name, its whole
+    /// path, or `./`.
+    pub(crate) fn meant<'g>(glob: &'g str, root: &Path) -> Option<&'g str> {
+        let after = |above: &Path| glob.strip_prefix(above.to_str()?)?.strip_prefix('/');
+        let named =
+            || after(Path::new(root.file_name()?)).or_else(|| after(&Path::new("/").join(root.file_name()?)));
+        let meant = after(root).or_else(named).or_else(|| glob.strip_prefix("./"))?.trim_start_matches('/');
+        (!meant.is_empty()).then_some(meant)
+    }
+
     /// Whether the entry at `path`, relative to the published directory, is left out.
     #[must_use]
     pub fn matches(&self, path: &Path, is_dir: bool) -> bool {

@@ -84,6 +84,7 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
     };
     if meta.is_dir() {
         walk.run(&meta, &options.only)?;
+        walk.look_for_paths_above(&options.exclude);
         let named = walk.place.found();
         walk.tree.built_for = options.built_for.clone().or(named);
     } else if meta.is_file() {
@@ -150,6 +151,20 @@ impl Walk<'_> {
             self.date_root();
         }
         Ok(())
+    }
+
+    /// Warns of patterns whose paths begin above the tree, unless an entry at its top is named so too.
+    fn look_for_paths_above(&mut self, globs: &[String]) {
+        let Tree { root, warnings, .. } = &mut self.tree;
+        for glob in globs {
+            let first = glob.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let is_there = || first != "." && self.base.look(&root.join(first)).is_ok();
+            if let Some(meant) = Exclude::meant(glob, root)
+                && !is_there()
+            {
+                warnings.push(Warning::Above { glob: glob.clone(), meant: meant.to_owned() });
+            }
+        }
     }
 
     /// The time of a directory that is published in part is not meaningful: other files are created and

@@ -162,6 +162,13 @@ pub enum Warning {
     },
     /// A file has more holes than a manifest should carry; it is published as if it had none.
     Fragmented(PathBuf),
+    /// A pattern that excludes nothing, because its path begins above the tree.
+    Above {
+        /// The pattern.
+        glob: String,
+        /// The same path from the top of the tree.
+        meant: String,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -183,6 +190,12 @@ impl fmt::Display for Warning {
             ),
             Self::Fragmented(path) => {
                 write!(f, "{} has too many holes; they are published as zeros", show(path))
+            }
+            Self::Above { glob, meant } => {
+                write!(
+                    f,
+                    "pattern {glob} excludes nothing: paths begin in the published directory; write /{meant}"
+                )
             }
         }
     }

@@ -47,6 +47,23 @@ fn patterns_leave_out_names_paths_and_whole_directories() {
 }
 
 #[test]
+fn a_pattern_whose_path_begins_above_the_tree_is_warned_of() {
+    let (_temp, root) = tree("env", &[("lib/a", 1), ("env.d/b", 1)]);
+    let whole = format!("{}/lib/", root.display());
+    let globs = ["env/lib", "/env/lib/*.so", whole.as_str(), "./lib", "env/", "env.d/c", "lib/a", "env"];
+    let meant: Vec<String> = (excluding(&root, &globs).unwrap().warnings.into_iter())
+        .map(|warning| match warning {
+            Warning::Above { meant, .. } => meant,
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(meant, ["lib", "lib/*.so", "lib/", "lib"]);
+    let (_temp, root) = tree("env", &[("env/lib/a", 1), ("b", 1)]);
+    let tree = excluding(&root, &["env/lib"]).unwrap();
+    assert_eq!((paths(&tree), tree.warnings.len()), (vec!["b".to_owned()], 0));
+}
+
+#[test]
 fn what_is_no_file_is_left_out_and_said() {
     let (_temp, root) = tree("special", &[("a", 1)]);
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
