@@ -47,13 +47,6 @@ pub(super) fn open(
     Ok((opened, missing))
 }
 
-/// The match of one of them with a file.
-pub(super) struct Found<'p> {
-    there: NamedEntry<'p>,
-    /// All of it; else its content only.
-    pub(super) exact: bool,
-}
-
 /// How much of an entry is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Equal {
@@ -63,7 +56,7 @@ pub(super) enum Equal {
     All,
 }
 
-/// What an entry that is to be made is compared with.
+/// An entry of theirs that the wanted one is compared with, or made from.
 pub(super) struct Basis<'p> {
     pub(super) there: NamedEntry<'p>,
     pub(super) equal: Equal,
@@ -82,7 +75,7 @@ impl Directory {
         entry: &Entry,
         path: &'p [u8],
         root: Option<&Digest>,
-    ) -> EntryResult<Option<Found<'p>>> {
+    ) -> EntryResult<Option<Basis<'p>>> {
         let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
         let mut best = None;
         for dirs in alternates {
@@ -96,9 +89,9 @@ impl Directory {
             let attributes = self.owners.settled(entry, Some(&there.stat), None);
             let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes).any();
             if !differs && there.stat.st_uid == own {
-                return Ok(Some(Found { there, exact: true }));
+                return Ok(Some(Basis { there, equal: Equal::All }));
             }
-            best.get_or_insert(Found { there, exact: false });
+            best.get_or_insert(Basis { there, equal: Equal::Content });
         }
         Ok(best)
     }
@@ -113,10 +106,9 @@ impl Directory {
         root: Option<&Digest>,
     ) -> EntryResult<Option<Basis<'p>>> {
         if matches!(entry.kind, Kind::File { .. })
-            && let Some(Found { there, exact }) = self.alternate(alternates, entry, path, root)?
+            && let Some(found) = self.alternate(alternates, entry, path, root)?
         {
-            let equal = if exact { Equal::All } else { Equal::Content };
-            return Ok(Some(Basis { there, equal }));
+            return Ok(Some(found));
         }
         let mut best: Option<Basis<'p>> = None;
         for dirs in alternates {
@@ -149,10 +141,11 @@ impl Directory {
         let here =
             named_entry(&mut writer.dirs, path)?.filter(|here| kind(&here.stat) == FileType::RegularFile);
         let inode = |stat: &Stat| (stat.st_dev, stat.st_ino);
-        if here.as_ref().is_some_and(|here| !found.exact || inode(&here.stat) == inode(&found.there.stat)) {
+        let is_exact = found.equal == Equal::All;
+        if here.as_ref().is_some_and(|here| !is_exact || inode(&here.stat) == inode(&found.there.stat)) {
             return Ok(false);
         }
-        if found.exact && self.link_alternate(staging, writer, &found.there, path)? {
+        if is_exact && self.link_alternate(staging, writer, &found.there, path)? {
             return Ok(true);
         }
         // The existing file is updated as usual.
