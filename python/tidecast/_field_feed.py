@@ -141,6 +141,7 @@ def main() -> int:
             show(message, category, *where, **more)
 
     warnings.showwarning = warn
+    warnings.simplefilter("always", BeyondRange)
     try:
         package("numpy")
         axes = [axis.strip() for axis in args.axes.split(",")] if args.axes else ()
