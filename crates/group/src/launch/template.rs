@@ -2,7 +2,7 @@
 //!
 //! Pure; no shell reads it. Words are split at white space outside of quotes and backslashes, as in a shell.
 
-use tidecast_text::{UnclosedQuote, quote, split};
+use tidecast_text::{UnclosedQuote, quote, quote_program, split};
 
 use crate::hosts::Host;
 
@@ -12,7 +12,11 @@ const MAX_TEXT: usize = 16_384;
 
 /// A command line in which `{host}`, `{address}`, `{port}` (of ssh) and `{command}` are filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<String>);
+pub struct Template {
+    words: Vec<String>,
+    /// The command is in quotes: one word, which a shell will read.
+    for_shell: bool,
+}
 
 /// Why a template cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,21 +43,24 @@ impl std::str::FromStr for Template {
         if !words.iter().any(|word| word.contains("{command}")) {
             return Err(TemplateError::NoCommand);
         }
-        Ok(Self(words))
+        let for_shell = text.contains("\"{command}\"") || text.contains("'{command}'");
+        Ok(Self { words, for_shell })
     }
 }
 
 impl Template {
-    /// The words for one host. A word `{command}` becomes the words of the command; inside a longer word the command is
-    /// quoted for a shell, which will read it.
+    /// The words for one host. A word `{command}` becomes the words of the command; in quotes, or inside a longer word, the
+    /// command is quoted for a shell, which will read it.
     #[must_use]
     pub fn fill(&self, host: &Host, command: &[String]) -> Vec<String> {
         let mut words = Vec::new();
-        for word in &self.0 {
-            if word == "{command}" {
+        for word in &self.words {
+            if word == "{command}" && !self.for_shell {
                 words.extend_from_slice(command);
             } else {
-                let quoted = command.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
+                let arguments = command.iter().skip(1).map(|w| quote(w));
+                let program = command.iter().take(1).map(|program| quote_program(program));
+                let quoted = program.chain(arguments).collect::<Vec<_>>().join(" ");
                 let port = host.port.unwrap_or(22).to_string();
                 words.push(blanks(
                     word,
@@ -117,6 +124,9 @@ mod tests {
         let words = fill("ssh -o 'A B' {address} \"exec {command}\" {x}");
         let command = "exec '/opt/my tools/tidecast' worker 'it'\\''s {host}'";
         assert_eq!(words, ["ssh", "-o", "A B", "10.0.0.1", command, "{x}"]);
+        for template in ["rsh {address} \"{command}\"", "rsh {address} '{command}'"] {
+            assert_eq!(fill(template), ["rsh", "10.0.0.1", command.strip_prefix("exec ").unwrap()]);
+        }
     }
 
     #[test]
