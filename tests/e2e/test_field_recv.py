@@ -318,7 +318,7 @@ def test_a_plain_session_that_sends_is_not_replaced(recv):
     first = Sender(here.ports, SHAPE).begin()
     first.send(field(SHAPE, 1), 0)
     second = Sender(here.ports, SHAPE)
-    assert second.hello(0)["accepted"] == 2
+    assert (second.hello(0)["accepted"], second.hello(0)["accepted"]) == (0, 2)
     # Its values, which have the first one's form, come from elsewhere.
     second.send(field(SHAPE, 2), 1)
     reader = here.reader()
@@ -326,6 +326,14 @@ def test_a_plain_session_that_sends_is_not_replaced(recv):
     first.bye()
     here.until("over", lambda: reader.slab(0)["open"] == 0)
     second.begin()
+
+
+def test_a_plain_hello_takes_no_memory_before_its_address_is_proved(recv):
+    here = recv("--streams", 1, "--plain")
+    sender = Sender(here.ports, SHAPE)
+    memory = pathlib.Path(f"/dev/shm/tidecast-field-{here.name}")
+    assert sender.hello(0)["accepted"] == 0 and not memory.exists()
+    assert sender.hello(0)["accepted"] == 1 and memory.exists()
 
 
 def test_what_cannot_be_is_refused_and_said(recv, tide):

@@ -157,6 +157,14 @@ pub struct Shared {
     history: usize,
 }
 
+/// Bytes of memory to be had without swapping; all there can be where the system does not say.
+fn available_memory() -> u64 {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
 impl Shared {
     /// Makes the file, with memory for the slabs, and gives it its name; one that a killed receiver has left is replaced.
     ///
@@ -183,7 +191,9 @@ impl Shared {
         let (begin, end) = span(slabs);
         let needed = (first_volume + volumes * ((end - begin) * VALUE + (end - begin) / 8 + PAGE)) as u64;
         let room = rustix::fs::statvfs(DIR).map_err(|e| io("stat")(e.into()))?;
-        if room.f_bavail.saturating_mul(room.f_frsize) < needed {
+        // The directory may be as large as the memory, and a sender without a key may name any shape.
+        let room = room.f_bavail.saturating_mul(room.f_frsize).min(available_memory() / 8 * 7);
+        if room < needed {
             return Err(Error::Full(needed));
         }
         // Without a name until it is complete: readers find all of it or nothing.

@@ -371,7 +371,8 @@ impl Stream {
 
     fn hello(&mut self, socket: &UdpSocket, from: SocketAddr, hello: &Hello) {
         let hub = self.hub.clone();
-        let proven = hub.control.is_none() || hello.challenge == self.challenge;
+        // Without a key it proves the address at least: memory for a volume is not taken for a forged one.
+        let proven = hello.challenge == self.challenge;
         let accepted = match hub.hello(hello, self.index, proven) {
             HelloResult::Unproven => Accepted::NotYet,
             HelloResult::Refused => Accepted::Refused,

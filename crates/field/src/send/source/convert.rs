@@ -1,5 +1,7 @@
 //! Numbers of other kinds become float32.
 
+use std::cell::Cell;
+
 /// A kind of number that a file may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -32,15 +34,15 @@ impl Kind {
 /// were beyond the range of float32, and became infinite.
 #[must_use]
 pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]) -> bool {
-    let mut beyond = false;
-    let mut narrow = |value: f64| {
+    let beyond = Cell::new(false);
+    let narrow = |value: f64| {
         let narrow = value as f32;
-        beyond |= narrow.is_infinite() && value.is_finite();
+        beyond.set(beyond.get() | (narrow.is_infinite() & value.is_finite()));
         narrow
     };
     macro_rules! each {
         ($bytes:literal, $read:expr) => {{
-            let mut read = $read;
+            let read = $read;
             for (from, into) in from.as_chunks::<$bytes>().0.iter().zip(into.as_chunks_mut::<4>().0) {
                 let mut bytes = *from;
                 if big_endian {
@@ -64,7 +66,7 @@ pub(super) fn convert(kind: Kind, big_endian: bool, from: &[u8], into: &mut [u8]
         Kind::Unsigned(4) => each!(4, |bytes| u32::from_le_bytes(bytes) as f32),
         Kind::Unsigned(_) => each!(8, |bytes| u64::from_le_bytes(bytes) as f32),
     }
-    beyond
+    beyond.get()
 }
 
 /// IEEE 754 half precision: every one is a float32 too.
