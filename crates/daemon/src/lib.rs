@@ -48,7 +48,7 @@ pub use directory::configured_peers::PORT;
 pub use model::error::Error;
 pub use model::name;
 pub use policy::ads::check_requirements;
-pub use tidecast_depot::acl;
+pub use tidecast_paths::acl;
 pub use tidecast_socket as socket;
 
 /// The name of the user of this process.

@@ -16,11 +16,11 @@ use rustix::io::Errno;
 use serde_json::Value;
 use tidecast_paths::{Kind, Root, is_link, sync};
 
-use crate::acl::{self, Acl};
 use crate::error::{Context, Error};
 use crate::layout::Layout;
 use crate::object::Parts;
 use crate::{CacheId, CacheRecord, Depot, Local};
+use tidecast_paths::acl::{self, Acl};
 
 /// Read and enter.
 const ENTER: u16 = 0o5;

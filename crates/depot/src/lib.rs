@@ -31,7 +31,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod access;
-pub mod acl;
 mod admit;
 mod capacity;
 mod commit;

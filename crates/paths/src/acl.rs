@@ -85,6 +85,20 @@ impl Acl {
     pub fn group_rights(&self) -> u16 {
         self.group & self.mask.unwrap_or(7)
     }
+
+    /// Rights of the users and groups that it names.
+    pub fn named_rights(&self) -> impl Iterator<Item = u16> {
+        let mask = self.mask.unwrap_or(7);
+        self.users.iter().chain(&self.groups).map(move |(_, rights)| rights & mask)
+    }
+}
+
+/// The permission bits of a file without its list, the attribute's value. Beside a list the bits of the group are its mask:
+/// they would give the file's group rights that only others had. A list that is not understood leaves the group none.
+#[must_use]
+pub fn mode_without(list: &[u8], mode: u32) -> u32 {
+    let group = Acl::decode(list).map_or(0, |list| list.group_rights());
+    mode & (!0o070 | u32::from(group) << 3)
 }
 
 #[cfg(test)]
@@ -107,6 +121,15 @@ mod tests {
         let read = Acl::decode(&list().encode()).unwrap();
         assert_eq!(read, Acl { users: vec![(4242, 5), (70_000, 5)], ..list() });
         assert_eq!((read.group_rights(), Acl { group: 7, ..list() }.group_rights()), (0, 5));
+    }
+
+    #[test]
+    fn without_a_list_the_group_gets_its_own_rights() {
+        let some = Acl { group: 4, mask: Some(7), ..list() };
+        assert_eq!(mode_without(&some.encode(), 0o100_674), 0o100_644);
+        assert_eq!(mode_without(&list().encode(), 0o4755), 0o4705);
+        assert_eq!(mode_without(b"?", 0o777), 0o707);
+        assert_eq!(some.named_rights().collect::<Vec<_>>(), [5, 5, 4]);
     }
 
     #[test]

@@ -30,6 +30,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod acl;
 mod attributes;
 mod descent;
 mod descriptor_mode;

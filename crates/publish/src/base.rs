@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
-use tidecast_paths::{Meta, Root};
+use tidecast_paths::{Meta, Root, acl};
+use xattr::FileExt;
 
 use crate::Error;
 
@@ -45,6 +46,15 @@ impl Base {
 
     pub(crate) fn names(&self, full: &Path) -> io::Result<Vec<OsString>> {
         self.root.list(self.beneath(full)?)
+    }
+
+    /// The access list of a directory or file, if it has one.
+    pub(crate) fn access_list(&self, full: &Path, is_dir: bool) -> io::Result<Option<Vec<u8>>> {
+        let handle = match is_dir {
+            true => self.dir(full)?.inode("")?.into(),
+            false => self.root.open_file(self.beneath(full)?)?,
+        };
+        handle.get_xattr(acl::ATTRIBUTE)
     }
 
     /// Opens a regular file for reading; whatever has taken its place meanwhile cannot block or be followed.

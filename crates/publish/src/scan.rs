@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
 use tidecast_metainfo::{Excluded, MAX_COMPONENTS};
-use tidecast_paths::{Meta, Root};
+use tidecast_paths::{Meta, Root, acl};
 use xattr::FileExt;
 
 use crate::base::Base;
@@ -228,13 +228,8 @@ impl Walk<'_> {
         let mut names = dir.list("").map_err(Error::io("list the directory", &full))?;
         let handle = dir.inode("").map_err(Error::io("open", &full))?;
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-        let node = Node {
-            path: path.clone(),
-            mode: meta.mode,
-            mtime: mtime(meta),
-            xattrs: self.xattrs(&File::from(handle), &full, &path)?,
-            kind: (),
-        };
+        let (mode, xattrs) = self.attributes(&File::from(handle), &full, &path, meta.mode)?;
+        let node = Node { path: path.clone(), mode, mtime: mtime(meta), xattrs, kind: () };
         self.tree.dirs.push(node);
         Ok(Listing { path, names: names.into_iter(), dir: Some(dir) })
     }
@@ -253,10 +248,11 @@ impl Walk<'_> {
         if holes.is_none() {
             self.tree.warnings.push(Warning::Fragmented(path.clone()));
         }
+        let (mode, xattrs) = self.attributes(handle, full, &path, meta.mode)?;
         let node = Node {
-            mode: meta.mode,
+            mode,
             mtime: identity.mtime,
-            xattrs: self.xattrs(handle, full, &path)?,
+            xattrs,
             kind: Content::File { identity, link_of, holes: holes.unwrap_or_default() },
             path,
         };
@@ -264,16 +260,26 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The attributes that are published. Any user may set `user.`; the others concern local users, labels
-    /// and privileges, which have no meaning on another machine or must not come from a download.
-    fn xattrs(&mut self, handle: &File, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
+    /// The attributes that are published, and the mode without the access list. Any user may set `user.`; the others concern
+    /// local users, labels and privileges, which have no meaning on another machine or must not come from a download.
+    fn attributes(
+        &mut self,
+        handle: &File,
+        full: &Path,
+        path: &Path,
+        mut mode: u32,
+    ) -> Result<(u32, Vec<(OsString, Vec<u8>)>), Error> {
         let names = match handle.list_xattr() {
             Ok(names) => names,
-            Err(e) if unsupported(&e) => return Ok(Vec::new()),
+            Err(e) if unsupported(&e) => return Ok((mode, Vec::new())),
             Err(e) => return Err(Error::io("list the attributes of", full)(e)),
         };
         let mut found = Vec::new();
         for name in names {
+            if name == acl::ATTRIBUTE {
+                let list = handle.get_xattr(&name).map_err(Error::io("read the attributes of", full))?;
+                mode = list.map_or(mode, |list| acl::mode_without(&list, mode));
+            }
             if !name.as_bytes().starts_with(b"user.") {
                 // Labels of a security module are on every file, and are not worth a warning.
                 if name != "security.selinux" {
@@ -288,7 +294,7 @@ impl Walk<'_> {
             }
         }
         found.sort_unstable();
-        Ok(found)
+        Ok((mode, found))
     }
 
     /// Counts a file whose attribute is not published; the warning names the first.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
 use tidecast_metainfo::{Manifest, Version, merkle};
-use tidecast_paths::Meta;
+use tidecast_paths::{Meta, acl};
 
 use crate::base::Base;
 use crate::engine;
@@ -182,9 +182,14 @@ impl<'a> Check<'a> {
 
     /// Compares permission bits. Set-id bits are not compared: not every user may set them.
     fn mode(&self, path: &Path, expected: Option<u32>, found: &Meta) {
-        let (Some(expected), found) = (expected.map(|m| m & 0o777), found.mode & 0o777) else {
+        let Some(expected) = expected.map(|m| m & 0o777).filter(|expected| *expected != found.mode & 0o777)
+        else {
             return;
         };
+        // It was published without its access list.
+        let list = self.base().and_then(|base| base.access_list(path, found.is_dir()));
+        let list = list.ok().flatten();
+        let found = list.map_or(found.mode, |list| acl::mode_without(&list, found.mode)) & 0o777;
         if expected != found {
             self.problem(path, ProblemKind::Mode { expected, found });
         }

@@ -12,7 +12,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use common::*;
-use tidecast_publish::{Content, Error, HashOptions, Progress, ScanOptions, Tree, Warning, hash, scan};
+use tidecast_publish::{
+    Content, Error, HashOptions, Progress, ScanOptions, Tree, Warning, hash, scan, verify,
+};
 
 fn paths(tree: &Tree) -> Vec<String> {
     tree.files.iter().map(|f| f.path.display().to_string()).collect()
@@ -74,6 +76,26 @@ fn what_is_no_file_is_left_out_and_said() {
     let special = |name: &str| Warning::Special(name.into());
     assert_eq!(tree.warnings, [special("fifo"), special("socket")]);
     assert!(tree.warnings[0].to_string().contains("fifo"));
+}
+
+#[test]
+fn the_mask_of_an_access_list_is_not_the_groups_right() {
+    use tidecast_paths::acl::{ATTRIBUTE, Acl};
+    let (_temp, root) = tree("lists", &[("dir/a", 5)]);
+    let list = Acl { owner: 7, users: vec![(4242, 7)], mask: Some(7), ..Acl::default() };
+    for name in ["dir", "dir/a"] {
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(root.join(name), ATTRIBUTE, &list.encode(), flags).is_err() {
+            eprintln!("SKIPPED: this file system has no access control lists");
+            return;
+        }
+    }
+    let tree = scanned(&root);
+    let dir = tree.dirs.iter().find(|dir| dir.path == Path::new("dir")).unwrap();
+    assert_eq!((dir.mode & 0o777, tree.files[0].mode & 0o777), (0o700, 0o700));
+    let manifest = hash(&tree, &HashOptions::default(), &Progress::new(), |_| ()).unwrap().manifest;
+    let report = verify(&manifest, &root, None, &Progress::new()).unwrap();
+    assert!(report.is_good(), "{report:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The restrictions on entries that a client may store on a server ([`Accept::Restricted`]).
 
+use tidecast_paths::acl;
+
 use super::attributes::{Owners, SET_GID, SET_UID};
 use super::{Directory, Relaxed};
 use crate::entry::{Entry, Kind, Owner};
@@ -10,14 +12,6 @@ use crate::spec::Accept;
 /// Set-user-id, set-group-id and sticky.
 const SPECIAL: u32 = 0o7000;
 const SET_ID: u32 = SET_UID | SET_GID;
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-/// Of an access control list as the kernel gives it: its version, the length of its head and of each entry, and the entries of
-/// the owning group and of the mask (linux/posix_acl_xattr.h).
-const ACL_VERSION: u32 = 2;
-const ACL_HEAD: usize = 4;
-const ACL_ENTRY: usize = 8;
-const ACL_GROUP: u16 = 0x04;
-const ACL_MASK: u16 = 0x10;
 
 impl Directory {
     /// Changes an entry to its state here, and removes metadata that a client may not store, which is
@@ -120,45 +114,26 @@ fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
         dropped.push("set-id or sticky bit".to_owned());
     }
     attributes.mode &= !SPECIAL;
-    let mut group = None;
+    let mut list = None;
     if let Some(xattrs) = &mut attributes.xattrs {
         xattrs.retain(|(name, value)| {
             let kept = name.starts_with(b"user.");
             if !kept {
                 dropped.push(format!("attribute {}", tidecast_text::escaped_bytes(name)));
             }
-            if name == ACCESS_LIST {
-                group = Some(group_bits(value));
+            if name == acl::ATTRIBUTE.as_bytes() {
+                list = Some(value.clone());
             }
             kept
         });
     }
-    // Beside an access list the group bits are its mask: without the list they would give the group rights
-    // that only others had.
-    if let Some(bits) = group {
-        attributes.mode &= !0o070 | bits << 3;
+    if let Some(list) = list {
+        attributes.mode = acl::mode_without(&list, attributes.mode);
     }
     let (uid, gid) = owners.own();
     let owner = owners.resolve(&attributes.owner, (uid, gid)) != (uid, gid) || attributes.owner.uid != uid;
     attributes.owner = Owner { uid, gid, ..Owner::default() };
     Stripped { dropped, owner }
-}
-
-/// The permissions of the owning group in an access control list; none if it is not understood.
-fn group_bits(list: &[u8]) -> u32 {
-    let Some((head, entries)) = list.split_first_chunk::<ACL_HEAD>() else { return 0 };
-    if u32::from_le_bytes(*head) != ACL_VERSION {
-        return 0;
-    }
-    let of = |tag: u16| {
-        entries.chunks_exact(ACL_ENTRY).find_map(|entry| match entry {
-            [t0, t1, p0, p1, ..] if u16::from_le_bytes([*t0, *t1]) == tag => {
-                Some(u32::from(u16::from_le_bytes([*p0, *p1])) & 7)
-            }
-            _ => None,
-        })
-    };
-    of(ACL_GROUP).unwrap_or(0) & of(ACL_MASK).unwrap_or(7)
 }
 
 #[cfg(test)]
@@ -167,24 +142,15 @@ mod tests {
     use crate::entry::Attributes;
     use crate::spec::ReceiveSpec;
 
-    fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-        let mut all = ACL_VERSION.to_le_bytes().to_vec();
-        for (tag, perm, id) in entries {
-            all.extend(tag.to_le_bytes());
-            all.extend(perm.to_le_bytes());
-            all.extend(id.to_le_bytes());
-        }
-        all
-    }
-
     #[test]
     fn a_guest_leaves_no_rights() {
         let owners = Owners::new(&ReceiveSpec::default(), Accept::Restricted).unwrap();
-        let acl = list(&[(1, 7, 0), (2, 7, 1234), (4, 4, 0), (16, 7, 0), (32, 0, 0)]);
+        let list =
+            acl::Acl { owner: 7, users: vec![(1234, 7)], group: 4, mask: Some(7), ..acl::Acl::default() };
         let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
         let xattrs = vec![
             pair(b"user.note", b"x"),
-            pair(ACCESS_LIST, &acl),
+            pair(acl::ATTRIBUTE.as_bytes(), &list.encode()),
             pair(b"security.capability", b"x"),
             pair(b"trusted.x", b"x"),
         ];
@@ -197,13 +163,5 @@ mod tests {
         assert_eq!(entry.attributes.xattrs, Some(vec![pair(b"user.note", b"x")]));
         assert_eq!(owners.resolve(&entry.attributes.owner, owners.own()), owners.own());
         assert_eq!(strip(&mut entry, &owners), Stripped::default(), "nothing is left to take");
-    }
-
-    #[test]
-    fn a_list_that_is_not_understood_gives_nothing() {
-        for bad in [&b""[..], b"\x02\0\0", b"\x03\0\0\0\x04\0\x07\0\0\0\0\0", b"\x02\0\0\0\x04\0\x07"] {
-            assert_eq!(group_bits(bad), 0, "{bad:?}");
-        }
-        assert_eq!(group_bits(&list(&[(4, 6, 0)])), 6);
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tidecast_depot::acl::{ATTRIBUTE, Acl};
+use tidecast_paths::acl::{ATTRIBUTE, Acl};
 use tidecast_publish::Tree;
 
 use super::error::Error;
@@ -32,30 +32,33 @@ struct Inode {
     needs: u32,
     /// Rights of its own group.
     group: u32,
+    /// Its access list names a user or a group that lacks them.
+    shuts_out: bool,
 }
 
 impl Inode {
     fn of(path: PathBuf, needs: u32) -> Result<Self, Error> {
         let meta = fs::symlink_metadata(&path).map_err(Error::io("stat", &path))?;
         let mode = meta.mode() & 0o7777;
-        let mut group = mode >> 3 & 0o7;
+        let (mut group, mut shuts_out) = (mode >> 3 & 0o7, false);
         // With an access control list these bits are its mask, not the group's permissions.
         if group & needs != 0
             && let Ok(Some(list)) = xattr(&path)
         {
             group = u32::from(list.group_rights());
+            shuts_out = list.named_rights().any(|rights| u32::from(rights) & needs != needs);
         }
-        Ok(Self { path, mode, gid: meta.gid(), needs, group })
+        Ok(Self { path, mode, gid: meta.gid(), needs, group, shuts_out })
     }
 
     /// All users but its owner have the needed permissions.
     fn is_open(&self) -> bool {
-        self.mode & self.needs == self.needs && self.group & self.needs == self.needs
+        !self.shuts_out && self.mode & self.needs == self.needs && self.group & self.needs == self.needs
     }
 
     fn is_open_to(&self, gid: u32) -> bool {
         let rights = if self.gid == gid { self.group } else { self.mode };
-        rights & self.needs == self.needs
+        !self.shuts_out && rights & self.needs == self.needs
     }
 }
 
@@ -122,6 +125,36 @@ mod tests {
         let scanned = scan(&tree, &ScanOptions::default(), &Progress::new()).unwrap();
         let gid = fs::metadata(&tree).unwrap().gid();
         (of(&scanned, &[gid]).unwrap(), gid)
+    }
+
+    #[test]
+    fn whom_an_access_list_shuts_out_reads_no_cache() {
+        let base = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let readers = |rights: u16, at: &str| {
+            let tree = base.path().join(format!("tree{rights}{at}"));
+            fs::create_dir_all(tree.join("sub")).unwrap();
+            fs::write(tree.join("sub/file"), "x").unwrap();
+            let list = Acl {
+                owner: 7,
+                users: vec![(4242, rights)],
+                group: 5,
+                mask: Some(5),
+                others: 5,
+                ..Acl::default()
+            };
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(tree.join(at), ATTRIBUTE, &list.encode(), flags).ok()?;
+            let scanned = scan(&tree, &ScanOptions::default(), &Progress::new()).unwrap();
+            Some(of(&scanned, &[fs::metadata(&tree).unwrap().gid()]).unwrap().mode)
+        };
+        let Some(open) = readers(7, "sub/file") else {
+            eprintln!("SKIPPED: this file system has no access control lists");
+            return;
+        };
+        let found =
+            [Some(open), readers(0, "sub/file"), readers(4, "sub"), readers(5, "sub"), readers(0, "")];
+        assert_eq!(found.map(Option::unwrap), [0o755, 0o700, 0o700, 0o755, 0o700]);
     }
 
     #[test]
