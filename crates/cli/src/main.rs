@@ -9,6 +9,7 @@ mod failure;
 mod fields;
 mod help;
 mod names;
+mod open_files;
 mod output;
 mod report;
 mod stop;

@@ -21,6 +21,7 @@ use tidecast_text::{Rate, Size, Span};
 use self::filter::Filter;
 use self::rsync::Rsync;
 use crate::failure::{Failure, Outcome};
+use crate::open_files;
 use crate::report::Reporter;
 
 /// Copy files and directories from host to host at line rate
@@ -168,6 +169,7 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
+    open_files::allow_most();
     reporter.go_live("copy");
     if args.to_memory.is_some() {
         return memory::run(copy, reporter);

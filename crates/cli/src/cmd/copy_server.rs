@@ -14,14 +14,15 @@ use tidecast_text::escaped;
 
 use super::{Context, run_operation};
 use crate::failure::{Failure, Outcome};
+use crate::open_files;
 use crate::report::{Reporter, fields_of};
 use tidecast::settings::Listen;
 
 /// Serve a directory to `tidecast copy`, and print its URL
 ///
 /// The first line on standard output is the URL. Clients with the writing key may read and write below the directory and
-/// nowhere else, as the user who runs the server, and may have it sent to another server; clients with the reading key may
-/// only read. Both keys are in files of the state directory and are kept for later runs. Set-id bits, capabilities, access
+/// nowhere else, as the user who runs the server; clients with the reading key may only read. Both may have files sent to
+/// another server. The keys are in files of the state directory and are kept for later runs. Set-id bits, capabilities, access
 /// lists, devices and owners that clients send are dropped, unless --trust-metadata is given. The server continues when the
 /// terminal is closed; Ctrl-C or SIGTERM (kill PID) stops it.
 #[derive(clap::Args, Debug)]
@@ -60,6 +61,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    open_files::allow_most();
     if let Some(cpus) = &args.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }

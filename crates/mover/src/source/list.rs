@@ -111,15 +111,10 @@ pub(super) fn find(
         let linked = apart(&fd, &mut names, follow, root.is_some(), &mut problems);
         let path = full(&start, root).unwrap_or_default();
         let shown = shown(&start);
-        let top = |fd, inside: Vec<u8>, single, depth, names| Top {
-            fd,
-            single,
-            inside,
-            shown: shown.clone(),
-            path: path.clone(),
+        let top = |fd: OwnedFd, inside: Vec<u8>, single, depth, names| Top {
             depth,
             names,
-            implied: false,
+            ..Top::new(Arc::new(fd), single, inside, shown.clone(), path.clone())
         };
         for Linked { fd, inside, single, depth, implied } in linked {
             let shown = join(&shown, &inside);

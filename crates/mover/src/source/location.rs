@@ -1,17 +1,19 @@
 //! The location of sources: patterns, the meaning of a trailing slash, and the directory handle below which
 //! all of a source is opened.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::GlobBuilder;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, statat};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use tidecast_hash::sha256;
 use tidecast_paths::openat2_again;
 use tidecast_text::{escaped, escaped_bytes};
@@ -22,18 +24,22 @@ use crate::overlap::{SourceLocation, above};
 use crate::spec::Follow;
 
 use super::list;
-use super::walk::DIRECTORY;
+use super::walk::{DIRECTORY, PASSAGE};
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
 /// Most names sent to a receiver in one message.
 const MAX_MIXED: usize = 1000;
+/// Most sources of a server whose links are followed: each keeps a directory open.
+const MAX_FOLLOWED: usize = 64;
 
 /// A source, opened.
 #[derive(Debug)]
 pub(super) struct Top {
-    /// Its directory, or the one in which it lies.
-    pub(super) fd: OwnedFd,
+    /// A directory that many sources share: a pattern stands for more names than a process may have open files.
+    pub(super) fd: Arc<OwnedFd>,
+    /// The path from there, without links, to its own directory or the one in which it lies; empty: this is it.
+    pub(super) below: Vec<u8>,
     /// The name in it, if it is not a directory.
     pub(super) single: Option<Vec<u8>>,
     /// Its path in the copy; empty if its content goes right into the destination.
@@ -52,8 +58,33 @@ pub(super) struct Top {
 
 impl Top {
     /// Of a directory with all that is in it, or a name in one.
-    fn new(fd: OwnedFd, single: Option<Vec<u8>>, inside: Vec<u8>, shown: Vec<u8>, path: PathBuf) -> Self {
-        Self { fd, single, inside, shown, path, depth: list::WHOLE, names: None, implied: false }
+    pub(super) fn new(
+        fd: Arc<OwnedFd>,
+        single: Option<Vec<u8>>,
+        inside: Vec<u8>,
+        shown: Vec<u8>,
+        path: PathBuf,
+    ) -> Self {
+        let below = Vec::new();
+        Self { fd, below, single, inside, shown, path, depth: list::WHOLE, names: None, implied: false }
+    }
+
+    /// The handle to open `path` below the source from, and the path from there.
+    pub(super) fn at<'p>(&self, path: &'p [u8]) -> (&OwnedFd, Cow<'p, [u8]>) {
+        let path = match (self.below.as_slice(), path) {
+            (b"", b"") => Cow::Borrowed(b".".as_slice()),
+            (b"", path) => Cow::Borrowed(path),
+            (below, path) => Cow::Owned(super::join(below, path)),
+        };
+        (&self.fd, path)
+    }
+
+    /// Its directory, or the one in which it lies.
+    pub(super) fn directory(&self) -> Result<OwnedFd, Errno> {
+        if self.below.is_empty() {
+            return fcntl_dupfd_cloexec(&self.fd, 0);
+        }
+        open_below(&self.fd, &self.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
     }
 
     /// Its own path in the copy.
@@ -69,9 +100,10 @@ pub(super) fn find(
     root: Option<&Path>,
 ) -> Result<(Vec<Top>, Vec<Problem>), Error> {
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
+    let mut opening = Opening::new(follow, root)?;
     for source in sources {
         for path in expand(source.as_bytes(), root)? {
-            match open(&path, follow, root) {
+            match opening.open(&path) {
                 Ok(top) => tops.push(top),
                 Err(e) => {
                     let what = match e.raw_os_error().map(Errno::from_raw_os_error) {
@@ -142,31 +174,108 @@ fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     (parent, Some(name).filter(|name| !matches!(*name, b"" | b"." | b"..")))
 }
 
-fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
-    let (parent, name) = split(path);
-    let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
-        None => b"/".to_vec(),
-        Some(last) => path[..=last].to_vec(),
-    };
-    let full = |path: &[u8]| full(path, root);
-    let Some(name) = name else {
-        let fd = directory(path, root)?;
-        return Ok(Top::new(fd, None, Vec::new(), shown(path), full(path)?));
-    };
-    let fd = passage(parent, root)?;
-    let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let bytes = name.to_vec();
-    if follow != Follow::None
-        && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
-        && let Ok(fd) = directory(path, root)
-    {
-        return Ok(Top::new(fd, None, bytes, shown(path), full(path)?));
+/// Opens one source after the other.
+struct Opening<'r> {
+    follow: Follow,
+    root: Option<&'r Path>,
+    /// Of a server: its root, and the path of that without links.
+    served: Option<(Arc<OwnedFd>, PathBuf)>,
+    /// The directory in which the last source lies.
+    last: Option<(Vec<u8>, Arc<OwnedFd>)>,
+    /// Sources of a server that keep a directory open.
+    followed: usize,
+}
+
+impl<'r> Opening<'r> {
+    fn new(follow: Follow, root: Option<&'r Path>) -> Result<Self, Error> {
+        let served = match root {
+            None => None,
+            Some(path) => {
+                let failed = |e| Error::io("open", path)(e);
+                let fd = passage(b"", root).map_err(failed)?;
+                Some((Arc::new(fd), fs::canonicalize(path).map_err(failed)?))
+            }
+        };
+        Ok(Self { follow, root, served, last: None, followed: 0 })
     }
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-        let fd = openat(&fd, name, DIRECTORY, Mode::empty())?;
-        return Ok(Top::new(fd, None, bytes, shown(path), full(path)?));
+
+    fn open(&mut self, path: &[u8]) -> io::Result<Top> {
+        let (parent, name) = split(path);
+        let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
+            None => b"/".to_vec(),
+            Some(last) => path[..=last].to_vec(),
+        };
+        let root = self.root;
+        let full = |path: &[u8]| full(path, root);
+        let Some(name) = name else {
+            let own = directory(path, root)?;
+            let (fd, below) = self.contents(path).unwrap_or_else(|| (Arc::new(own), Vec::new()));
+            let top = Top::new(fd, None, Vec::new(), shown(path), full(path)?);
+            return self.top(Top { below, ..top });
+        };
+        let fd = self.passage(parent)?;
+        let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let bytes = name.to_vec();
+        if self.follow != Follow::None
+            && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+            && let Ok(fd) = directory(path, root)
+        {
+            return self.top(Top::new(Arc::new(fd), None, bytes, shown(path), full(path)?));
+        }
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let own = openat(&fd, name, DIRECTORY, Mode::empty())?;
+            let (fd, below) = if self.shares() { (fd, name) } else { (Arc::new(own), &b""[..]) };
+            let top = Top::new(fd, None, bytes, shown(path), full(path)?);
+            return self.top(Top { below: below.to_vec(), ..top });
+        }
+        self.top(Top::new(fd, Some(bytes), Vec::new(), shown(parent), full(parent)?))
     }
-    Ok(Top::new(fd, Some(bytes), Vec::new(), shown(parent), full(parent)?))
+
+    /// Whether a directory can be told by the handle of the one above it: links that are followed may lead nowhere but below
+    /// the source.
+    fn shares(&self) -> bool {
+        self.root.is_none() && self.follow == Follow::None
+    }
+
+    /// A directory whose path ends in a slash, told by the handle of the one above it; `None` if it is a link.
+    fn contents(&mut self, path: &[u8]) -> Option<(Arc<OwnedFd>, Vec<u8>)> {
+        let end = path.iter().rposition(|b| *b != b'/')?;
+        let (parent, name) = split(path.get(..=end)?);
+        let name = name.filter(|_| self.shares())?;
+        let fd = self.passage(parent).ok()?;
+        let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then(|| (fd, name.to_vec()))
+    }
+
+    /// The directory in which a source lies: one handle for those that follow one another.
+    fn passage(&mut self, parent: &[u8]) -> io::Result<Arc<OwnedFd>> {
+        if let Some((last, fd)) = &self.last
+            && last == parent
+        {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(passage(parent, self.root)?);
+        self.last = Some((parent.to_vec(), Arc::clone(&fd)));
+        Ok(fd)
+    }
+
+    /// A source of a server keeps nothing open: a client can name as many as it likes. Its path begins at the root.
+    fn top(&mut self, top: Top) -> io::Result<Top> {
+        let Some((root, path)) = &self.served else { return Ok(top) };
+        if self.follow != Follow::None {
+            self.followed += 1;
+            return if self.followed > MAX_FOLLOWED { Err(Errno::MFILE.into()) } else { Ok(top) };
+        }
+        let below = top.path.strip_prefix(path).map_err(|_| Errno::XDEV)?.as_os_str().as_bytes().to_vec();
+        let inode = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let there = inode(&top.fd)?;
+        let top = Top { fd: Arc::clone(root), below, ..top };
+        // The path was looked up a second time.
+        if inode(&top.directory()?)? != there {
+            return Err(Errno::STALE.into());
+        }
+        Ok(top)
+    }
 }
 
 /// Whether the name exists. Below a root nothing outside of it is revealed.
@@ -197,6 +306,26 @@ fn open_directory(path: &[u8], root: Option<&Path>, access: OFlags) -> io::Resul
     let below = relative(path);
     let below = if below.is_empty() { b"." } else { below };
     Ok(openat2_again(&root, below, access | flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
+}
+
+/// Opens a path below a directory, through no link.
+pub(super) fn open_below(at: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    match openat2_again(at, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
+        // EPERM is how some sandboxes filter calls they do not know.
+        Err(Errno::NOSYS | Errno::PERM) => open_by_steps(at, path, flags),
+        other => other,
+    }
+}
+
+/// Opens a path where the kernel does not do it in one call: each directory by the handle of the one before.
+fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut names = path.split(|b| *b == b'/');
+    let last = names.next_back().unwrap_or(b".");
+    let mut at: Option<OwnedFd> = None;
+    for name in names {
+        at = Some(openat(at.as_ref().unwrap_or(top), name, PASSAGE, Mode::empty())?);
+    }
+    openat(at.as_ref().unwrap_or(top), last, flags, Mode::empty())
 }
 
 fn is_pattern(path: &[u8]) -> bool {
@@ -307,14 +436,16 @@ impl Top {
     pub(super) fn line(&self) -> SourceLocation {
         let name = self.single.as_deref();
         let shown = name.map_or_else(|| self.shown.clone(), |name| [self.shown.as_slice(), name].join(&b'/'));
-        let above = above(&self.fd, self.path.as_os_str().as_bytes(), name.unwrap_or_default());
+        let path = self.path.as_os_str().as_bytes();
+        let above = self.directory().map(|dir| above(&dir, path, name.unwrap_or_default()));
+        let above = above.unwrap_or_default();
         let listed = self.names.is_some() || self.depth != list::WHOLE;
         SourceLocation { shown, listed, inside: name.is_none().then(|| self.inside.clone()), above }
     }
 
     /// Whether a copy to `dest` would write it over itself.
     pub(super) fn is_at(&self, dest: &Dest) -> bool {
-        let Ok(stat) = fstat(&self.fd) else { return false };
+        let Ok(Ok(stat)) = self.directory().map(fstat) else { return false };
         let has = |path: &[u8]| dest.inode_of(path) == Some((stat.st_dev, stat.st_ino));
         match &self.single {
             Some(_) if dest.inode().is_some() => has(&dest.path),

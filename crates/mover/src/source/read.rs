@@ -10,6 +10,7 @@ use rustix::fs::{self as rfs, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
 use tidecast_paths::openat2_again;
 
+use super::location::open_below;
 use super::state::Seen;
 use super::walk::{DIRECTORY, PASSAGE};
 use super::{Dir, Is, Item, TABLE, Tree};
@@ -48,18 +49,14 @@ impl Tree {
     /// Opens a path below a source, through no symbolic link unless these are followed. Those of a server lead nowhere but below the
     /// source.
     pub(super) fn open(&self, top: usize, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-        let top = self.tops.get(top).ok_or(Errno::NOENT)?;
-        let path = if path.is_empty() { b".".as_slice() } else { path };
+        let (fd, path) = self.tops.get(top).ok_or(Errno::NOENT)?.at(path);
+        let path = path.as_ref();
         if self.follow != Follow::None {
             let how = ResolveFlags::NO_MAGICLINKS;
             let how = if self.is_served { how | ResolveFlags::BENEATH } else { how };
-            return openat2_again(&top.fd, path, flags.difference(OFlags::NOFOLLOW), how);
+            return openat2_again(fd, path, flags.difference(OFlags::NOFOLLOW), how);
         }
-        match openat2_again(&top.fd, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
-            // EPERM is how some sandboxes filter calls they do not know.
-            Err(Errno::NOSYS | Errno::PERM) => open_by_steps(&top.fd, path, flags),
-            other => other,
-        }
+        open_below(fd, path, flags)
     }
 
     pub(super) fn open_item(&self, item: &Item) -> io::Result<OwnedFd> {
@@ -276,17 +273,6 @@ impl Tree {
         })?;
         Ok(root)
     }
-}
-
-/// Opens a path where the kernel does not do it in one call: each directory by the handle of the one before.
-fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-    let mut names = path.split(|b| *b == b'/');
-    let last = names.next_back().unwrap_or(b".");
-    let mut at: Option<OwnedFd> = None;
-    for name in names {
-        at = Some(rfs::openat(at.as_ref().unwrap_or(top), name, PASSAGE, Mode::empty())?);
-    }
-    rfs::openat(at.as_ref().unwrap_or(top), last, flags, Mode::empty())
 }
 
 /// All of `room` from there; less is a change.

@@ -125,16 +125,19 @@ impl<'w> Walk<'w> {
                 continue;
             }
             if let Some(names) = &top.names {
-                self.list(number, &top.fd, names)?;
+                self.list(number, top.at(b"").0, names)?;
                 continue;
             }
             match &top.single {
                 Some(_) if !self.is_first(&own, true) => {}
-                Some(name) => match self.look(&dir, &top.fd, name) {
+                Some(name) => match top.directory().and_then(|fd| self.look(&dir, fd, name)) {
                     Ok(stat) => self.entry(&dir, name, &stat)?,
                     Err(e) => self.unread(&dir, name, e),
                 },
-                None => self.directories(dir, top.fd.as_fd(), top.depth)?,
+                None => match top.directory() {
+                    Ok(fd) => self.directories(dir, fd, top.depth)?,
+                    Err(e) => self.unread(&dir, b"", e),
+                },
             }
         }
         self.claim();
