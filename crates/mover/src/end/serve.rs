@@ -1,7 +1,7 @@
 //! A server: any number of copies below one directory, on one port, for every client that has its key.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -231,12 +231,18 @@ impl Server {
 
 impl Shared {
     fn asked(&self, connection: Connection, proof: Option<Proof>, from: SocketAddr, pass: Pass) {
-        if let Err(e) = self.serve(connection, proof, pass) {
+        if let Err(e) = self.serve(connection, proof, from, pass) {
             tracing::warn!("{from}: {}", e.why());
         }
     }
 
-    fn serve(&self, connection: Connection, proof: Option<Proof>, pass: Pass) -> Result<(), Error> {
+    fn serve(
+        &self,
+        connection: Connection,
+        proof: Option<Proof>,
+        from: SocketAddr,
+        pass: Pass,
+    ) -> Result<(), Error> {
         let peer = connection.peer;
         // Of a connection without a session of its own no proof counts that was not asked for on it.
         let first = proof.zip(connection.binding().map(Bound::Session));
@@ -258,7 +264,9 @@ impl Shared {
         drop(pass);
         let request: Request = channel.receive()?;
         match self.prepare(&request, right) {
-            Ok(end) if matches!(request.way, ConnectMode::Dial { .. }) => self.dial(channel, &request, &end),
+            Ok(end) if matches!(request.way, ConnectMode::Dial { .. }) => {
+                self.dial(channel, &request, &end, from)
+            }
             Ok(end) => self.listen(channel, &request, &end, peer),
             Err(e) => {
                 channel.send(&Answer::Refused(e.why()))?;
@@ -327,13 +335,23 @@ impl Shared {
         report(channel, end, &link, &bounded(&request.options)).map(drop)
     }
 
-    /// Sends to another server. The client names its address; by its key no other server can pose as it.
-    fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
+    /// Sends to another server. The client, at `from`, names its address; by its key no other server can pose as it.
+    fn dial(
+        &self,
+        mut channel: Channel,
+        request: &Request,
+        end: &End,
+        from: SocketAddr,
+    ) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
         channel.send(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
-        let (target, _) = receive_target(&mut channel)?;
+        let (mut target, _) = receive_target(&mut channel)?;
+        target.addresses = permitted(target.addresses, from.ip());
         let options = bounded(&request.options);
-        let link = if self.options.plain || target.node.is_some() {
+        let link = if target.addresses.is_empty() {
+            let why = "the addresses of the other server are not reached from the host of this copy-server";
+            Err(Error::Refused(why.into()))
+        } else if self.options.plain || target.node.is_some() {
             link(target, &self.guard, &options)
         } else {
             Err(Error::Refused("a copy-server sends only to a receiver whose key it knows".into()))
@@ -352,6 +370,8 @@ impl Shared {
 const MAX_POOL: usize = 256;
 /// Most threads of a front that it gives.
 const MAX_FRONTS: usize = 32;
+/// Most addresses of another server that it tries.
+const MAX_ADDRESSES: usize = 32;
 /// Most patience that it has.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -365,6 +385,19 @@ fn bounded(options: &Options) -> Options {
     }
 }
 
+/// The addresses that a client at `from` may have this host connect to.
+fn permitted(mut addresses: Vec<SocketAddr>, from: IpAddr) -> Vec<SocketAddr> {
+    addresses.retain(|to| !is_this_host(to.ip()) || is_this_host(from));
+    addresses.truncate(MAX_ADDRESSES);
+    addresses
+}
+
+/// An address of the host itself. Services there may trust whoever reaches them: they are not for clients of other hosts.
+fn is_this_host(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -375,6 +408,15 @@ mod tests {
     use crate::transfer::frame::{expect_message, write_message};
 
     const SECRETS: Secrets = Secrets { write: [1; 16], read: [2; 16] };
+
+    #[test]
+    fn a_server_connects_to_its_own_host_for_clients_there_only() {
+        let all = ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1"];
+        let all: Vec<SocketAddr> = all.iter().map(|address| address.parse().unwrap()).collect();
+        assert_eq!(permitted(all.clone(), "10.0.0.9".parse().unwrap()), all[5..]);
+        assert_eq!(permitted(all.clone(), "::1".parse().unwrap()), all);
+        assert_eq!(permitted([all[5]; 100].into(), "10.0.0.9".parse().unwrap()).len(), MAX_ADDRESSES);
+    }
 
     fn server(root: &std::path::Path, plain: bool) -> Server {
         let options =
