@@ -87,13 +87,13 @@ pub(super) fn find(
         (None, sources) => {
             for source in sources {
                 for path in expand(source.as_bytes(), root)? {
-                    add_source(&mut starts, &path)?;
+                    add_source(&mut starts, &path, !relative.no_implied)?;
                 }
             }
         }
         (Some(names), [base]) => {
             for name in names.0.split(|b| *b == 0).filter(|name| !name.is_empty()) {
-                add_name(&mut starts, base.as_bytes(), name, relative.recursive);
+                add_name(&mut starts, base.as_bytes(), name, relative);
             }
             if starts.groups.is_empty() {
                 starts.at(base.as_bytes());
@@ -152,7 +152,7 @@ fn cleaned(path: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// A source of `-R`.
-fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
+fn add_source(starts: &mut Starts, path: &[u8], implied: bool) -> Result<(), Error> {
     let (start, rest) = match marked(path) {
         Some((b"", rest)) => (&b"/"[..], rest),
         Some(found) => found,
@@ -166,12 +166,23 @@ fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
         )));
     }
     let (name, contents) = cleaned(rest);
-    starts.at(start).entry(name).or_default().add(WHOLE, contents);
+    let names = starts.at(start);
+    if implied {
+        add_dot(names, path);
+    }
+    names.entry(name).or_default().add(WHOLE, contents);
     Ok(())
 }
 
+/// A path that begins with `./`, and has no other mark, has the directory at which it begins above it, as with rsync.
+fn add_dot(names: &mut Names, path: &[u8]) {
+    if path.starts_with(b"./") && marked(path).is_none() {
+        names.entry(Vec::new()).or_default();
+    }
+}
+
 /// A name of a list.
-fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], recursive: bool) {
+fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], relative: &Relative) {
     let (start, rest) = match marked(name) {
         None => (base.to_vec(), name),
         Some((before, rest)) => match cleaned(before).0 {
@@ -179,9 +190,13 @@ fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], recursive: bool) {
             before => (join(base, &before), rest),
         },
     };
-    let (name, contents) = cleaned(rest);
-    let depth = if recursive { WHOLE } else { usize::from(contents) };
-    starts.at(&start).entry(name).or_default().add(depth, contents);
+    let (rest, contents) = cleaned(rest);
+    let depth = if relative.recursive { WHOLE } else { usize::from(contents) };
+    let names = starts.at(&start);
+    if !relative.no_implied {
+        add_dot(names, name);
+    }
+    names.entry(rest).or_default().add(depth, contents);
 }
 
 /// A name to which a link leads.
