@@ -304,6 +304,17 @@ def test_a_directory_that_is_not_the_senders_is_not_emptied(here, little, tmp_pa
     assert (tmp_path / "dest/link/kept").exists() and (tmp_path / "dest/f/kept").exists()
 
 
+def test_a_file_that_is_not_selected_is_not_unchanged(here, little, tmp_path):
+    for flags in (["--max-size=0"], ["--existing"]):
+        for more in ([], ["-n"]):
+            end = done(here, *flags, *more, f"{little}/", tmp_path / "dest")
+            assert end["files_copied"] == end["files_kept"] == 0, (flags, more, end)
+    done(here, f"{little}/", tmp_path / "dest")
+    for flags in (["--max-size=1k"], ["--existing"], ["--ignore-existing"], ["-u"]):
+        for more in ([], ["-n"]):
+            assert done(here, *flags, *more, f"{little}/", tmp_path / "dest")["files_kept"] == end["files"], (flags, more)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: mounting needs root")
 @pytest.mark.parametrize("flags, made", [(["-a"], ["f", "inner"]), (["-ax"], []), (["-axx"], None)])
 def test_what_is_mounted_below_a_source_is_left_out_and_stays(flags, made, here, little, tmp_path):

@@ -28,8 +28,10 @@ pub(super) enum Existing {
     No,
     /// It, perhaps with other attributes.
     Same { differs: bool },
-    /// Something that is to stay, or nothing where nothing is to be made.
+    /// Something that is to stay.
     Stays,
+    /// The entry is not selected: nothing is made, and what is here stays.
+    LeftOut,
 }
 
 impl Directory {
@@ -67,6 +69,7 @@ impl Directory {
                 }
             }
             Some(Existing::Stays) => self.keep(part.file),
+            Some(Existing::LeftOut) => drop(self.done.lock().insert(part.file)),
             Some(Existing::Same { differs }) => {
                 self.keep(part.file);
                 if !differs {
@@ -106,7 +109,8 @@ impl Directory {
         }
         let NamedEntry { dir, name, stat } = match named_entry(dirs, path)? {
             found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
-                return Ok(Existing::Stays);
+                let is_there = found.is_some() && self.spec.only.has_len(entry.len());
+                return Ok(if is_there { Existing::Stays } else { Existing::LeftOut });
             }
             Some(found) if kind(&found.stat) == FileType::RegularFile => found,
             _ => return Ok(Existing::No),

@@ -71,7 +71,6 @@ impl Directory {
                         .then(|| self.itemized_by(dirs.as_mut(), &part.entry, path, made, basis));
                     self.plan_change(path, what, itemized);
                 }
-                None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
                 None => {}
             }
         }
@@ -90,7 +89,7 @@ impl Directory {
         let root = if let Data::Ask { root } = &part.data { root.as_ref() } else { None };
         let asked = matches!(part.data, Data::Ask { .. });
         let here = match dirs.as_deref_mut() {
-            None if self.stays_as_it_is(entry, None) => Existing::Stays,
+            None if self.stays_as_it_is(entry, None) => Existing::LeftOut,
             None => Existing::No,
             Some(dirs) if asked => self.here(dirs, entry, path, root)?,
             Some(dirs) => match self.is_blocked(dirs, entry, path) {
@@ -98,18 +97,23 @@ impl Directory {
                 false => self.same(dirs, entry, path)?,
             },
         };
+        let unchanged = || {
+            self.counts.kept.fetch_add(u64::from(asked), Relaxed);
+            Ok(None)
+        };
         let basis = match here {
-            Existing::Stays => return Ok(None),
+            Existing::LeftOut => return Ok(None),
+            Existing::Stays => return unchanged(),
             Existing::No => self.basis(alternates, entry, path, root)?,
             Existing::Same { .. } if asked => self.basis(alternates, entry, path, root)?,
             Existing::Same { .. } => None,
         };
         let equal = basis.as_ref().map(|basis| basis.equal);
         if asked && equal == Some(Equal::All) {
-            return Ok(None);
+            return unchanged();
         }
         if let Existing::Same { differs } = here {
-            return Ok(differs.then_some((DRESS, None)));
+            return if differs { Ok(Some((DRESS, None))) } else { unchanged() };
         }
         let there = dirs.as_deref_mut().map(|dirs| named_entry(dirs, path)).transpose()?.flatten();
         let is_file = there.is_some_and(|there| kind(&there.stat) == FileType::RegularFile);
