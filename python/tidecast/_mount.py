@@ -127,9 +127,9 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
 
     ``source`` and the arguments ``mode``, ``prefetch``, ``prefetch_exe``, ``record``, ``cache``, ``group``, ``timeout``, ``fallback``,
     ``swarm`` and ``state_dir`` are those of :func:`mount`; ``check``, ``input``, ``capture_output`` and further ones (``how``: ``cwd``,
-    ``env``, ``stdout``, ``text``) those of :func:`subprocess.run`.
+    a directory of this host that is not in the tree, ``env``, ``stdout``, ``text``, ``shell``) those of :func:`subprocess.run`.
 
-    :param command: the program and its arguments; a string is a program without arguments
+    :param command: the program and its arguments; a string is a program without arguments, or with ``shell`` a command of the shell
     :param at: where the command sees the tree; by default where it was built, as its manifest records it
     :returns: the command's return code, as of :func:`subprocess.run`: what the command does is its own
     :raises FaultError: the tree cannot be reached or shown
@@ -141,7 +141,11 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
     and kills it after 0.7 s.
     """
     shown = _how(source, mode, prefetch, prefetch_exe, record=record, cache=cache, group=group, timeout=timeout, fallback=fallback)
+    if how.get("executable") is not None:
+        raise ValueError("executable cannot be used: name the program in command")
     words = [os.fspath(word) for word in ([command] if isinstance(command, str | os.PathLike) else command)]
+    if how.pop("shell", False):
+        words = ["/bin/sh", "-c", *words]
     taking_part = options(swarm, Swarm, "swarm")
     native = begin(_native.RunCommand, os.fspath(source), words, at, shown, taking_part, find_tidecast_bin(), state_dir)
     if capture_output and not how.keys().isdisjoint(("stdout", "stderr")):
@@ -162,7 +166,7 @@ def run(source: AnyPath, command: Sequence[AnyPath], *, at: AnyPath | None = Non
         _log.warning("%s", text)
     if failed is not None:
         raise _errors.of(json.loads(failed))
-    done = subprocess.CompletedProcess(words, code, out, err)
+    done = subprocess.CompletedProcess(command, code, out, err)
     if check:
         done.check_returncode()
     return done

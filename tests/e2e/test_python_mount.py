@@ -105,10 +105,16 @@ def test_a_command_sees_the_tree(script, tree, mounts, tmp_path):
             except subprocess.CalledProcessError as error:
                 give(checked=error.returncode)
             waits = asyncio.run(tidecast.aio.run(shared.ticket, ["cat", "seen/sub/b.txt"], capture_output=True, **how))
-            give(twin=waits.stdout.decode(), outside=os.path.exists("seen"))
+            shell = tidecast.run(shared.ticket, "echo $0; cat seen/sub/b.txt", shell=True, capture_output=True, text=True, **how)
+            give(twin=waits.stdout.decode(), outside=os.path.exists("seen"), shell=shell.stdout)
+            try:
+                tidecast.run(shared.ticket, ["true"], executable="/bin/sh", **how)
+            except ValueError as error:
+                give(executable=str(error))
     """)
     assert given["code"] == 7 and given["out"] == "b in env\n" and given["words"] and given["checked"] == 1
     assert given["twin"] == "b" and not given["outside"]
+    assert given["shell"].endswith("sh\nb") and "executable" in given["executable"]
 
 
 def test_own_failures_are_exceptions_and_the_commands_code_is_a_result(script, tree, mounts, tmp_path):
