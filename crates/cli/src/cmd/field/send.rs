@@ -18,9 +18,10 @@ use crate::report::{Reporter, fields_of};
 /// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5, Zarr or VTK image
 /// data (.vti) with any file name, `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and
 /// `demo:nbody[:N]`, which compute a field of N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), form
-/// one series, in the order of their numbers. Missing values, by the conventions of xarray, arrive as NaN; values other
-/// than real numbers are rejected. Steps are read ahead and cut along z, and each slab is sent by a separate UDP stream.
-/// The sender continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID) ends it.
+/// one series, in the order of their numbers. Missing values, by the conventions of xarray, and values outside of
+/// valid_range arrive as NaN; values other than real numbers are rejected. Steps are read ahead and cut along z, and each
+/// slab is sent by a separate UDP stream. The sender continues when the terminal is closed; Ctrl-C or SIGTERM (kill PID)
+/// ends it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
