@@ -96,6 +96,9 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
     Ok(walk.tree)
 }
 
+/// Names and values of extended attributes.
+type Attributes = Vec<(OsString, Vec<u8>)>;
+
 /// A walk under way.
 struct Walk<'a> {
     base: Base,
@@ -268,7 +271,7 @@ impl Walk<'_> {
         full: &Path,
         path: &Path,
         mut mode: u32,
-    ) -> Result<(u32, Vec<(OsString, Vec<u8>)>), Error> {
+    ) -> Result<(u32, Attributes), Error> {
         let names = match handle.list_xattr() {
             Ok(names) => names,
             Err(e) if unsupported(&e) => return Ok((mode, Vec::new())),

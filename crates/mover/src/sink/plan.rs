@@ -62,16 +62,13 @@ impl Directory {
                 continue;
             }
             let tried = self.change(dirs.as_mut(), &mut alternates, &part, path);
-            match self.or_problem(path, tried)?.flatten() {
-                Some((what, basis)) => {
-                    let made = what != DRESS;
-                    (if made { &self.planned.made } else { &self.planned.applied }).add(path);
-                    let is_linked = basis.as_ref().is_some_and(|basis| basis.equal == Equal::All);
-                    let itemized = (self.spec.itemize && !is_linked)
-                        .then(|| self.itemized_by(dirs.as_mut(), &part.entry, path, made, basis));
-                    self.plan_change(path, what, itemized);
-                }
-                None => {}
+            if let Some((what, basis)) = self.or_problem(path, tried)?.flatten() {
+                let made = what != DRESS;
+                (if made { &self.planned.made } else { &self.planned.applied }).add(path);
+                let is_linked = basis.as_ref().is_some_and(|basis| basis.equal == Equal::All);
+                let itemized = (self.spec.itemize && !is_linked)
+                    .then(|| self.itemized_by(dirs.as_mut(), &part.entry, path, made, basis));
+                self.plan_change(path, what, itemized);
             }
         }
         Ok(want)

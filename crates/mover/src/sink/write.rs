@@ -76,7 +76,9 @@ impl Directory {
             (Kind::HardLink { .. }, _) => staging.links.push(part.file, &part.entry),
             _ => {
                 let here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
-                if let Some(Ok(Existing::Same { differs: false } | Existing::Stays | Existing::LeftOut)) = here {
+                if let Some(Ok(Existing::Same { differs: false } | Existing::Stays | Existing::LeftOut)) =
+                    here
+                {
                     self.done.lock().insert(part.file);
                     if matches!(here, Some(Ok(Existing::Same { .. }))) {
                         self.prove(part.file);

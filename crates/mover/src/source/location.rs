@@ -193,7 +193,7 @@ impl<'r> Opening<'r> {
             Some(path) => {
                 let failed = |e| Error::io("open", path)(e);
                 let fd = passage(b"", root).map_err(failed)?;
-                Some((Arc::new(fd), fs::canonicalize(path).map_err(failed)?))
+                Some((Arc::new(fd), full(b"", root).map_err(failed)?))
             }
         };
         Ok(Self { follow, root, served, last: None, followed: 0 })
