@@ -212,4 +212,6 @@ def test_a_manifest_in_its_tree_is_not_published(tide, tmp_path, monkeypatch):
         tide("publish", "../link", "--plain")
         assert "not compared: 1 entry" in tide("verify", "link.torrent", ".").err
     (tree / "link.torrent").unlink()
-    assert "slash" in tide("publish", ".", "--name", "a/b", code=2).err
+    for name in ("a/b", "..", "."):
+        assert "one component" in tide("publish", ".", "--name", name, code=2).err
+    assert "one component" in tide("publish", ".", "--name=", code=2).err

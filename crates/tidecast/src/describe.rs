@@ -87,11 +87,9 @@ pub(crate) async fn describe<S: Clone, D: Clone>(
     work: &Work<S, D>,
     messages: &MessageSender<'_>,
 ) -> Result<Published, Error> {
-    if let Some(name) = how.name.as_deref().filter(|name| name.contains('/')) {
-        return Err(Error::usage(format!(
-            "the name {}: it has a slash, and a name is one component of a path",
-            plain(name)
-        )));
+    let is_component = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('/');
+    if let Some(name) = how.name.as_deref().filter(|name| !is_component(name)) {
+        return Err(Error::usage(format!("the name {:?}: a name is one component of a path", plain(name))));
     }
     let scanning = ScanOptions {
         exclude: how.exclude.clone(),
