@@ -41,8 +41,8 @@ use crate::report::Reporter;
 /// from a pair that fails.
 ///
 /// rsync's flags have rsync's meaning. -a keeps all attributes, access lists and extended ones too, as do all of
-/// -rlptgoD, and no flag at all; with some of these only they are kept (-rt: times, but no links, modes or owners). Flags for things that are always done (-z, -P, -S, ...) have no
-/// effect; -h alone prints the help.
+/// -rlptgoD, and no flag at all; with some of these only they are kept (-rt: times, but no links, modes or owners).
+/// Flags for things that are always done (-z, -P, -S, ...) have no effect; -h alone prints the help.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("../../help/copy_examples.txt").trim_end(), args_override_self = true)]
 pub(crate) struct Args {

@@ -371,7 +371,7 @@ impl Stream {
 
     fn hello(&mut self, socket: &UdpSocket, from: SocketAddr, hello: &Hello) {
         let hub = self.hub.clone();
-        // Without a key it proves the address at least: memory for a volume is not taken for a forged one.
+        // Without a key it proves the address at least: a forged hello takes no memory for a volume.
         let proven = hello.challenge == self.challenge;
         let accepted = match hub.hello(hello, self.index, proven) {
             HelloResult::Unproven => Accepted::NotYet,
