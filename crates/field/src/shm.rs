@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
-use tidecast_text::Size;
+use tidecast_text::{Size, meminfo};
 
 use crate::control::padded_name;
 use crate::geometry::{Shape, Slab};
@@ -160,9 +160,7 @@ pub struct Shared {
 /// Bytes of memory to be had without swapping; all there can be where the system does not say.
 fn available_memory() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+    meminfo(&told, "MemAvailable").unwrap_or(u64::MAX)
 }
 
 impl Shared {

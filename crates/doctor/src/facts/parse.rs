@@ -1,5 +1,7 @@
 //! The formats of /proc and /sys. The texts may be anything: a container or a planted tree can put what it likes there.
 
+pub use tidecast_text::meminfo;
+
 /// Most CPUs of a list, and bits of a mask.
 const CPUS: usize = 1 << 14;
 /// Most rows of a table.
@@ -54,18 +56,6 @@ pub fn counter(text: &str, section: &str, name: &str) -> Option<u64> {
     let (_, numbers) = rows().nth(1)?;
     let place = names.split_whitespace().position(|found| found == name)?;
     numbers.split_whitespace().nth(place)?.parse().ok()
-}
-
-/// Bytes of a line of /proc/meminfo, which counts in KiB; a line without a unit is a count.
-#[must_use]
-pub fn meminfo(text: &str, name: &str) -> Option<u64> {
-    let of = |line: &str| {
-        let (key, value) = line.split_once(':')?;
-        let mut words = (key.trim() == name).then(|| value.split_whitespace())?;
-        let number: u64 = words.next()?.parse().ok()?;
-        Some(if words.next() == Some("kB") { number.saturating_mul(1024) } else { number })
-    };
-    text.lines().find_map(of)
 }
 
 /// The chosen one of `always [madvise] never`; of a text without brackets, its first word.

@@ -260,9 +260,8 @@ impl PoolSize {
 /// The most blocks on a long way, by the memory that can be had without swapping.
 fn far_pool() -> usize {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    usize::try_from(kib * 1024 / FAR_SHARE / BLOCK as u64).unwrap_or(FAR_POOL).clamp(POOL, FAR_POOL)
+    let bytes = tidecast_text::meminfo(&told, "MemAvailable").unwrap_or(0);
+    usize::try_from(bytes / FAR_SHARE / BLOCK as u64).unwrap_or(FAR_POOL).clamp(POOL, FAR_POOL)
 }
 
 #[cfg(test)]

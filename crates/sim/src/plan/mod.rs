@@ -421,9 +421,7 @@ fn ways(names: &[String]) -> Result<Vec<(String, SimulatedMethod)>, PlanError> {
 /// Bytes of memory that are free; 8 GiB where the system does not report it.
 fn available() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(8 << 30, |kib| kib.saturating_mul(1024))
+    tidecast_text::meminfo(&told, "MemAvailable").unwrap_or(8 << 30)
 }
 
 #[cfg(test)]
