@@ -87,7 +87,7 @@ pub(super) fn find(
         (None, sources) => {
             for source in sources {
                 for path in expand(source.as_bytes(), root)? {
-                    add_source(&mut starts, &path, !relative.no_implied)?;
+                    add_source(&mut starts, &path, relative)?;
                 }
             }
         }
@@ -152,7 +152,7 @@ fn cleaned(path: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// A source of `-R`.
-fn add_source(starts: &mut Starts, path: &[u8], implied: bool) -> Result<(), Error> {
+fn add_source(starts: &mut Starts, path: &[u8], relative: &Relative) -> Result<(), Error> {
     let (start, rest) = match marked(path) {
         Some((b"", rest)) => (&b"/"[..], rest),
         Some(found) => found,
@@ -167,16 +167,14 @@ fn add_source(starts: &mut Starts, path: &[u8], implied: bool) -> Result<(), Err
     }
     let (name, contents) = cleaned(rest);
     let names = starts.at(start);
-    if implied {
-        add_dot(names, path);
-    }
+    add_dot(names, path, relative);
     names.entry(name).or_default().add(WHOLE, contents);
     Ok(())
 }
 
 /// A path that begins with `./`, and has no other mark, has the directory at which it begins above it, as with rsync.
-fn add_dot(names: &mut Names, path: &[u8]) {
-    if path.starts_with(b"./") && marked(path).is_none() {
+fn add_dot(names: &mut Names, path: &[u8], relative: &Relative) {
+    if !relative.no_implied && path.starts_with(b"./") && marked(path).is_none() {
         names.entry(Vec::new()).or_default();
     }
 }
@@ -193,9 +191,7 @@ fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], relative: &Relative) 
     let (rest, contents) = cleaned(rest);
     let depth = if relative.recursive { WHOLE } else { usize::from(contents) };
     let names = starts.at(&start);
-    if !relative.no_implied {
-        add_dot(names, name);
-    }
+    add_dot(names, name, relative);
     names.entry(rest).or_default().add(depth, contents);
 }
 

@@ -24,7 +24,7 @@ use crate::overlap::{SourceLocation, above};
 use crate::spec::Follow;
 
 use super::list;
-use super::walk::{DIRECTORY, PASSAGE};
+use super::walk::PASSAGE;
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
@@ -200,51 +200,38 @@ impl<'r> Opening<'r> {
     }
 
     fn open(&mut self, path: &[u8]) -> io::Result<Top> {
-        let (parent, name) = split(path);
         let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
             None => b"/".to_vec(),
             Some(last) => path[..=last].to_vec(),
         };
         let root = self.root;
         let full = |path: &[u8]| full(path, root);
-        let Some(name) = name else {
-            let own = directory(path, root)?;
-            let (fd, below) = self.contents(path).unwrap_or_else(|| (Arc::new(own), Vec::new()));
-            let top = Top::new(fd, None, Vec::new(), shown(path), full(path)?);
-            return self.top(Top { below, ..top });
+        // With a slash behind it, its content is meant.
+        let contents = split(path).1.is_none();
+        let bare = shown(path);
+        let (parent, Some(name)) = split(&bare) else {
+            let own = Arc::new(directory(path, root)?);
+            return self.top(Top::new(own, None, Vec::new(), bare.clone(), full(path)?));
         };
         let fd = self.passage(parent)?;
-        let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let bytes = name.to_vec();
-        if self.follow != Follow::None
-            && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
-            && let Ok(fd) = directory(path, root)
-        {
-            return self.top(Top::new(Arc::new(fd), None, bytes, shown(path), full(path)?));
+        let kind = FileType::from_raw_mode(statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
+        let is_dir = kind == FileType::Directory;
+        let follows = kind == FileType::Symlink && self.follow != Follow::None;
+        if is_dir || contents || follows {
+            match directory(path, root) {
+                Ok(own) => {
+                    // Links that are followed may lead nowhere but below the source.
+                    let shares = is_dir && root.is_none() && self.follow == Follow::None;
+                    let (fd, below) = if shares { (fd, name.to_vec()) } else { (Arc::new(own), Vec::new()) };
+                    let inside = if contents { Vec::new() } else { name.to_vec() };
+                    let top = Top::new(fd, None, inside, bare.clone(), full(path)?);
+                    return self.top(Top { below, ..top });
+                }
+                Err(e) if is_dir || contents => return Err(e),
+                Err(_) => {}
+            }
         }
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            let own = openat(&fd, name, DIRECTORY, Mode::empty())?;
-            let (fd, below) = if self.shares() { (fd, name) } else { (Arc::new(own), &b""[..]) };
-            let top = Top::new(fd, None, bytes, shown(path), full(path)?);
-            return self.top(Top { below: below.to_vec(), ..top });
-        }
-        self.top(Top::new(fd, Some(bytes), Vec::new(), shown(parent), full(parent)?))
-    }
-
-    /// Whether a directory can be told by the handle of the one above it: links that are followed may lead nowhere but below
-    /// the source.
-    fn shares(&self) -> bool {
-        self.root.is_none() && self.follow == Follow::None
-    }
-
-    /// A directory whose path ends in a slash, told by the handle of the one above it; `None` if it is a link.
-    fn contents(&mut self, path: &[u8]) -> Option<(Arc<OwnedFd>, Vec<u8>)> {
-        let end = path.iter().rposition(|b| *b != b'/')?;
-        let (parent, name) = split(path.get(..=end)?);
-        let name = name.filter(|_| self.shares())?;
-        let fd = self.passage(parent).ok()?;
-        let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then(|| (fd, name.to_vec()))
+        self.top(Top::new(fd, Some(name.to_vec()), Vec::new(), shown(parent), full(parent)?))
     }
 
     /// The directory in which a source lies: one handle for those that follow one another.
