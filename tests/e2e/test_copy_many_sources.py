@@ -25,12 +25,14 @@ def names(path) -> set[str]:
 
 def test_of_this_host(node, sources, start, built, tmp_path):
     here = node("here")
-    for kind, words in (("files", sources.glob("files/*")), ("dirs", sources.glob("dirs/*"))):
-        start([*FEW, built / "tidecast", "--state-dir", tmp_path / "state", "copy", *words, f"{tmp_path}/{kind}/"]).ok()
-        assert names(tmp_path / kind) == names(sources / kind)
-    contents = [f"{at}/" for at in sources.glob("dirs/*")]
-    start([*FEW, built / "tidecast", "--state-dir", tmp_path / "state", "copy", *contents, f"{tmp_path}/contents/"]).ok()
-    assert len(names(tmp_path / "contents")) == MANY
+
+    def copy(into: str, words) -> set[str]:
+        start([*FEW, built / "tidecast", "--state-dir", tmp_path / "state", "copy", *words, f"{tmp_path}/{into}/"]).ok()
+        return names(tmp_path / into)
+
+    for kind in ("files", "dirs"):
+        assert copy(kind, sources.glob(f"{kind}/*")) == names(sources / kind)
+    assert len(copy("contents", [f"{at}/" for at in sources.glob("dirs/*")])) == MANY
     assert done(here, *sources.glob("files/*"), tmp_path / "files")["files_copied"] == 0
 
 
