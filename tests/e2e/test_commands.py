@@ -170,6 +170,22 @@ def test_only_the_files_asked_for(tide, node, data, port, tmp_path, fmt):
         trees.assert_same(data / name, tmp_path / "got/data" / name)
 
 
+def test_a_name_that_exists_is_no_glob(tide, node, port, tmp_path):
+    data = tmp_path / "data"
+    wanted, others = ["run[1].dat", "b\udcff", "*"], ["run1.dat", "b\udcfe"]
+    for name in wanted + others:
+        trees.blob(data / name, 1000)
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    files = [word for name in ("run[1].dat", "data/b\udcff", "*") for word in ("--file", name)]
+    node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain", *files)
+    assert sorted(p.name for p in (tmp_path / "got/data").iterdir()) == sorted(wanted)
+    node("other")("get", manifest, "--to", tmp_path / "globs", "--peer", here, "--plain", "--file", "run[0-9].*", "--file", "b?")
+    names = {p.name for p in (tmp_path / "globs/data").iterdir()}
+    assert names == {*others, "b\udcff"}
+
+
 def test_no_file_of_that_name_is_1(tide, node, data, port, tmp_path):
     manifest = tide.publish(data, tmp_path / "m.torrent")
     proc = tide("get", manifest, "--to", tmp_path / "got", "--plain", "--file", "*.nothing", code=1)

@@ -108,7 +108,7 @@ pub(crate) fn revoke(py: Python<'_>, ticket: &str, state_dir: Option<PathBuf>) -
 /// The attributes of `tidecast._transfer.Fetch`; times in seconds.
 #[derive(FromPyObject)]
 pub(crate) struct Fetch {
-    files: Vec<String>,
+    files: Vec<OsString>,
     seed_for: Option<f64>,
     timeout: Option<f64>,
     force: bool,

@@ -5,7 +5,7 @@ mod finish;
 mod older;
 mod select;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ type Doing = Work<Started, Done>;
 pub struct GetOptions {
     /// Fetch only files that match: a name at any depth, or a path if it has a `/`. Default: all, or those that a magnet link
     /// selects.
-    pub files: Vec<String>,
+    pub files: Vec<OsString>,
     /// Keep serving other nodes for this time when all data is there.
     pub seed_for: Option<Duration>,
     /// Give up when not all is there after this long ([`Kind::Interrupted`](crate::Kind::Interrupted)).

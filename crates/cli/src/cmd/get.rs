@@ -1,5 +1,6 @@
 //! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches a published file or tree, and serves other peers meanwhile.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -40,10 +41,10 @@ pub(crate) struct Args {
     /// Write into this directory
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Fetch only files that match: a name at any depth, or a path if GLOB has a '/'; may be repeated [default: all, or the
-    /// files that a magnet link selects by so=]
+    /// Fetch only files that match: a name at any depth, or a path if GLOB has a '/'; a name that exists is taken literally;
+    /// may be repeated [default: all, or the files that a magnet link selects by so=]
     #[arg(long, value_name = "GLOB")]
-    file: Vec<String>,
+    file: Vec<OsString>,
     /// Continue serving other peers for this time after the download [default: 0s]
     #[arg(long, value_name = "DURATION")]
     seed_for: Option<Span>,

@@ -1,9 +1,11 @@
 //! `--file GLOB`, or `so=` of a magnet link: which files of a manifest are wanted.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt;
 
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobMatcher};
 use tidecast_event::Error;
 use tidecast_metainfo::Manifest;
 use tidecast_store::Select;
@@ -34,22 +36,26 @@ pub(super) fn by_number(manifest: &Manifest, numbers: &[RangeInclusive<u32>]) ->
 
 /// The files that match any of the patterns. A pattern with a `/` is compared with the path below the published
 /// directory, which may be named before it, as `show` lists it; one without with the name at any depth; one that matches a
-/// directory selects all below it.
+/// directory selects all below it. A name that exists is taken as it is, whatever it would mean as a glob.
 ///
 /// # Errors
 /// A malformed pattern is a usage error; one that matches nothing, the data's fault.
-pub(super) fn select(manifest: &Manifest, patterns: &[String]) -> Result<Select, Error> {
-    if patterns.is_empty() {
-        return Ok(Select::All);
-    }
+pub(super) fn select(manifest: &Manifest, patterns: &[OsString]) -> Result<Select, Error> {
     let mut chosen = vec![false; manifest.file_count() as usize];
-    let name = manifest.name();
+    let top = manifest.name_bytes();
     for pattern in patterns {
-        let found = mark(manifest, pattern, &mut chosen)?
-            || match as_listed(pattern, &name) {
-                Some(below) => mark(manifest, &below, &mut chosen)?,
-                None => false,
-            };
+        let given = pattern.as_bytes();
+        let below = below_top(given, top);
+        let forms = [Some(given), below.as_deref()];
+        let mut found = false;
+        for form in forms.into_iter().flatten() {
+            found = found || mark(manifest, form, &mut chosen, &|path| path == trimmed(form));
+        }
+        for form in forms.into_iter().flatten() {
+            let glob = glob(form)?;
+            let fits = |path: &[u8]| glob.is_match(OsStr::from_bytes(path));
+            found = found || mark(manifest, form, &mut chosen, &fits);
+        }
         if !found {
             let shown = "`tidecast show` lists the files";
             return Err(Error::fault(format!("no file of the manifest matches {pattern:?}; {shown}")));
@@ -59,30 +65,40 @@ pub(super) fn select(manifest: &Manifest, patterns: &[String]) -> Result<Select,
 }
 
 /// The pattern for the path below the directory, of one that begins with the directory's name or with `./`.
-fn as_listed(pattern: &str, name: &str) -> Option<String> {
-    let bare = pattern.trim_start_matches('/');
-    let below = bare.strip_prefix("./").or_else(|| bare.strip_prefix(name)?.strip_prefix('/'))?;
-    (!below.is_empty()).then(|| format!("/{below}"))
+fn below_top(pattern: &[u8], top: &[u8]) -> Option<Vec<u8>> {
+    let slashes = pattern.iter().take_while(|byte| **byte == b'/').count();
+    let bare = pattern.get(slashes..)?;
+    let below = bare.strip_prefix(b"./").or_else(|| bare.strip_prefix(top)?.strip_prefix(b"/"))?;
+    (!below.is_empty()).then(|| [b"/", below].concat())
 }
 
-/// Marks the files that the pattern matches. Returns whether it matches any file.
-fn mark(manifest: &Manifest, pattern: &str, chosen: &mut [bool]) -> Result<bool, Error> {
-    let bad = |e: globset::Error| Error::usage(format!("--file {pattern:?}: {}", e.kind()));
-    let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true).build();
-    let glob = glob.map_err(bad)?.compile_matcher();
-    let whole_path = pattern.trim_end_matches('/').contains('/');
+fn trimmed(mut pattern: &[u8]) -> &[u8] {
+    while let [b'/', rest @ ..] | [rest @ .., b'/'] = pattern {
+        pattern = rest;
+    }
+    pattern
+}
+
+fn glob(pattern: &[u8]) -> Result<GlobMatcher, Error> {
+    let text = String::from_utf8_lossy(trimmed(pattern));
+    let glob = GlobBuilder::new(&text).literal_separator(true).build();
+    let bad = |e: globset::Error| Error::usage(format!("--file {text:?}: {}", e.kind()));
+    Ok(glob.map_err(bad)?.compile_matcher())
+}
+
+/// Marks the files whose path, or a directory of it, `fits`. Returns whether there are any.
+fn mark(manifest: &Manifest, pattern: &[u8], chosen: &mut [bool], fits: &dyn Fn(&[u8]) -> bool) -> bool {
+    let is_path = pattern.strip_suffix(b"/").unwrap_or(pattern).contains(&b'/');
     let mut found = false;
     for (file, chosen) in manifest.files().zip(chosen) {
         let path = file.path();
         let parts = if manifest.is_single_file() { path.components() } else { path.inner() };
-        let parts: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
-        let fits = if whole_path {
-            (1..=parts.len()).any(|n| parts.get(..n).is_some_and(|head| glob.is_match(head.join("/"))))
-        } else {
-            parts.iter().any(|part| glob.is_match(&**part))
+        let fits = match is_path {
+            true => (1..=parts.len()).any(|n| fits(&parts.get(..n).unwrap_or_default().join(&b'/'))),
+            false => parts.iter().any(|part| fits(part)),
         };
         *chosen |= fits;
         found |= fits;
     }
-    Ok(found)
+    found
 }
