@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import pytest
+from conftest import needs
 from support import changes
 from support.tidecast import wait_for
 from test_copy import done, server, ssh  # noqa: F401
@@ -71,6 +72,24 @@ def test_a_directory_of_backups_has_them_by_their_paths_and_is_not_deleted(insid
     done(here, flag, "--delete", *way(f"{source}/", dest))
     assert content(bak) == {"f": b"new", "d/g": b"old", "d/e/gone": b"old"}
     assert {path: text for path, text in content(dest).items() if not path.startswith("bak")} == content(source)
+
+
+def test_directories_of_backups_have_the_access_lists_of_theirs(here, tmp_path):
+    needs("setfacl", "getfacl")
+    source, dest = tree(tmp_path / "src", d__f=b"new"), older(tmp_path / "dest", d__f=b"old")
+    for top in (source, dest):
+        (top / "d").chmod(0o700)
+        subprocess.run(["setfacl", "-m", "u:4242:rwx,d:u:4243:r-x", top / "d"], check=True)
+
+    def listed(path: pathlib.Path) -> str:
+        return subprocess.run(["getfacl", "-cpn", path], capture_output=True, text=True, check=True).stdout
+
+    before = listed(dest / "d")
+    for flags, name in ((["-a"], "kept"), (["-a", "--no-acls"], "without")):
+        (source / "d/f").write_bytes(name.encode())
+        done(here, *flags, f"--backup-dir=../{name}", f"{source}/", dest)
+    assert listed(tmp_path / "kept/d") == before and "user:4242:rwx" in before and "default:user:4243:r-x" in before
+    assert (tmp_path / "without/d").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_directory_that_gives_way_is_kept_and_so_is_a_file(here, tmp_path):

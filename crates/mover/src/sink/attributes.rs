@@ -119,6 +119,11 @@ impl Owners {
         Cow::Owned(attributes)
     }
 
+    /// Whether access lists are copied.
+    pub(super) fn keeps_acls(&self) -> bool {
+        self.keep.acls
+    }
+
     /// Whether the entry that has this name affects the mode of the one that replaces it.
     pub(super) fn keeps_old_mode(&self) -> bool {
         !self.keep.perms

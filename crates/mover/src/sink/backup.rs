@@ -12,16 +12,19 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
+use tidecast_paths::acl;
 
 use super::cross_device;
 use super::destination::{DIRECTORY, Destination, unreached};
 use super::dirs::{Dirs, kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
+use super::inherit;
 use super::write::reopen;
 use super::{Directory, Named};
 use crate::error::Error;
 use crate::overlap::Inode;
 use crate::spec::{Durable, ReceiveSpec};
+use crate::xattr;
 
 const KEEP: &str = "make a backup of";
 /// The name of the backup in a directory beside its place.
@@ -246,20 +249,23 @@ impl Directory {
         Ok((to, target))
     }
 
-    /// Gives a directory of backups the owner and mode of the one at the destination.
+    /// Gives a directory of backups the owner, the mode and the access lists of the one at the destination.
     fn copy_attributes(&self, backups: &mut Dirs, path: &[u8]) -> EntryResult {
         let Some(staging) = &self.staging else { return Ok(()) };
         let made = reopen(&*backups.find(path).doing("open")?)?;
-        let mut here = Dirs::new(staging.base().clone());
-        let stat = here.find(path).and_then(fs::fstat);
-        let mode = stat.as_ref().map_or(0o777 & !self.owners.umask, |stat| stat.st_mode & 0o7777);
-        if let Ok(stat) = stat
-            && self.owners.is_root()
-        {
+        let Ok(original) = Dirs::new(staging.base().clone()).find(path) else {
+            let mode = Mode::from_raw_mode(0o777 & !self.owners.umask);
+            return fs::fchmod(&made, mode).doing("set the mode of");
+        };
+        let stat = fs::fstat(&*original).doing("stat")?;
+        if self.owners.is_root() {
             let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             fs::fchown(&made, Some(uid), Some(gid)).doing("set the owner of")?;
         }
-        fs::fchmod(&made, Mode::from_raw_mode(mode)).doing("set the mode of")
+        let list = xattr::of_dir(&*original, inherit::ACCESS);
+        let mode = list.map_or(stat.st_mode, |list| acl::mode_without(&list, stat.st_mode)) & 0o7777;
+        fs::fchmod(&made, Mode::from_raw_mode(mode)).doing("set the mode of")?;
+        if self.owners.keeps_acls() { inherit::copy_lists(&original, &made) } else { Ok(()) }
     }
 }
 

@@ -5,10 +5,11 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
+use super::entry_error::{Doing, EntryResult};
 use crate::xattr;
 
 pub(super) const DEFAULT: &str = "system.posix_acl_default";
-const ACCESS: &str = "system.posix_acl_access";
+pub(super) const ACCESS: &str = "system.posix_acl_access";
 /// Before the entries of a list, and of each entry.
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
@@ -51,6 +52,22 @@ impl DefaultAcl {
     pub(super) fn give_name(&self, dir: &OwnedFd, name: &str) -> Result<(), Errno> {
         xattr::set_at(dir, name.as_bytes(), ACCESS.as_bytes(), &self.0)
     }
+}
+
+/// Gives a directory the access lists of another, and no others.
+pub(super) fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> EntryResult {
+    for name in [ACCESS, DEFAULT] {
+        let done = match xattr::of_dir(from, name) {
+            Some(list) => fs::fsetxattr(to, name, &list, XattrFlags::empty()),
+            None => fs::fremovexattr(to, name),
+        };
+        match done {
+            // There is none, and none to remove.
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e).doing("set the access list of"),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
