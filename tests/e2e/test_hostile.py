@@ -3,6 +3,7 @@ import signal
 import time
 
 import pytest
+from bench.synthetic import bencode
 from support import clients, hostile, trees
 from support.tidecast import peak_rss
 
@@ -84,3 +85,16 @@ def test_endless_handshake(tide, start, port, data, tmp_path):
 
     said, enemy = fight(tide, start, port, data, tmp_path, hostile.EndlessHandshake, "hybrid", "--seed-for", "5m", during=is_left)
     assert enemy.address in said
+
+
+def test_a_manifest_of_more_pieces_than_any_has(tide, port, tmp_path):
+    """167 bytes: no memory is taken for their 2^31 hashes."""
+    size = 512 << 20
+    huge = {b"length": size * (2**31 - 1), b"pieces root": b"\x11" * 32}
+    info = {b"name": b"huge", b"piece length": size, b"meta version": 2, b"file tree": {b"huge": {b"": huge}}}
+    torrent = tmp_path / "huge.torrent"
+    torrent.write_bytes(bencode({b"info": info}))
+    with hostile.Publisher("127.0.0.66", port(), bencode(info)) as enemy:
+        proc = tide.run("get", torrent, "--to", tmp_path / "got", "--peer", enemy.address, "--plain", "--no-lsd", "--timeout", "3s")
+        assert proc.wait(60) == 3
+        assert "more pieces than it can have hashes" in proc.err and enemy.connections

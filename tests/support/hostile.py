@@ -144,6 +144,26 @@ class OneByteAMinute(Hostile):
                 raise Gone
 
 
+class Publisher(Hostile):
+    """Has an info dictionary (BEP 9, in one piece), and nothing else."""
+
+    def __init__(self, ip: str, port: int, info: bytes):
+        self.info = info
+        super().__init__(ip, port)
+
+    def talk(self, peer):
+        self.handshake(peer)
+        send(peer, EXTENDED, b"\x00d1:md11:ut_metadatai3ee13:metadata_sizei%dee" % len(self.info))
+        number = b"\x03"
+        while True:
+            kind, body = receive(peer)
+            if kind == EXTENDED and body[0] == 0:
+                number = bytes([int(body.partition(b"11:ut_metadatai")[2].partition(b"e")[0])])
+            elif kind == EXTENDED:
+                head = b"d8:msg_typei1e5:piecei0e10:total_sizei%dee" % len(self.info)
+                send(peer, EXTENDED, number + head + self.info)
+
+
 #: The beginning of a TLS record of 512 bytes with a ClientHello of 508.
 CLIENT_HELLO = bytes.fromhex("16030102000100 01fc 0303".replace(" ", ""))
 BITTORRENT = b"\x13BitTorrent proto"

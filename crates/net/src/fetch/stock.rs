@@ -2,6 +2,7 @@
 
 use tidecast_hash::Digest;
 use tidecast_metainfo::{Manifest, MissingLayer, merkle};
+use tidecast_wire::ext::MAX_MANIFEST;
 use tidecast_wire::{HashRange, METADATA_PIECE, Message, Metadata};
 
 use super::Asking;
@@ -28,7 +29,7 @@ impl Asking<'_> {
         if size == 0 || size > MAX_INFO {
             return Err(ConnError::Protocol("invalid size of the info dictionary"));
         }
-        let mut info = Vec::with_capacity(size as usize);
+        let mut info = Vec::new();
         for piece in 0..size.div_ceil(METADATA_PIECE) {
             self.send(&Message::Metadata(Metadata::Request { piece })).await?;
             let bytes = self.metadata(piece, size).await?;
@@ -41,7 +42,13 @@ impl Asking<'_> {
 
     /// The piece layers that are missing.
     pub(super) async fn layers(&mut self, manifest: &mut Manifest) -> Result<(), ConnError> {
-        for missing in manifest.missing_layers() {
+        let missing = manifest.missing_layers();
+        // The numbers are the publisher's word; no peer could send the manifest whole.
+        let hashes: u64 = missing.iter().map(|missing| u64::from(missing.pieces)).sum();
+        if hashes > u64::from(MAX_MANIFEST) / size_of::<Digest>() as u64 {
+            return Err(ConnError::Protocol("the manifest has more pieces than it can have hashes"));
+        }
+        for missing in missing {
             let layer = self.layer(manifest, missing).await?;
             let added = manifest.add_layer(missing.file, &layer);
             added.map_err(|_| ConnError::Protocol("piece layer does not match its root"))?;
@@ -81,7 +88,7 @@ impl Asking<'_> {
     async fn layer(&mut self, manifest: &Manifest, missing: MissingLayer) -> Result<Vec<Digest>, ConnError> {
         let base_layer = merkle::piece_level(manifest.piece_length());
         let length = missing.pieces.next_power_of_two().clamp(2, tidecast_wire::MAX_HASHES);
-        let mut layer = Vec::with_capacity(missing.pieces as usize);
+        let mut layer = Vec::new();
         for index in (0..missing.pieces).step_by(length as usize) {
             let root = missing.pieces_root;
             let range = HashRange { pieces_root: root, base_layer, index, length, proof_layers: 0 };
