@@ -32,6 +32,10 @@ pub const MAX_BYTES: u64 = 256 << 20;
 pub const MAX_ENTRIES: usize = 2_000_000;
 /// Most patterns among them: every file of the tree is compared with each.
 const MAX_PATTERNS: usize = 1000;
+/// Files that patterns lead to, all patterns together: so many for each file of the tree, and these. A short list would take memory
+/// for each pattern and file else.
+const MATCHES_PER_FILE: usize = 4;
+const MORE_MATCHES: usize = 100_000;
 /// Longest path or pattern.
 const MAX_PATH: usize = 4096;
 /// Longest line: a path with every byte escaped, and a range.
@@ -92,6 +96,11 @@ pub enum ListError {
     /// Each pattern is right, but they are too much together.
     #[error("the patterns of the prefetch list cannot be used together ({0}): use fewer or shorter ones")]
     Patterns(String),
+    /// They lead to the same files again and again.
+    #[error(
+        "the patterns of the prefetch list match each file more than {MATCHES_PER_FILE} times: use fewer patterns"
+    )]
+    TooManyMatches,
 }
 
 /// Faults of a line of a list.
@@ -186,6 +195,9 @@ impl List {
     /// Applies the list to a tree: `files` are the index, path and length of each regular file. A file may
     /// come under several names (symlinks that lead to it, hard links); nothing is named twice in the answer
     /// unless by ranges that differ.
+    ///
+    /// # Errors
+    /// [`ListError::Patterns`], [`ListError::TooManyMatches`].
     pub fn resolve<'a>(
         &self,
         files: impl Iterator<Item = (u32, &'a [u8], u64)>,
@@ -202,12 +214,18 @@ impl List {
         let (set, patterns) = self.patterns()?;
         let mut hits = Vec::new();
         let mut globs = Vec::new();
+        let (mut matches, mut matches_most) = (0, MORE_MATCHES);
         for (file, path, len) in files {
             let first = paths.partition_point(|&(p, _)| p < path);
             let named = paths.iter().skip(first).take_while(|&&(p, _)| p == path).map(|&(_, i)| i);
             hits.extend(named.map(|i| (i, file, len)));
             if !patterns.is_empty() {
                 set.matches_into(OsStr::from_bytes(path), &mut globs);
+                matches += globs.len();
+                matches_most += MATCHES_PER_FILE;
+                if matches > matches_most {
+                    return Err(ListError::TooManyMatches);
+                }
                 hits.extend(globs.iter().map(|&g| (patterns[g], file, len)));
             }
         }

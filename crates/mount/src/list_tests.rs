@@ -105,6 +105,17 @@ fn ranges_end_with_the_file_and_what_is_gone_is_said() {
     assert_eq!(got.missing, [&b"lib"[..], b"gone", b"*.rs", b"/bin/tool"]);
 }
 
+#[test]
+fn patterns_that_match_all_files_again_and_again_take_no_memory_for_each() {
+    let tree = |files: u32| (0..files).map(|i| (i, &b"lib/x"[..], 1000));
+    let lines = |count: usize| (0..count).map(|i| format!("**\t{i}+1\n")).collect::<String>();
+    let few = List::parse(lines(4).as_bytes()).unwrap();
+    assert_eq!(few.resolve(tree(50_000)).unwrap().ranges.len(), 200_000);
+    let many = List::parse(lines(1000).as_bytes()).unwrap();
+    assert_eq!(many.resolve(tree(100)).unwrap().ranges.len(), 100_000);
+    assert_eq!(many.resolve(tree(200)), Err(ListError::TooManyMatches));
+}
+
 /// A path that a tree may have: no empty name, no `.`; bytes of all kinds, those that mean something above all.
 fn any_path() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![1u8..=255, proptest::sample::select(b" \t\n\r\\#*?[]{}!.x0+\xc3\xa9".to_vec())];
