@@ -66,7 +66,8 @@ impl Packets {
         Ok((Packets(socket), user))
     }
 
-    /// Connects to the process of user `owner`, or of root, that listens at a path.
+    /// Connects to the process of user `owner` that listens at a path. No other user's, root's neither: who mounts a file system
+    /// chooses its source, which may be the path of a server that others use.
     ///
     /// # Errors
     /// `NotFound` or `ConnectionRefused` if no process does, `PermissionDenied` if it is another user's; an error of
@@ -78,7 +79,7 @@ impl Packets {
         rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(CONNECTING))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(short.path())?)?;
         let user = rustix::net::sockopt::socket_peercred(&socket)?.uid.as_raw();
-        if ![owner, 0].contains(&user) {
+        if user != owner {
             let why = format!("the process at {} belongs to user {user}", path.display());
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
         }
