@@ -67,6 +67,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     }
     rows.extend(m.trackers().iter().flatten().map(|url| ("tracker", plain(url))));
     rows.extend(m.web_seeds().iter().map(|url| ("web seed", plain(url))));
+    rows.extend(m.left_out().exclude.iter().map(|pattern| ("excluded", plain(pattern))));
     rows.extend(m.prefix().map(|p| ("built for", escaped_bytes(p).to_string())));
     rows.extend(m.created_by().map(|by| ("created by", plain(by))));
     rows.extend(m.comment().map(|text| ("comment", plain(text))));
