@@ -186,6 +186,26 @@ def test_a_name_that_exists_is_no_glob(tide, node, port, tmp_path):
     assert names == {*others, "b\udcff"}
 
 
+def test_the_umask_decides_who_else_may_change_what_was_got(tide, node, port, tmp_path):
+    data = tmp_path / "data"
+    trees.blob(data / "open/prog", 1000).chmod(0o777)
+    trees.blob(data / "group", 1000).chmod(0o664)
+    (data / "open").chmod(0o1777)
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    for mask, modes in ((0o077, [0o644, 0o1755, 0o755]), (0o002, [0o664, 0o1775, 0o775]), (0, [0o664, 0o1777, 0o777])):
+        to, before = tmp_path / f"{mask}", os.umask(mask)
+        try:
+            node(f"getter{mask}")("get", manifest, "--to", to, "--peer", here, "--plain")
+        finally:
+            os.umask(before)
+        assert [path.stat().st_mode & 0o7777 for path in sorted(to.glob("data/**/*"))] == modes
+        tide("verify", manifest, to / "data")
+    (tmp_path / "63/data/group").chmod(0o646)
+    assert "mode" in tide("verify", manifest, tmp_path / "63/data", code=1).out
+
+
 def test_no_file_of_that_name_is_1(tide, node, data, port, tmp_path):
     manifest = tide.publish(data, tmp_path / "m.torrent")
     proc = tide("get", manifest, "--to", tmp_path / "got", "--plain", "--file", "*.nothing", code=1)

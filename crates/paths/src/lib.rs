@@ -46,6 +46,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod umask;
 mod unreplaceable;
 mod way;
 
@@ -60,6 +61,7 @@ pub use planted::{Access, OTHERS_WRITE, STICKY, others_write, unmapped, unmapped
 pub use resolve::{mount_of, openat2_again};
 pub use root::{Root, last_there};
 pub use stream::{Stream, is_stream, pour};
+pub use umask::umask;
 pub use unreplaceable::{Fault, Replaceable, open_unreplaceable, replaceable, temporary_dir};
 pub use way::{End, Missing, Step, follow, named, refuse_planted, refuse_planted_link};
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
 use tidecast_metainfo::{Manifest, Version, merkle};
-use tidecast_paths::{Meta, acl};
+use tidecast_paths::{Meta, OTHERS_WRITE, acl};
 
 use crate::base::Base;
 use crate::engine;
@@ -180,9 +180,11 @@ impl<'a> Check<'a> {
         None
     }
 
-    /// Compares permission bits. Set-id bits are not compared: not every user may set them.
+    /// Compares permission bits. Set-id bits are not compared: not every user may set them. Rights of others to write may be
+    /// missing: the umask of the user who got the data decides on them.
     fn mode(&self, path: &Path, expected: Option<u32>, found: &Meta) {
-        let Some(expected) = expected.map(|m| m & 0o777).filter(|expected| *expected != found.mode & 0o777)
+        let is_same = |expected: u32, found: u32| found & 0o777 | expected & OTHERS_WRITE == expected;
+        let Some(expected) = expected.map(|m| m & 0o777).filter(|expected| !is_same(*expected, found.mode))
         else {
             return;
         };
@@ -190,7 +192,7 @@ impl<'a> Check<'a> {
         let list = self.base().and_then(|base| base.access_list(path, found.is_dir()));
         let list = list.ok().flatten();
         let found = list.map_or(found.mode, |list| acl::mode_without(&list, found.mode)) & 0o777;
-        if expected != found {
+        if !is_same(expected, found) {
             self.problem(path, ProblemKind::Mode { expected, found });
         }
     }

@@ -113,7 +113,7 @@ impl Store {
         summary.fresh = self.absent(&self.home)?;
         if summary.fresh {
             // The root last: a directory that may not be written cannot be renamed by its owner.
-            self.set_dir_attributes(&dl.stage.tree(), true, &mut warnings)?;
+            self.set_dir_attributes(dl, &dl.stage.tree(), true, &mut warnings)?;
         } else {
             summary.replaced_foreign = self.judge(dl)?;
         }
@@ -166,7 +166,7 @@ impl Store {
         summary.replaced = replaced;
         let stale = if fresh { Stale::default() } else { self.clear_stale(dl)? };
         (summary.stale, summary.foreign, summary.deleted) = (stale.left, stale.foreign, stale.deleted);
-        self.set_dir_attributes(&self.home, !fresh, warnings)?;
+        self.set_dir_attributes(dl, &self.home, !fresh, warnings)?;
         for (path, mode) in opened {
             warnings.add(self.set_attributes(&path, Some(mode), None, &[])?);
         }
@@ -225,7 +225,7 @@ impl Store {
     /// file, its other names are hard links of the data, or were made after.
     fn shows_elsewhere(&self, dl: &Download, file: FileRef<'_>, path: &Path, meta: &Meta) -> bool {
         let mode = match file.mode() {
-            Some(mode) => mode & 0o777 != meta.mode & 0o7777,
+            Some(mode) => mode & 0o777 & !dl.withheld != meta.mode & 0o7777,
             None => file.is_executable() && (meta.mode & 0o444) >> 2 & !meta.mode != 0,
         };
         let time = file.mtime().is_some_and(|t| (t.secs, t.nanos) != (meta.stamp.mtime, meta.stamp.nanos));
@@ -242,7 +242,7 @@ impl Store {
         for file in self.plain_files() {
             let path = self.file_path(file.index());
             let mode = match file.mode() {
-                Some(mode) => Some(self.permissions(mode, false, &path, warnings)),
+                Some(mode) => Some(self.permissions(dl, mode, false, &path, warnings)),
                 None if file.is_executable() => {
                     let meta = self.disk.stat(&path).map_err(|e| self.fail("stat", &path, e))?;
                     // The right to read implies the right to execute, so the user's umask applies.
@@ -263,7 +263,13 @@ impl Store {
         Ok(())
     }
 
-    fn set_dir_attributes(&self, root: &Path, whole: bool, warnings: &mut Warnings) -> Result<(), Error> {
+    fn set_dir_attributes(
+        &self,
+        dl: &Download,
+        root: &Path,
+        whole: bool,
+        warnings: &mut Warnings,
+    ) -> Result<(), Error> {
         // Children first: making an entry changes the time of its directory. After a rename of the
         // whole tree only its root is left to do.
         let dirs: Vec<_> = self.manifest.dirs().collect();
@@ -274,7 +280,7 @@ impl Store {
             if skip || (!self.map.is_whole() && self.absent(&path)?) {
                 continue;
             }
-            let mode = dir.mode().map(|m| self.permissions(m, true, &path, warnings));
+            let mode = dir.mode().map(|m| self.permissions(dl, m, true, &path, warnings));
             let xattrs = self.attributes(dir.xattrs(), &path, warnings);
             let done = self.set_attributes(&path, mode, dir.mtime(), &xattrs)?;
             warnings.add(done);
@@ -311,17 +317,26 @@ impl Store {
         self.disk.root().join(last.as_deref().unwrap_or(path)).display().to_string()
     }
 
-    /// The restored part of a recorded mode: no rights beyond reading, writing and executing. The sticky bit of
-    /// directories is kept, as it gives no right.
-    fn permissions(&self, mode: u32, is_dir: bool, path: &Path, warnings: &mut Warnings) -> u32 {
-        let kept = mode & if is_dir { 0o1777 } else { 0o777 };
+    /// The restored part of a recorded mode: no rights beyond reading, writing and executing, and none that are withheld. The
+    /// sticky bit of directories is kept, as it gives no right.
+    fn permissions(
+        &self,
+        dl: &Download,
+        mode: u32,
+        is_dir: bool,
+        path: &Path,
+        warnings: &mut Warnings,
+    ) -> u32 {
+        let (kept, lost) = match is_dir {
+            true => (mode & 0o1777, "set-id bits"),
+            false => (mode & 0o777, "set-id and sticky bits"),
+        };
+        let given = kept & !dl.withheld;
         if kept != mode {
             let at = self.shown(path);
-            warnings.add([format!(
-                "{at}: mode {mode:04o} becomes {kept:04o}: set-id and sticky bits are not restored"
-            )]);
+            warnings.add([format!("{at}: mode {mode:04o} becomes {given:04o}: {lost} are not restored")]);
         }
-        kept
+        given
     }
 
     fn attributes<'a>(

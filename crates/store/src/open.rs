@@ -67,6 +67,8 @@ pub struct DownloadOptions {
     pub replace: Replace,
     /// Older versions that lie elsewhere, the best first.
     pub bases: Vec<Base>,
+    /// Permissions that files and directories do not get, whatever the manifest says.
+    pub withheld: u32,
 }
 
 /// Rules for existing files at the destination. A former version by our own record is replaced, and identical files
@@ -137,7 +139,7 @@ impl Store {
         let stage = stage.map_err(&full)?;
         let fresh = !exists(&*disk, &stage.journal())?;
         let (store, mut named) =
-            assemble(disk.clone(), manifest, map, stage, home, (durable, &options.replace)).map_err(&full)?;
+            assemble(disk.clone(), manifest, map, stage, home, (durable, options)).map_err(&full)?;
         if store.manifest.is_draft() {
             // The earlier verification used roots that may no longer hold.
             named = Named::default();
@@ -398,7 +400,7 @@ fn assemble(
     map: Map,
     stage: Stage,
     home: PathBuf,
-    (durable, replace): (bool, &Replace),
+    (durable, DownloadOptions { replace, withheld, .. }): (bool, &DownloadOptions),
 ) -> Result<(Store, Named), Error> {
     let create = |path: PathBuf| {
         let open = stage.create(&*disk, &path);
@@ -429,6 +431,7 @@ fn assemble(
         promoting: Mutex::new(()),
         sizing: Mutex::new(()),
         finished: AtomicBool::new(false),
+        withheld: *withheld,
         stage,
     };
     let store = Store {

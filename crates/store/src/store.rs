@@ -94,6 +94,8 @@ pub(crate) struct Download {
     /// Files that this program placed, and rules for others.
     pub(crate) record: RwLock<Record>,
     pub(crate) replace: Replace,
+    /// Permissions that its files do not get.
+    pub(crate) withheld: u32,
     pub(crate) promoting: Mutex<()>,
     /// Held while a file with holes is opened; see [`Store::sized`].
     pub(crate) sizing: Mutex<()>,

@@ -436,6 +436,12 @@ fn metadata_comes_back() {
     let meta = |p: &str| fs::symlink_metadata(home.join(p)).unwrap();
     let time = |p: &str| (meta(p).mtime(), meta(p).mtime_nsec());
     assert_eq!(meta("bin/tool").permissions().mode() & 0o7777, 0o751, "never set-id bits");
+    let withheld = DownloadOptions { withheld: 0o075, ..DownloadOptions::default() };
+    let narrow = tempfile::tempdir().unwrap();
+    let opened = Store::download(fixture.manifest.clone(), narrow.path(), &withheld).unwrap();
+    fixture.complete(&opened, &mut Rng(2)).unwrap();
+    let mode = |p: &str| fs::metadata(narrow.path().join("env").join(p)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("bin/tool"), mode("empty")), (0o700, 0o500));
     assert_eq!(time("bin/tool"), (1_000_000_000, 123_456_789));
     assert_eq!(time("link"), (5, 6));
     assert_eq!(meta("empty").permissions().mode() & 0o777, 0o555);

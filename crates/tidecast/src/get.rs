@@ -131,8 +131,10 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
         delete: options.delete,
         records: Some(state_dir.join(RECORDS)),
     };
-    let download =
-        DownloadOptions { select, durability: options.durability, replace, bases, ..Default::default() };
+    // Who may change the files is this user's choice, not the publisher's.
+    let withheld = tidecast_paths::umask() & tidecast_paths::OTHERS_WRITE;
+    let durability = options.durability;
+    let download = DownloadOptions { select, durability, replace, bases, withheld, ..Default::default() };
     let opened = open(manifest, to, download).await?;
     let mut running = begin(opened, security, peers, &settings, &messages, |running| {
         let open = !with_ticket && access::is_open(&running.manifest, plain);

@@ -238,7 +238,7 @@ impl Making<'_> {
         if let Some(time) = dir.mtime() {
             self.root.set_time(path, (time.secs, time.nanos))?;
         }
-        self.chmod_dir(path, dir.mode().map_or_else(|| 0o777 & !umask(), |mode| mode & 0o777))
+        self.chmod_dir(path, dir.mode().map_or(0o777 & !self.umask, |mode| self.permissions(mode)))
     }
 
     /// Keeps the set-group-ID bit where the parent directory has it (a project's directory).
@@ -252,7 +252,7 @@ impl Making<'_> {
             self.root.symlink(OsStr::from_bytes(&target), path)?;
             return file.mtime().map_or(Ok(()), |time| self.root.set_time(path, (time.secs, time.nanos)));
         }
-        set_metadata(&self.create(file, path)?, file)
+        self.set_metadata(&self.create(file, path)?, file)
     }
 
     fn create(&self, file: FileRef<'_>, path: &Path) -> io::Result<File> {
@@ -291,23 +291,24 @@ impl Making<'_> {
                 self.made.copied += file.len();
             }
         }
-        set_metadata(&copy, file)
+        self.set_metadata(&copy, file)
     }
-}
 
-/// Sets a file's metadata from the manifest, but never set-user-ID or set-group-ID.
-fn set_metadata(made: &File, file: FileRef<'_>) -> io::Result<()> {
-    for (name, value) in file.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
-        kept(rustix::fs::fsetxattr(made, name, value, XattrFlags::empty()).map_err(Into::into))?;
+    /// Sets a file's metadata from the manifest, but never set-user-ID or set-group-ID.
+    fn set_metadata(&self, made: &File, file: FileRef<'_>) -> io::Result<()> {
+        for (name, value) in file.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
+            kept(rustix::fs::fsetxattr(made, name, value, XattrFlags::empty()).map_err(Into::into))?;
+        }
+        if let Some(Mtime { secs, nanos }) = file.mtime() {
+            let epoch = std::time::UNIX_EPOCH;
+            let since = std::time::Duration::new(secs.unsigned_abs(), 0);
+            let time = if secs < 0 { epoch.checked_sub(since) } else { epoch.checked_add(since) };
+            let time = time.and_then(|time| time.checked_add(std::time::Duration::new(0, nanos)));
+            time.map_or(Ok(()), |time| made.set_modified(time))?;
+        }
+        file.mode()
+            .map_or(Ok(()), |mode| made.set_permissions(Permissions::from_mode(self.permissions(mode))))
     }
-    if let Some(Mtime { secs, nanos }) = file.mtime() {
-        let epoch = std::time::UNIX_EPOCH;
-        let since = std::time::Duration::new(secs.unsigned_abs(), 0);
-        let time = if secs < 0 { epoch.checked_sub(since) } else { epoch.checked_add(since) };
-        let time = time.and_then(|time| time.checked_add(std::time::Duration::new(0, nanos)));
-        time.map_or(Ok(()), |time| made.set_modified(time))?;
-    }
-    file.mode().map_or(Ok(()), |mode| made.set_permissions(Permissions::from_mode(mode & 0o777)))
 }
 
 /// Not every file system has attributes, or room for them.
@@ -358,11 +359,4 @@ pub(super) fn unreplaceable(path: &Path) -> impl FnOnce(io::Error) -> Error {
 
 pub(super) fn scratch_name() -> OsString {
     OsString::from(format!(".tidecast-{}-{:08x}", std::process::id(), rand::random::<u32>()))
-}
-
-/// Bits that this process's new files do not have. It can only be read by setting it.
-fn umask() -> u32 {
-    let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    rustix::process::umask(old);
-    old.as_raw_mode()
 }

@@ -67,7 +67,7 @@ impl Owners {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             groups: groups.into_iter().map(Gid::as_raw).collect(),
-            umask: umask(),
+            umask: tidecast_paths::umask(),
             // Lists that a client may not store are not kept: files get what their directory passes on.
             keep: Keep { acls: spec.keep.acls && accept == Accept::All, ..spec.keep },
             user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
@@ -555,13 +555,6 @@ pub(super) fn mtime(stat: &Stat) -> Time {
 pub(super) fn same_time(stat: &Stat, time: Time) -> bool {
     let has = mtime(stat);
     has.seconds == time.seconds && (has.nanos == time.nanos || has.nanos == 0 || time.nanos == 0)
-}
-
-/// The umask; read from /proc, since any system call for it would change it.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o777)
 }
 
 /// The errors of a file system without support.

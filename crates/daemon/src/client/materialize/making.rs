@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use tidecast_metainfo::Manifest;
-use tidecast_paths::Root;
+use tidecast_paths::{OTHERS_WRITE, Root, umask};
 
 use super::error::{Error, at};
 use super::found::Owners;
@@ -67,6 +67,8 @@ pub(super) struct Making<'a> {
     /// Paths below the target, with the index of their file; `""` is the target itself.
     pub(super) files: Entries,
     pub(super) dirs: Entries,
+    /// Permissions that this process's new files do not have.
+    pub(super) umask: u32,
     pub(super) made: Made,
 }
 
@@ -89,7 +91,12 @@ impl<'a> Making<'a> {
         let made = Made { path: wanted.dir.join(&wanted.name), ..Made::default() };
         let root = open(&wanted.dir)?;
         let owners = Owners::of(&root).map_err(at("stat", &wanted.dir))?;
-        Ok(Self { manifest, wanted, root, owners, view, files, dirs, made })
+        Ok(Self { manifest, wanted, root, owners, view, files, dirs, umask: umask(), made })
+    }
+
+    /// The permissions of a recorded mode: the umask decides who else may change the files, and not the owner of the cache.
+    pub(super) fn permissions(&self, mode: u32) -> u32 {
+        mode & 0o777 & !(self.umask & OTHERS_WRITE)
     }
 
     /// The place in the store of the file at a path below the target, if this process sees it.

@@ -102,7 +102,7 @@ impl Making<'_> {
         let there = dir.stat("").map_err(at("compare", &path))?;
         self.refuse_foreign(below, &there, inside)?;
         let mode = self.manifest.dir(index).and_then(|dir| dir.mode());
-        Ok(mode.is_none_or(|mode| mode & 0o777 == there.mode & 0o777).then_some(dir))
+        Ok(mode.is_none_or(|mode| self.permissions(mode) == there.mode & 0o777).then_some(dir))
     }
 
     /// The number of files in a directory; `None` if one differs from the manifest.
@@ -167,7 +167,7 @@ impl Making<'_> {
         if self.is_linked(below, there) {
             return Ok(true);
         }
-        let is_moded = file.mode().is_none_or(|mode| mode & 0o777 == there.mode & 0o777);
+        let is_moded = file.mode().is_none_or(|mode| self.permissions(mode) == there.mode & 0o777);
         if file.is_empty() || !is_moded {
             return Ok(is_moded);
         }
