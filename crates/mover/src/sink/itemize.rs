@@ -168,24 +168,45 @@ impl Directory {
 
 /// Of a directory that is made.
 pub(super) fn making(path: &[u8]) -> String {
-    format!("cd+++++++++ {}/", String::from_utf8_lossy(path))
+    format!("cd+++++++++ {}/", name(path))
 }
 
 /// Of a name that is deleted.
 pub(super) fn deleting(path: &[u8], is_dir: bool) -> String {
-    format!("{DELETING}{}{}", String::from_utf8_lossy(path), if is_dir { "/" } else { "" })
+    format!("{DELETING}{}{}", name(path), if is_dir { "/" } else { "" })
 }
 
 /// A name as rsync writes it, with the target of a link.
 fn shown(entry: &Entry) -> String {
-    let path = String::from_utf8_lossy(&entry.path);
+    let path = name(&entry.path);
     match &entry.kind {
         Kind::Dir if path.is_empty() => "./".into(),
         Kind::Dir => format!("{path}/"),
-        Kind::Symlink { target } => format!("{path} -> {}", String::from_utf8_lossy(target)),
-        Kind::HardLink { to } => format!("{path} => {}", String::from_utf8_lossy(to)),
-        _ => path.into_owned(),
+        Kind::Symlink { target } => format!("{path} -> {}", name(target)),
+        Kind::HardLink { to } => format!("{path} => {}", name(to)),
+        _ => path,
     }
+}
+
+/// A name in one line: bytes that are no character, and control characters, are `\#` and three octal digits, and so is a backslash
+/// that would begin one.
+fn name(path: &[u8]) -> String {
+    let mut out = String::with_capacity(path.len());
+    let octal = |out: &mut String, byte: u8| out.push_str(&format!("\\#{byte:03o}"));
+    for chunk in path.utf8_chunks() {
+        for (at, c) in chunk.valid().char_indices() {
+            let behind = chunk.valid().as_bytes().get(at + 1..at + 5);
+            let is_escape = behind.is_some_and(|b| b[0] == b'#' && b[1..].iter().all(u8::is_ascii_digit));
+            match u8::try_from(c) {
+                Ok(byte) if byte.is_ascii_control() && byte != b'\t' || byte == b'\\' && is_escape => {
+                    octal(&mut out, byte);
+                }
+                _ => out.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| octal(&mut out, *byte));
+    }
+    out
 }
 
 /// Whether the existing entry is of the same kind, so that it is changed and not created.
@@ -198,5 +219,18 @@ pub(super) fn is_of(there: FileType, kind: &Kind) -> bool {
         Kind::Socket => there == FileType::Socket,
         Kind::Device { character: true, .. } => there == FileType::CharacterDevice,
         Kind::Device { character: false, .. } => there == FileType::BlockDevice,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart_in_one_line() {
+        let plain = "a\tb é \\n \\#12";
+        assert_eq!(name(plain.as_bytes()), plain);
+        assert_eq!(name(b"a\nb\xff\xfe\x7f"), r"a\#012b\#377\#376\#177");
+        assert_eq!(name(br"\#012"), r"\#134#012");
     }
 }
