@@ -11,7 +11,7 @@ use tidecast_hash::Digest;
 use tidecast_paths::PageBuffer;
 
 use super::attributes::mtime;
-use super::dirs::{Dirs, is_planted, kind, look, split};
+use super::dirs::{Dirs, is_planted, kind, look, set_mode, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::journal::id;
 use super::{Directory, Relaxed, Staging, Writer};
@@ -46,8 +46,11 @@ impl Directory {
         want: &mut Option<Want>,
     ) -> Result<(), Error> {
         let want = want.get_or_insert_with(Want::default);
-        let here = self.here(&mut writer.dirs, &part.entry, path, root);
-        let here = self.or_problem(path, here)?;
+        let here = match self.here(&mut writer.dirs, &part.entry, path, root) {
+            // One's own directory that is not opened yet: its entry is on the way. If it stays closed, writing fails.
+            Err(trouble) if trouble.is_denied() => Some(Existing::No),
+            other => self.or_problem(path, other)?,
+        };
         if !writer.alternates.is_empty() && matches!(here, Some(Existing::No | Existing::Same { .. })) {
             let taken = self.take_alternate(staging, writer, &part.entry, path, root);
             if self.or_problem(path, taken)? == Some(true) {
@@ -127,7 +130,9 @@ impl Directory {
         }
         let found = NamedEntry { dir, name, stat };
         if !self.is_same(&found, entry, root)? {
-            return Ok(if self.is_append_complete(&stat, entry) { Existing::Stays } else { Existing::No });
+            let stays = self.is_append_complete(&stat, entry)
+                && !self.owners.distrusts(&found.dir, &stat, &entry.attributes)?;
+            return Ok(if stays { Existing::Stays } else { Existing::No });
         }
         let attributes = self.owners.settled(entry, Some(&stat), None);
         Ok(Existing::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
@@ -151,7 +156,11 @@ impl Directory {
             return Ok(only.size_only || self.owners.same_time(stat, entry.attributes.mtime));
         };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = fs::openat(dir, *name, flags, Mode::empty()).doing("open")?;
+        let file = match fs::openat(dir, *name, flags, Mode::empty()) {
+            // Its content cannot be known.
+            Err(Errno::ACCESS) => return Ok(false),
+            other => other.doing("open")?,
+        };
         Ok(hash(&File::from(file), entry.len()).doing("read")? == Some(*root))
     }
 
@@ -224,8 +233,11 @@ impl Directory {
         let dir = writer.dirs.find(parent).doing("open")?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |how: OFlags| fs::openat(&dir, name, flags | how, Mode::empty());
-        // One's own file may be such that one can only write it.
-        let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).doing("open")?;
+        // One's own file may be such that one can only write it, or not even that.
+        let file = match open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)) {
+            Err(Errno::ACCESS) => open_closed(open(OFlags::PATH).doing("open")?, self.owners.own().0)?,
+            other => other.doing("open")?,
+        };
         let stat = fs::fstat(&file).doing("stat")?;
         if kind(&stat) != FileType::RegularFile {
             return Err(EntryError::because("set attributes of", "it is no longer a file"));
@@ -272,6 +284,18 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Opens a file whose owner, user `own`, may neither read nor write it.
+fn open_closed(named: OwnedFd, own: u32) -> EntryResult<OwnedFd> {
+    let stat = fs::fstat(&named).doing("stat")?;
+    if kind(&stat) != FileType::RegularFile || stat.st_uid != own {
+        return Err(Errno::ACCESS).doing("open");
+    }
+    set_mode(&named, stat.st_mode & 0o7777 | 0o600).doing("set the mode of")?;
+    let opened = tidecast_paths::reopen(&named, OFlags::RDONLY | OFlags::NONBLOCK);
+    set_mode(&named, stat.st_mode & 0o7777).doing("set the mode of")?;
+    opened.doing("open")
 }
 
 /// The entry of a name.

@@ -42,6 +42,11 @@ impl EntryError {
         self.errno().is_some_and(|e| ALL.contains(&e))
     }
 
+    /// Whether the user of this process may not do it.
+    pub(super) fn is_denied(&self) -> bool {
+        self.errno() == Some(Errno::ACCESS)
+    }
+
     /// Why it failed.
     pub(super) fn why(&self) -> String {
         match self.errno() {
