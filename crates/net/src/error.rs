@@ -93,7 +93,13 @@ impl ConnError {
             _ if self.fault().is_some() => None,
             ConnError::Denied(_) | ConnError::Stopping => None,
             ConnError::Closed => Some(ConnError::Rejected.to_string()),
-            ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+            // Without TLS's own end where there is TLS.
+            ConnError::Io(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::UnexpectedEof
+                ) =>
+            {
                 Some(ConnError::Rejected.to_string())
             }
             ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
