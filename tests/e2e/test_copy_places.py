@@ -327,7 +327,7 @@ def test_what_cannot_go_to_a_pipe_is_said(here, start, ssh, tmp_path):  # noqa: 
     # A reader that goes, and one that takes nothing any more.
     command = " ".join(map(str, [here.program, "copy", f"host:{tmp_path}/big", "-", *ssh]))
     run = start(["bash", "-c", f"{command} | head -c 100 > {tmp_path}/read; exit ${{PIPESTATUS[0]}}"], env=here.env)
-    run.exits(1)
+    run.exits(3)
     assert "its reader has closed it" in run.err and (tmp_path / "read").read_bytes() == (tmp_path / "big").read_bytes()[:100]
     pipe = os.open(tmp_path / "fifo", os.O_RDWR)
     stuck = here.run("--json", "copy", f"host:{tmp_path}/big", tmp_path / "fifo", *ssh)

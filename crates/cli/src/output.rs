@@ -71,6 +71,9 @@ impl Output {
             Err(e) if e.kind() == ErrorKind::Interrupted && is_over() && stop.is_some() => {
                 Err(Failure::interrupted("interrupted"))
             }
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
+                Err(Failure::interrupted("the reader of the output has closed it before all was written"))
+            }
             other => Ok(other.with_context(|| format!("cannot write {self}"))?),
         }
     }

@@ -99,7 +99,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Usage(_) => Kind::Usage,
-            Self::Cancelled | Self::Interrupted | Self::Timeout(_) => Kind::Interrupted,
+            Self::Cancelled | Self::Interrupted | Self::Timeout(_) | Self::ReaderGone(_) => Kind::Interrupted,
             _ => Kind::Fault,
         }
     }

@@ -135,10 +135,7 @@ impl InOrder {
         (self.write)(data, &|| self.stopped.load(Relaxed)).map_err(|error| {
             match (error.kind(), self.stopped.load(Relaxed)) {
                 (io::ErrorKind::Interrupted, true) => Error::Cancelled,
-                (io::ErrorKind::BrokenPipe, _) => Error::io("write to", &self.shown)(io::Error::new(
-                    io::ErrorKind::BrokenPipe,
-                    "its reader has closed it before all data was written",
-                )),
+                (io::ErrorKind::BrokenPipe, _) => Error::ReaderGone(self.shown.clone()),
                 _ => Error::io("write to", &self.shown)(error),
             }
         })?;
