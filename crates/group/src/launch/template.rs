@@ -30,6 +30,9 @@ pub enum TemplateError {
     /// Without `{command}` the worker would not be started.
     #[error("{{command}} is missing: it becomes the worker's command, as in 'ssh {{host}} \"{{command}}\"'")]
     NoCommand,
+    /// A shell takes the program for the whole command.
+    #[error("the shell after -c reads one word: quote the command, as in \"sh -c '{{command}}'\"")]
+    NotOneWord,
 }
 
 impl std::str::FromStr for Template {
@@ -44,6 +47,9 @@ impl std::str::FromStr for Template {
             return Err(TemplateError::NoCommand);
         }
         let for_shell = text.contains("\"{command}\"") || text.contains("'{command}'");
+        if !for_shell && words.windows(2).any(|pair| pair == ["-c", "{command}"]) {
+            return Err(TemplateError::NotOneWord);
+        }
         Ok(Self { words, for_shell })
     }
 }
@@ -136,6 +142,8 @@ mod tests {
         assert_eq!(bad("ssh {host}"), TemplateError::NoCommand);
         assert_eq!(bad("ssh 'x {command}"), TemplateError::Quote(UnclosedQuote));
         assert_eq!(bad("ssh {command} \\"), TemplateError::Quote(UnclosedQuote));
+        assert_eq!(bad("sh -c {command}"), TemplateError::NotOneWord);
+        assert!("sh -c '{command}'".parse::<Template>().is_ok() && "sh -c 'exec {command}'".parse::<Template>().is_ok());
     }
 
     proptest! {
