@@ -72,7 +72,7 @@ pub struct Ticket {
     pub expires: Option<u64>,
     /// The number of nodes that may use it.
     pub uses: Option<u32>,
-    /// Nodes that have used it, if uses are limited and this host issued it.
+    /// Nodes that have used it, if this host issued it and it is not revoked.
     pub used: Option<usize>,
     /// The addresses of nodes that have the data.
     pub addresses: Vec<String>,

@@ -77,7 +77,7 @@ pub fn show_ticket(ticket: &Ticket, state_dir: Option<&Path>) -> ShownTicket {
         ticket: number.map(|number| number.to_string()),
         expires: terms.expires,
         uses: terms.uses,
-        used: number.filter(|_| terms.uses.is_some()).and_then(|number| used(number, state_dir)),
+        used: number.and_then(|number| used(number, state_dir)),
         addresses: addrs.iter().map(ToString::to_string).collect(),
     }
 }
