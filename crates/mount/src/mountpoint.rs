@@ -133,12 +133,11 @@ fn escaped(value: &[u8]) -> Vec<u8> {
 pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
     let failed = |why: String| Error::Unmount { at: at.into(), why };
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let busy = || failed("it is in use: end the processes that use it, or use --lazy".to_owned());
     match unmount_ours(at, flags) {
         Ok(()) => return Ok(()),
         Err(Errno::PERM) => {}
-        Err(Errno::BUSY) => {
-            return Err(failed("it is in use: end the processes that use it, or use --lazy".to_owned()));
-        }
+        Err(Errno::BUSY) => return Err(busy()),
         Err(e) => return Err(failed(e.to_string())),
     }
     let mut helper = Command::new(HELPER);
@@ -147,7 +146,8 @@ pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("resource busy") { Err(busy()) } else { Err(failed(said.trim().to_owned())) }
 }
 
 /// Unmounts a mount of ours in the directory that is looked at: no link of a user who owns one above it leads to another.
