@@ -188,8 +188,9 @@ def get(source: AnyPath, to: AnyPath, *, files: Sequence[str] = (), seed_for: fl
     :param base: older versions: their content is not fetched again
     :param swarm: how this node takes part
     :param state_dir: where this node keeps its key and tickets; by default the directory of the settings, else one in the home directory
-    :raises FaultError: the owner rejects this node, there is no space, or other files are at the destination
-    :raises UsageError: the ticket is damaged, or ``files`` names none
+    :raises FaultError: the owner rejects this node, there is no space, other files are at the destination, or nothing published matches
+        one of ``files``
+    :raises UsageError: the ticket is damaged, or a pattern of ``files`` is malformed
     :raises CutError: ``timeout`` has passed, or it was stopped
     """
     fetch = Fetch(words(files, "files"), seed_for, timeout, force, delete, words(base, "base"))
