@@ -13,7 +13,7 @@ use tidecast_daemon::client::{Client, ClientError};
 use tidecast_daemon::materialize::{self, sees};
 use tidecast_daemon::name::CacheName;
 use tidecast_event::cache::{Created, Got, Refused};
-use tidecast_event::{Context as _, Error, PartialResult, Progress, Stage, Warning};
+use tidecast_event::{Context as _, Error, Kind, PartialResult, Progress, Stage, Warning};
 use tidecast_node::{Message, MessageSink as _};
 use tidecast_paths::Root;
 
@@ -220,7 +220,8 @@ pub fn refusal(error: ClientError) -> Error {
     match &error {
         ClientError::Refused { kind, .. } => {
             let reason = kind.clone();
-            Error::fault(error).with(PartialResult::Cache(Refused { reason }))
+            let wrong = if reason == "malformed" { Kind::Usage } else { Kind::Fault };
+            Error::new(wrong, error).with(PartialResult::Cache(Refused { reason }))
         }
         _ => Error::fault(error),
     }

@@ -81,9 +81,9 @@ async fn read(body: &mut Body, bytes: &mut Vec<u8>, most: usize) -> Result<(), A
     while bytes.len() <= most {
         let received = (bytes.len() - before) as u64;
         let until = began + ARRIVES + Duration::from_micros(received / RATE);
-        let late = |_| ApiError::malformed("the manifest did not arrive in time");
+        let late = |_| ApiError::interrupted("the manifest did not arrive in time");
         let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { return Ok(()) };
-        let frame = frame.map_err(|e| ApiError::malformed(format!("manifest interrupted: {e}")))?;
+        let frame = frame.map_err(|e| ApiError::interrupted(format!("manifest interrupted: {e}")))?;
         if let Ok(data) = frame.into_data() {
             bytes.extend_from_slice(&data);
         }

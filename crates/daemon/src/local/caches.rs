@@ -66,7 +66,7 @@ impl Caches {
             ));
         }
         if !is_name(&create.name) {
-            return Err(ApiError::malformed(crate::model::name::NameError::Name(create.name.clone())));
+            return Err(ApiError::malformed(crate::model::name::NameError::New(create.name.clone())));
         }
         if let Some(why) = create.contradiction() {
             return Err(ApiError::malformed(why));

@@ -205,10 +205,10 @@ impl Uploads {
     }
 
     async fn feed(&self, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
-        let late = |_| ApiError::malformed("upload interrupted: too few bytes before the timeout");
+        let late = |_| ApiError::interrupted("upload interrupted: too few bytes before the timeout");
         let (mut until, mut came) = (Instant::now() + PERIOD, 0);
         while let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? {
-            let frame = frame.map_err(|e| ApiError::malformed(format!("upload interrupted: {e}")))?;
+            let frame = frame.map_err(|e| ApiError::interrupted(format!("upload interrupted: {e}")))?;
             let Ok(data) = frame.into_data() else { continue };
             came += data.len();
             self.limits.throttle.store(data.len() as u64).await;

@@ -21,6 +21,8 @@ pub(crate) enum ErrorKind {
     InUse,
     /// The daemon failed.
     Internal,
+    /// The request ended before all of it was there.
+    Interrupted,
     /// It is damaged.
     Invalid,
     /// Leases need more room.
@@ -56,6 +58,7 @@ impl ErrorKind {
             Self::Full => "full",
             Self::InUse => "in_use",
             Self::Internal => "internal",
+            Self::Interrupted => "interrupted",
             Self::Invalid => "invalid",
             Self::Leased => "leased",
             Self::Malformed => "malformed",
@@ -87,6 +90,11 @@ impl ApiError {
     /// The request makes no sense.
     pub(crate) fn malformed(why: impl ToString) -> Self {
         Self::new(StatusCode::BAD_REQUEST, ErrorKind::Malformed, why.to_string())
+    }
+
+    /// The request ended before all of it was there.
+    pub(crate) fn interrupted(why: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, ErrorKind::Interrupted, why.to_string())
     }
 
     /// No such cache, or the caller may not know of it.

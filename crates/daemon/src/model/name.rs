@@ -34,6 +34,11 @@ pub enum NameError {
         "{0:?} is not a cache name: write ORIGIN/NAME@VERSION or NAME, each part of at most {MAX_NAME} letters, digits and . _ + -, not starting with . or -"
     )]
     Name(String),
+    /// A new cache cannot have this name.
+    #[error(
+        "{0:?} cannot be the name of a new cache: a name has at most {MAX_NAME} letters, digits and . _ + -, and does not start with . or -; this host's name and the version are added to it"
+    )]
+    New(String),
     /// The version is not a number from 1.
     #[error("{0:?} is not a version: versions are numbers from 1")]
     Version(String),

@@ -168,12 +168,12 @@ impl Writer {
                 let path = self.path(index, &below);
                 let len = self.manifest.file(index).map_or(0, |file| file.len());
                 let received = len - left;
-                ApiError::malformed(format!(
+                ApiError::interrupted(format!(
                     "the upload ended within {}: {received} of {len} bytes received",
                     path.display()
                 ))
             }
-            Ok(None) => ApiError::malformed(otherwise),
+            Ok(None) => ApiError::interrupted(otherwise),
             Err(error) => error,
         }
     }

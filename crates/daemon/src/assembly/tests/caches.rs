@@ -36,7 +36,7 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
     let head = site.host("head");
     let created = begin(head, &alice, "nt", b"acgtacgt").await;
     let error = send(head, &alice, &created, b"acgt").await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert_eq!(error.kind, ErrorKind::Interrupted);
     assert_eq!(error.why, "the upload ended within file: 4 of 8 bytes received");
     assert!(listed(head, &alice).await.is_empty());
     assert_eq!(send(head, &alice, &created, b"acgtacgt").await.unwrap_err().kind, ErrorKind::Absent);
