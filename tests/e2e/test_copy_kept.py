@@ -350,6 +350,17 @@ def test_a_longer_file_is_left_alone_whichever_flag_comes_last(flags, here, tmp_
     assert (tmp_path / "dest/f").read_text() == "abcdef"
 
 
+@pytest.mark.parametrize("flag", ["--append", "--append-verify", "--inplace"])
+def test_two_names_of_a_file_are_updated_once(flag, here, tmp_path):
+    data = os.urandom(9 * MIB)
+    source, dest = tree(tmp_path / "src", a=data), older(tmp_path / "dest", a=data[:len(data) // 2])
+    for top in (source, dest):
+        for name in ("b", "c"):
+            os.link(top / "a", top / name)
+    done(here, "-a", flag, f"{source}/", dest)
+    assert all((dest / name).read_bytes() == data for name in "abc")
+
+
 @pytest.mark.parametrize("flag", ["--append", "--append-verify"])
 def test_a_file_that_grows_is_a_beginning_of_the_source_at_any_time(flag, here, tmp_path):
     """Killed while it is written to, and given again."""

@@ -167,7 +167,10 @@ impl SiteCa {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(Self::ROOT);
         let Some(bytes) = files::read_secret(&path)? else {
-            return Err(Error::Ca(format!("no CA in {dir}; create one with: tidecast ca init {dir}", dir = dir.display())));
+            return Err(Error::Ca(format!(
+                "no CA in {dir}; create one with: tidecast ca init {dir}",
+                dir = dir.display()
+            )));
         };
         files::check_own(dir)?;
         let damaged = |why: &str| Error::Damaged { path: path.clone(), why: why.to_owned() };

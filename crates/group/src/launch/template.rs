@@ -143,7 +143,10 @@ mod tests {
         assert_eq!(bad("ssh 'x {command}"), TemplateError::Quote(UnclosedQuote));
         assert_eq!(bad("ssh {command} \\"), TemplateError::Quote(UnclosedQuote));
         assert_eq!(bad("sh -c {command}"), TemplateError::NotOneWord);
-        assert!("sh -c '{command}'".parse::<Template>().is_ok() && "sh -c 'exec {command}'".parse::<Template>().is_ok());
+        assert!(
+            "sh -c '{command}'".parse::<Template>().is_ok()
+                && "sh -c 'exec {command}'".parse::<Template>().is_ok()
+        );
     }
 
     proptest! {

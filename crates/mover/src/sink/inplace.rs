@@ -8,9 +8,11 @@
 //!
 //! A file that another user may have put there, or linked to something else, is not written to but replaced.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use parking_lot::MutexGuard;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -21,7 +23,8 @@ use super::dirs::{Dirs, kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::part_files::PartFile;
 use super::{Directory, Staging};
-use crate::entry::Entry;
+use crate::entry::{Entry, Time};
+use crate::overlap::Inode;
 use crate::part::BLOCK;
 use crate::spec::{Durable, InPlace};
 
@@ -35,6 +38,17 @@ pub(super) struct Base {
     pub(super) file: File,
     /// Its length before.
     pub(super) len: u64,
+}
+
+/// Files of several names that were updated, and the length and time that they got: their other names, which the source has too, need
+/// nothing more.
+pub(super) type Updated = HashMap<Inode, (u64, Time)>;
+
+/// The update of a file. No other name of it is updated meanwhile.
+struct Turn<'d> {
+    /// None for a file of one name.
+    updated: Option<MutexGuard<'d, Updated>>,
+    inode: Inode,
 }
 
 impl Directory {
@@ -82,7 +96,7 @@ impl Directory {
         path: &[u8],
         data: Option<&[u8]>,
     ) -> EntryResult {
-        self.begin_update(base, dir, name, path)?;
+        let Some(turn) = self.begin_update(base, (dir, name), entry, path)? else { return Ok(()) };
         let from = self.first(base);
         match data {
             Some(data) => {
@@ -92,7 +106,7 @@ impl Directory {
             None if from == 0 => base.file.set_len(0).doing("set the size of")?,
             None => {}
         }
-        self.end_update(base, entry, path)
+        self.end_update(base, turn, entry, path)
     }
 
     /// Updates a file whose differing parts are in the staging directory.
@@ -105,19 +119,20 @@ impl Directory {
         path: &[u8],
     ) -> EntryResult {
         let Some(base) = part_file.base.get() else { return Ok(()) };
-        self.begin_update(base, dir, name, path)?;
-        let (from, len) = (self.first(base), part_file.entry.len());
-        let (parts, holes) = part_file.to_update();
-        let mut buffer = PageBuffer::new(STEP);
-        for part in parts {
-            let (begin, end) = (part * PARTS, len.min((part + 1) * PARTS));
-            copy(staged, &base.file, begin.max(from), end, &mut buffer)?;
+        if let Some(turn) = self.begin_update(base, (dir, name), &part_file.entry, path)? {
+            let (from, len) = (self.first(base), part_file.entry.len());
+            let (parts, holes) = part_file.to_update();
+            let mut buffer = PageBuffer::new(STEP);
+            for part in parts {
+                let (begin, end) = (part * PARTS, len.min((part + 1) * PARTS));
+                copy(staged, &base.file, begin.max(from), end, &mut buffer)?;
+            }
+            for (first, count) in holes {
+                let end = len.min(first.saturating_add(count).saturating_mul(PARTS));
+                clear(&base.file, (first * PARTS).max(from), end.min(base.len))?;
+            }
+            self.end_update(base, turn, &part_file.entry, path)?;
         }
-        for (first, count) in holes {
-            let (begin, end) = (first * PARTS, len.min(first.saturating_add(count).saturating_mul(PARTS)));
-            clear(&base.file, begin.max(from), end.min(base.len))?;
-        }
-        self.end_update(base, &part_file.entry, path)?;
         match fs::unlinkat(&staging.stage.dir, super::journal::staged(&part_file.id), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e).doing("remove"),
@@ -129,20 +144,35 @@ impl Directory {
         if self.spec.in_place == InPlace::Append { base.len } else { 0 }
     }
 
-    /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for.
-    fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> EntryResult {
+    /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for. None if the file has been
+    /// updated by another of its names.
+    fn begin_update(
+        &self,
+        base: &Base,
+        (dir, name): (&OwnedFd, &[u8]),
+        entry: &Entry,
+        path: &[u8],
+    ) -> EntryResult<Option<Turn<'_>>> {
         let (open, there) = (fs::fstat(&base.file).doing("stat")?, look(dir, name)?);
-        if there.is_none_or(|there| (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino)) {
+        let inode = (open.st_dev, open.st_ino);
+        if there.is_none_or(|there| (there.st_dev, there.st_ino) != inode) {
             return Err(EntryError::because("write to", "another file has taken its name"));
         }
+        let updated = (open.st_nlink > 1).then(|| self.updated.lock());
+        let to = (entry.len(), entry.attributes.mtime);
+        if updated.as_ref().is_some_and(|updated| updated.get(&inode) == Some(&to)) {
+            return Ok(None);
+        }
+        let open = fs::fstat(&base.file).doing("stat")?;
         if self.spec.in_place.appends() && u64::try_from(open.st_size) != Ok(base.len) {
             return Err(EntryError::because("append to", "its size changed meanwhile"));
         }
-        self.back_up_copy(dir, name, path)
+        self.back_up_copy(dir, name, path)?;
+        Ok(Some(Turn { updated, inode }))
     }
 
     /// Gives a file that was updated its length, its attributes, and last its time: only a file that is complete has that.
-    fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> EntryResult {
+    fn end_update(&self, base: &Base, turn: Turn<'_>, entry: &Entry, path: &[u8]) -> EntryResult {
         base.file.set_len(entry.len()).doing("set the size of")?;
         if self.spec.durable != Durable::No {
             base.file.sync_data().doing("sync")?;
@@ -151,6 +181,9 @@ impl Directory {
         let stat = fs::fstat(&file).doing("stat")?;
         let attributes = self.owners.settled(entry, Some(&stat), None);
         self.owners.apply(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
+        if let Some(mut updated) = turn.updated {
+            updated.insert(turn.inode, (entry.len(), entry.attributes.mtime));
+        }
         if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
     }
 }

@@ -113,6 +113,8 @@ pub struct Directory {
     /// Entries that are here under their names, if the sender is to be told.
     proved: Mutex<Numbers>,
     part_files: PartFiles,
+    /// See [`inplace::Updated`].
+    updated: Mutex<inplace::Updated>,
     others: cross_device::OtherDevices,
     idle: Mutex<Vec<Writer>>,
     writers: AtomicUsize,
@@ -276,6 +278,7 @@ impl Directory {
             done: Mutex::default(),
             proved: Mutex::default(),
             part_files: PartFiles::default(),
+            updated: Mutex::default(),
             others: cross_device::OtherDevices::default(),
             idle: Mutex::default(),
             writers: AtomicUsize::new(0),
