@@ -172,13 +172,13 @@ def test_only_the_files_asked_for(tide, node, data, port, tmp_path, fmt):
 
 def test_a_name_that_exists_is_no_glob(tide, node, port, tmp_path):
     data = tmp_path / "data"
-    wanted, others = ["run[1].dat", "b\udcff", "*"], ["run1.dat", "b\udcfe"]
+    wanted, others = ["run[1].dat", "b\udcff", "*", "half["], ["run1.dat", "b\udcfe"]
     for name in wanted + others:
         trees.blob(data / name, 1000)
     manifest = tide.publish(data, tmp_path / "m.torrent")
     here = f"127.0.0.1:{port()}"
     tide.seed(manifest, data, here, "--plain")
-    files = [word for name in ("run[1].dat", "data/b\udcff", "*") for word in ("--file", name)]
+    files = [word for name in ("run[1].dat", "data/b\udcff", "*", "half[") for word in ("--file", name)]
     node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain", *files)
     assert sorted(p.name for p in (tmp_path / "got/data").iterdir()) == sorted(wanted)
     node("other")("get", manifest, "--to", tmp_path / "globs", "--peer", here, "--plain", "--file", "run[0-9].*", "--file", "b?")

@@ -52,9 +52,12 @@ pub(super) fn select(manifest: &Manifest, patterns: &[OsString]) -> Result<Selec
             found = found || mark(manifest, form, &mut chosen, &|path| path == trimmed(form));
         }
         for form in forms.into_iter().flatten() {
+            // A name that is there need not be a glob.
+            if found {
+                break;
+            }
             let glob = glob(form)?;
-            let fits = |path: &[u8]| glob.is_match(OsStr::from_bytes(path));
-            found = found || mark(manifest, form, &mut chosen, &fits);
+            found = mark(manifest, form, &mut chosen, &|path| glob.is_match(OsStr::from_bytes(path)));
         }
         if !found {
             let shown = "`tidecast show` lists the files";
@@ -88,7 +91,8 @@ fn glob(pattern: &[u8]) -> Result<GlobMatcher, Error> {
 
 /// Marks the files whose path, or a directory of it, `fits`. Returns whether there are any.
 fn mark(manifest: &Manifest, pattern: &[u8], chosen: &mut [bool], fits: &dyn Fn(&[u8]) -> bool) -> bool {
-    let is_path = pattern.strip_suffix(b"/").unwrap_or(pattern).contains(&b'/');
+    let end = pattern.iter().rposition(|byte| *byte != b'/').unwrap_or(0);
+    let is_path = pattern.get(..end).is_some_and(|before| before.contains(&b'/'));
     let mut found = false;
     for (file, chosen) in manifest.files().zip(chosen) {
         let path = file.path();
