@@ -6,7 +6,7 @@ use tidecast_event::bcast::{Done, Hosts, News, Started};
 use tidecast_event::{Error, PartialResult, Progress, Stage};
 use tidecast_group::{Algorithm, Event, GroupTicket, Options, State};
 use tidecast_node::RECORDS;
-use tidecast_text::count;
+use tidecast_text::{count, escaped};
 
 use crate::doctor::{DoctorPurpose, host_limits};
 use crate::operation::{Operation, Work, start};
@@ -74,6 +74,12 @@ async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done,
         return Err(Error::usage("several sources need the algorithm auto or plan"));
     }
     let (source, dest) = (options.source.clone(), options.dest.display().to_string());
+    if let Some(part) = no_placeholder(&dest) {
+        let part = escaped(part);
+        work.warning(format!(
+            "{part} in the destination is taken literally; the name of each host is {{host}}"
+        ));
+    }
     work.started(Started { command: "bcast", source, dest, hosts: options.hosts.len() });
     let mut tell = |event| tell(event, work);
     let report = tidecast_group::run(options, work.stop.wait(), &mut tell).await.map_err(failed)?;
@@ -88,6 +94,15 @@ async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done,
             Err(Error::fault(error).with(PartialResult::Bcast(Box::new(done))))
         }
     }
+}
+
+/// A part of a destination that looks like a placeholder, and is none.
+fn no_placeholder(dest: &str) -> Option<&str> {
+    let in_braces = |(at, _)| {
+        let part = dest.get(at..)?;
+        part.get(..=part.find('}')?)
+    };
+    dest.match_indices('{').filter_map(in_braces).find(|part| *part != "{host}")
 }
 
 fn failed(error: tidecast_group::Error) -> Error {
@@ -160,5 +175,18 @@ mod tests {
         (options.sources, options.algorithm) = (2, Algorithm::Chain);
         let error = broadcast(options).wait_blocking().unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Usage, "{error}");
+    }
+
+    #[test]
+    fn misspelt_placeholders_are_found() {
+        for (dest, found) in [
+            ("/scratch/{host}/env", None),
+            ("/scratch/{hots}/env", Some("{hots}")),
+            ("{host}/{}", Some("{}")),
+            ("/a{b", None),
+            ("/a}b{", None),
+        ] {
+            assert_eq!(no_placeholder(dest), found);
+        }
     }
 }
