@@ -32,6 +32,9 @@ pub enum ListError {
     /// More names than allowed.
     #[error("more than {0} hosts")]
     TooMany(usize),
+    /// The same names again and again.
+    #[error("the items of the host list name too many hosts together: name each host once")]
+    TooMuch,
 }
 
 /// How an item is combined with the items before it.
@@ -77,6 +80,27 @@ impl Operator {
                 before.extend(item.into_iter().filter(|one| !old.contains(&key(one))));
             }
         }
+    }
+}
+
+/// Names that may still be looked at while a list is read: a short text can name all hosts again and again.
+#[derive(Debug)]
+pub struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(256 * MAX_HOSTS)
+    }
+}
+
+impl Budget {
+    /// Looks at `names` names.
+    ///
+    /// # Errors
+    /// [`ListError::TooMuch`].
+    pub fn take(&mut self, names: usize) -> Result<(), ListError> {
+        self.0 = self.0.checked_sub(names).ok_or(ListError::TooMuch)?;
+        Ok(())
     }
 }
 
@@ -193,12 +217,14 @@ fn numbers(text: &str, most: usize) -> Result<Vec<String>, ListError> {
 /// # Errors
 /// See [`ListError`].
 pub fn names(list: &str, most: usize) -> Result<Vec<String>, ListError> {
-    let mut all = Vec::new();
+    let (mut all, mut budget) = (Vec::new(), Budget::default());
     for (at, (operator, item)) in split(list)?.into_iter().enumerate() {
         if at == 0 && operator != Operator::Join {
             return Err(ListError::Operator(list.into(), list.trim_start().chars().next().unwrap_or('!')));
         }
-        operator.apply(&mut all, expand(item, most)?, String::clone);
+        let item = expand(item, most)?;
+        budget.take(item.len() + if operator == Operator::Join { 0 } else { all.len() })?;
+        operator.apply(&mut all, item, String::clone);
         if all.len() > most.saturating_mul(2) {
             return Err(ListError::TooMany(most));
         }
@@ -345,6 +371,15 @@ mod tests {
         ] {
             assert_eq!(fold(all.split(' ')), list);
         }
+    }
+
+    #[test]
+    fn all_hosts_again_and_again_are_refused() {
+        let all = format!("n[1-{MAX_HOSTS}]");
+        assert_eq!(names(&format!("{all}!n1!n2"), MAX_HOSTS).unwrap().len(), MAX_HOSTS - 2);
+        let mut budget = Budget::default();
+        let looks = std::iter::repeat_with(|| budget.take(2 * MAX_HOSTS)).take(200);
+        assert_eq!(looks.filter(Result::is_ok).count(), 128);
     }
 
     proptest! {

@@ -8,7 +8,7 @@
 //! a 4 all.q@a UNDEFINED                  Grid Engine
 //! ```
 
-use tidecast_text::hostlist::{self, ListError, Operator};
+use tidecast_text::hostlist::{self, Budget, ListError, Operator};
 
 use super::{Host, HostError, MAX_HOSTS, host};
 
@@ -40,10 +40,10 @@ const OPTIONS: &[&str] = &[
 ];
 
 /// Applies a line to the hosts of the lines before it.
-pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
+pub(super) fn read(line: &str, hosts: &mut Vec<Host>, budget: &mut Budget) -> Result<(), HostError> {
     let words = words(line);
     if let Some((first, options)) = machine(&words) {
-        let mut named = list(first)?;
+        let mut named = list(first, budget)?;
         for option in options {
             set(&mut named, option).map_err(|()| HostError::Option((*option).into()))?;
         }
@@ -52,7 +52,7 @@ pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
     }
     if let Some(names) = counted(&words) {
         for name in names {
-            hosts.extend(list(name)?);
+            hosts.extend(list(name, budget)?);
         }
         return Ok(());
     }
@@ -63,7 +63,7 @@ pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
             let sign = line.trim_start().chars().next().unwrap_or('!');
             return Err(ListError::Operator(line.into(), sign).into());
         }
-        operator.apply(hosts, item_hosts(item)?, |host| host.name.clone());
+        apply(operator, hosts, item, budget)?;
         if hosts.len() > 2 * MAX_HOSTS {
             return Err(ListError::TooMany(MAX_HOSTS).into());
         }
@@ -149,12 +149,24 @@ fn bracketed(name: &str) -> String {
     if name.contains(':') { format!("[{name}]") } else { name.to_owned() }
 }
 
-fn list(text: &str) -> Result<Vec<Host>, HostError> {
+fn list(text: &str, budget: &mut Budget) -> Result<Vec<Host>, HostError> {
     let mut hosts = Vec::new();
     for (operator, item) in hostlist::split(text)? {
-        operator.apply(&mut hosts, item_hosts(item)?, |host| host.name.clone());
+        apply(operator, &mut hosts, item, budget)?;
     }
     Ok(hosts)
+}
+
+fn apply(
+    operator: Operator,
+    hosts: &mut Vec<Host>,
+    item: &str,
+    budget: &mut Budget,
+) -> Result<(), HostError> {
+    let item = item_hosts(item)?;
+    budget.take(item.len() + if operator == Operator::Join { 0 } else { hosts.len() })?;
+    operator.apply(hosts, item, |host| host.name.clone());
+    Ok(())
 }
 
 /// `NAMES` or `NAMES=ADDRESSES`.

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use tidecast_text as text;
-use tidecast_text::hostlist::{self, ListError};
+use tidecast_text::hostlist::{self, Budget, ListError};
 
 pub use self::program_output::program_output;
 /// Maximum number of hosts of one broadcast.
@@ -101,11 +101,11 @@ pub enum HostError {
 /// # Errors
 /// The list is invalid.
 pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
-    let mut hosts = Vec::new();
+    let (mut hosts, mut budget) = (Vec::new(), Budget::default());
     for line in text.trim_start_matches('\u{feff}').lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            line::read(line, &mut hosts)?;
+            line::read(line, &mut hosts, &mut budget)?;
         }
         if hosts.len() > 2 * MAX_HOSTS {
             hosts = merge(hosts)?;
