@@ -285,8 +285,9 @@ impl Depot {
     /// A client that expected to reuse an object has to upload it.
     fn set_aside(&self, key: &ObjectKey) -> Result<(), Error> {
         let incoming = self.0.layout.incoming();
-        for name in self.0.layout.names(&incoming)? {
-            self.0.layout.remove_file(&held_in(&incoming.join(name), &key.root))?;
+        let uploads = self.0.layout.names(&incoming)?.into_iter().map(|name| incoming.join(name));
+        for upload in uploads.filter(|upload| self.0.layout.is_dir(upload)) {
+            self.0.layout.remove_file(&held_in(&upload, &key.root))?;
         }
         Ok(())
     }

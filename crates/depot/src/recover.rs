@@ -18,6 +18,10 @@ impl Depot {
         self.check_views(&foreign, |dir| discard(layout, dir, known))?;
         for name in layout.names(&layout.incoming())? {
             let dir = layout.incoming().join(&name);
+            if !layout.is_dir(&dir) {
+                layout.remove_file(&dir)?;
+                continue;
+            }
             let id = name.to_str().and_then(|n| n.parse().ok());
             let record = id.and_then(|id| self.cache(id));
             discard(layout, &dir.join("cache"), known)?;

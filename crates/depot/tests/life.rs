@@ -157,6 +157,21 @@ fn more_than_was_declared_ends_it() {
 }
 
 #[test]
+fn links_in_place_of_uploads_are_removed_and_not_followed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let incoming = depot.dir().join("incoming");
+    drop(depot);
+    let others = tree(&tmp.path().join("others"), &[("cache/f", b"kept")]);
+    std::os::unix::fs::symlink(&others, incoming.join("link")).unwrap();
+    fs::write(incoming.join("file"), b"").unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    assert_eq!(fs::read_dir(&incoming).unwrap().count(), 0);
+    assert!(others.join("cache/f").exists());
+    assert_clean(&depot);
+}
+
+#[test]
 fn what_does_not_fit_the_manifest_is_not_committed() {
     let tmp = tempfile::tempdir().unwrap();
     let depot = open(&tmp.path().join("depot"));
