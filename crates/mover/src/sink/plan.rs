@@ -19,10 +19,10 @@ use super::remove;
 use super::write::reopen;
 use super::{Directory, Named, Relaxed};
 use crate::block::Block;
-use crate::entry::{Entry, Kind};
+use crate::entry::Kind;
 use crate::error::Error;
 use crate::job::Want;
-use crate::part::{Data, Part, Parts};
+use crate::part::{Data, Part, Parts, TableWriter};
 
 /// The change to an existing name.
 const DRESS: &str = "set attributes";
@@ -33,7 +33,8 @@ pub(super) struct Planned {
     /// Names that would be created, and those whose attributes would be set.
     made: Named,
     applied: Named,
-    links: Mutex<Vec<Entry>>,
+    /// Further names of files: paths in it are as short as in a message, however long each is.
+    links: Mutex<TableWriter>,
 }
 
 impl Directory {
@@ -58,7 +59,7 @@ impl Directory {
                 named.add_entry(path, &part);
             }
             if matches!(part.entry.kind, Kind::HardLink { .. }) {
-                self.planned.links.lock().push(part.entry.clone());
+                self.planned.links.lock().push(0, &part.entry, &Data::None);
                 continue;
             }
             let tried = self.change(dirs.as_mut(), &mut alternates, &part, path);
@@ -145,7 +146,10 @@ impl Directory {
     pub(super) fn plan_links(&self) -> Result<(), Error> {
         let dirs = self.place.base.as_ref().map(lookup_dirs).transpose();
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
-        for entry in std::mem::take(&mut *self.planned.links.lock()) {
+        let links = std::mem::take(&mut *self.planned.links.lock()).finish();
+        let (mut links, mut part) = (Parts::new(&links, 0), Part::default());
+        while links.next(&mut part)? {
+            let entry = &part.entry;
             let Kind::HardLink { to } = &entry.kind else { continue };
             let mut inode = |path: &[u8]| {
                 let (parent, name) = split(path);
@@ -164,7 +168,7 @@ impl Directory {
             let is_one = first.is_some() && first == found;
             if !is_one || self.planned.made.has(to) {
                 let itemized =
-                    self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &entry, &entry.path, true));
+                    self.spec.itemize.then(|| self.itemized(dirs.as_mut(), entry, &entry.path, true));
                 self.plan_change(&entry.path, "make the link", itemized);
             } else if self.planned.applied.has(to) {
                 // Its first name has it already.
