@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 /// The result of [`verify`](crate::verify).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// All problems, by path. Empty if the tree matches the manifest.
+    /// The problems, by path. Empty if the tree matches the manifest.
     pub problems: Vec<Problem>,
+    /// The number of further ones, where the list is long.
+    pub more: u64,
     /// Names on disk that the publisher had excluded: those that match its patterns, and sockets, devices and
     /// pipes, which no manifest has. Not problems. Sorted.
     pub left_out: Vec<PathBuf>,

@@ -69,7 +69,7 @@ struct Check<'a> {
     root: PathBuf,
     /// None if the directory above is not there.
     base: Option<Base>,
-    problems: Mutex<Vec<Problem>>,
+    problems: Mutex<Problems>,
     left_out: Mutex<Vec<PathBuf>>,
     /// Errors of this host for lack of descriptors or memory: not a problem of the tree.
     trouble: Mutex<Option<Error>>,
@@ -83,6 +83,29 @@ struct Check<'a> {
     unreadable: Mutex<HashSet<u32>>,
     /// Piece layers, as found, of files whose layer the manifest lacks.
     layers: Mutex<HashMap<u32, Vec<Digest>>>,
+}
+
+/// Bytes of the paths of the problems that are listed: those of a manifest may be long together.
+const LISTED: usize = 32 << 20;
+
+#[derive(Default)]
+struct Problems {
+    list: Vec<Problem>,
+    /// Bytes of the paths.
+    bytes: usize,
+    /// Problems that are not listed.
+    more: u64,
+}
+
+impl Problems {
+    fn add(&mut self, problem: Problem) {
+        if self.bytes >= LISTED {
+            self.more += 1;
+            return;
+        }
+        self.bytes += problem.path.as_os_str().len() + size_of::<Problem>();
+        self.list.push(problem);
+    }
 }
 
 impl<'a> Check<'a> {
@@ -121,7 +144,7 @@ impl<'a> Check<'a> {
     /// Notes a problem at `path` on disk.
     fn problem(&self, path: &Path, what: ProblemKind) {
         let path = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
-        self.problems.lock().push(Problem { path, what });
+        self.problems.lock().add(Problem { path, what });
     }
 
     /// Notes that the system does not let something be read.
@@ -394,11 +417,17 @@ impl<'a> Check<'a> {
                 pieces => self.problem(&path, ProblemKind::Unchecked { pieces, of }),
             }
         }
-        let mut problems = self.problems.into_inner();
+        let Problems { list: mut problems, more, .. } = self.problems.into_inner();
         problems.sort_by(|a, b| a.path.cmp(&b.path));
         let mut left_out = self.left_out.into_inner();
         left_out.sort();
-        Report { problems, left_out, files: self.manifest.file_count(), bytes: self.manifest.total_len() }
+        Report {
+            problems,
+            more,
+            left_out,
+            files: self.manifest.file_count(),
+            bytes: self.manifest.total_len(),
+        }
     }
 }
 

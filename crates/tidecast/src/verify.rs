@@ -68,7 +68,7 @@ async fn run(
     if report.is_good() {
         return Ok(done);
     }
-    let (shown, problems) = (path.display(), count(report.problems.len() as u64, "problem"));
+    let (shown, problems) = (path.display(), count(report.problems.len() as u64 + report.more, "problem"));
     // An unreadable file may be intact.
     let unknown = |p: &Problem| matches!(p.what.word(), "unreadable" | "unchecked");
     let error = match report.problems.iter().all(unknown) {
@@ -83,6 +83,7 @@ fn done(report: &Report, seconds: f64) -> Done {
         let those = report.problems.iter().filter(|p| p.what.word() == word);
         those.map(|p| p.path.to_string_lossy().into_owned()).collect()
     };
+    let more = (report.more > 0).then(|| format!("and {}", count(report.more, "more problem")));
     Done {
         seconds,
         bytes: report.bytes,
@@ -93,6 +94,6 @@ fn done(report: &Report, seconds: f64) -> Done {
         unreadable: of_kind("unreadable"),
         unchecked: of_kind("unchecked"),
         left_out: report.left_out.clone(),
-        problems: report.problems.iter().map(ToString::to_string).collect(),
+        problems: report.problems.iter().map(ToString::to_string).chain(more).collect(),
     }
 }
