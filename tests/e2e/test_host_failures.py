@@ -31,17 +31,17 @@ def test_modes_that_are_not_kept_are_told_with_their_files(tide, port, tmp_path)
     data = trees.tree(tmp_path / "source/data")
     (data / "leaf").chmod(0o4755)
     (data / "one").chmod(0o1644)
-    (data / "a/b").chmod(0o2775)
-    (data / "a").chmod(0o1777)
+    (data / "a/b").chmod(0o2755)
+    (data / "a").chmod(0o1755)
     manifest = tide.publish(data, tmp_path / "m.torrent", "--plain")
     listen = f"127.0.0.1:{port()}"
     tide.seed(manifest, data, listen, "--plain", "--no-lsd")
     got = tmp_path / "got"
     for _ in range(2):
         err = tide("get", manifest, "--to", got, "--plain", "--no-lsd", "--peer", listen).err
-        for path, before, after in (("leaf", 4755, "0755"), ("one", 1644, "0644"), ("a/b", 2775, "0775")):
+        for path, before, after in (("leaf", 4755, "0755"), ("one", 1644, "0644"), ("a/b", 2755, "0755")):
             assert f"{got}/data/{path}: mode {before} becomes {after}" in err
             assert f"{(got / 'data' / path).stat().st_mode & 0o7777:04o}" == after
         assert ".tidecast-" not in err
         # It only prevents other users from removing files that are not theirs.
-        assert (got / "data/a").stat().st_mode & 0o7777 == 0o1777
+        assert (got / "data/a").stat().st_mode & 0o7777 == 0o1755
