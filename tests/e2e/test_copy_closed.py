@@ -46,11 +46,18 @@ def test_a_directory_is_no_failure(mode, alice, place):  # noqa: F811
     """Its mode stays as it was (rsync leaves some more open). Questions about its files come before it is opened, or after."""
     source, here, _ = three(place)
     for number in range(40):
-        given_to(shutil.copytree(source / "d", source / f"d{number}", copy_function=shutil.copy2), ALICE)
-        given_to(shutil.copytree(source / "d", here / f"d{number}", copy_function=shutil.copy2), ALICE, mode)
+        top = shutil.copytree(source / "d", source / f"d{number}", copy_function=shutil.copy2)
+        (top / "link").symlink_to("f")
+        (top / "sub").mkdir()
+        given_to(top, ALICE)
+        given_to(shutil.copytree(top, here / f"d{number}", symlinks=True, copy_function=shutil.copy2), ALICE, mode)
     alice("copy", "-rlt", f"{source}/", here)
     assert {path.stat().st_mode & 0o777 for path in here.glob("d?*")} == {mode}
     assert len(list(here.glob("*/f"))) == 41
+    # Without its entry too: the names of a list do not bring their directories.
+    (source / "list").write_text("".join(f"d{number}/f\n" for number in range(40)))
+    alice("copy", "-t", "--no-implied-dirs", f"--files-from={source}/list", source, here)
+    assert {path.stat().st_mode & 0o777 for path in here.glob("d?*")} == {mode}
 
 
 @pytest.mark.parametrize("flag", ["--append", "--append-verify", "--inplace"])

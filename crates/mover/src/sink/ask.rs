@@ -47,8 +47,11 @@ impl Directory {
     ) -> Result<(), Error> {
         let want = want.get_or_insert_with(Want::default);
         let here = match self.here(&mut writer.dirs, &part.entry, path, root) {
-            // One's own directory that is not opened yet: its entry is on the way. If it stays closed, writing fails.
-            Err(trouble) if trouble.is_denied() => Some(Existing::No),
+            // A user's own directory, whose entry is on the way.
+            Err(trouble) if trouble.is_denied() && self.open_parent(&mut writer.dirs, path).is_ok() => {
+                let here = self.here(&mut writer.dirs, &part.entry, path, root);
+                self.or_problem(path, here)?
+            }
             other => self.or_problem(path, other)?,
         };
         if !writer.alternates.is_empty() && matches!(here, Some(Existing::No | Existing::Same { .. })) {

@@ -82,6 +82,7 @@ impl Directory {
                 return Err(e);
             }
         }
+        self.close_dirs(&mut Dirs::new(staging.base().clone()));
         self.leave(staging, unfinished, late.top.as_ref())?;
         let Some((around, own)) = &self.place.around else { return Ok(()) };
         own.remove(around).map_err(|t| t.at(self.place.shown.clone()))

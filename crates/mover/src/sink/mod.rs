@@ -8,6 +8,7 @@
 mod ask;
 mod attributes;
 mod backup;
+mod closed_dirs;
 mod cross_device;
 mod delete;
 mod destination;
@@ -115,6 +116,7 @@ pub struct Directory {
     part_files: PartFiles,
     /// See [`inplace::Updated`].
     updated: Mutex<inplace::Updated>,
+    closed_dirs: closed_dirs::ClosedDirs,
     others: cross_device::OtherDevices,
     idle: Mutex<Vec<Writer>>,
     writers: AtomicUsize,
@@ -279,6 +281,7 @@ impl Directory {
             proved: Mutex::default(),
             part_files: PartFiles::default(),
             updated: Mutex::default(),
+            closed_dirs: closed_dirs::ClosedDirs::default(),
             others: cross_device::OtherDevices::default(),
             idle: Mutex::default(),
             writers: AtomicUsize::new(0),

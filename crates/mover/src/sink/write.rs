@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::ask::{Existing, named_entry};
 use super::backup;
 use super::cross_device;
-use super::dirs::{kind, look, set_mode, split};
+use super::dirs::{kind, look, split};
 use super::entry_error::{Doing, EntryError, EntryResult};
 use super::inherit::Inherited;
 use super::itemize::making;
@@ -72,10 +72,21 @@ impl Directory {
                 self.whole(staging, writer, &part.entry, path, None)
             }
             (Kind::File { .. }, _) => self.whole(staging, writer, &part.entry, path, Some(data)),
-            (Kind::Dir, _) => self.directory(staging, writer, &part.entry, path),
+            (Kind::Dir, _) => match self.directory(staging, writer, &part.entry, path) {
+                Err(trouble) if trouble.is_denied() && self.open_parent(&mut writer.dirs, path).is_ok() => {
+                    self.directory(staging, writer, &part.entry, path)
+                }
+                other => other,
+            },
             (Kind::HardLink { .. }, _) => staging.links.push(part.file, &part.entry),
             _ => {
-                let here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
+                let mut here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
+                if let Some(Err(trouble)) = &here
+                    && trouble.is_denied()
+                    && self.open_parent(&mut writer.dirs, path).is_ok()
+                {
+                    here = Some(self.same(&mut writer.dirs, &part.entry, path));
+                }
                 if let Some(Ok(Existing::Same { differs: false } | Existing::Stays | Existing::LeftOut)) =
                     here
                 {
@@ -164,7 +175,9 @@ impl Directory {
             return Ok(());
         }
         let dir = self.make_dir(staging, writer, path)?;
+        let mode = self.opened(&dir, None)?;
         let mut stat = fs::fstat(&dir).doing("stat")?;
+        stat.st_mode = stat.st_mode & !0o7777 | mode;
         if let Some(opened) = staging.opened.as_ref().filter(|_| path.is_empty()) {
             stat.st_mode = stat.st_mode & !0o7777 | opened.mode;
         }
@@ -176,10 +189,6 @@ impl Directory {
         if self.owners.keeps_old_mode() {
             // Entries made in such a directory get its group: the system passes it on.
             attributes.mode |= stat.st_mode & 0o2000;
-        }
-        let is_closed = stat.st_mode & 0o700 != 0o700;
-        if is_closed && !self.owners.is_root() && !self.place.fresh {
-            set_mode(&dir, stat.st_mode & 0o7777 | 0o700).doing("set the mode of")?;
         }
         staging.dirs.push(0, &Entry { attributes, ..entry.clone() })
     }
