@@ -96,7 +96,7 @@ async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done,
     }
 }
 
-/// A part of a destination that looks like a placeholder, and is none.
+/// A part of a destination in braces other than `{host}`.
 fn no_placeholder(dest: &str) -> Option<&str> {
     let in_braces = |(at, _)| {
         let part = dest.get(at..)?;

@@ -46,14 +46,9 @@ impl Directory {
         want: &mut Option<Want>,
     ) -> Result<(), Error> {
         let want = want.get_or_insert_with(Want::default);
-        let here = match self.here(&mut writer.dirs, &part.entry, path, root) {
-            // A user's own directory, whose entry is on the way.
-            Err(trouble) if trouble.is_denied() && self.open_parent(&mut writer.dirs, path).is_ok() => {
-                let here = self.here(&mut writer.dirs, &part.entry, path, root);
-                self.or_problem(path, here)?
-            }
-            other => self.or_problem(path, other)?,
-        };
+        let here =
+            self.in_opened(writer, path, |writer| self.here(&mut writer.dirs, &part.entry, path, root));
+        let here = self.or_problem(path, here)?;
         if !writer.alternates.is_empty() && matches!(here, Some(Existing::No | Existing::Same { .. })) {
             let taken = self.take_alternate(staging, writer, &part.entry, path, root);
             if self.or_problem(path, taken)? == Some(true) {

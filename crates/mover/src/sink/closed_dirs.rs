@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs;
 
-use super::Directory;
 use super::dirs::{Dirs, set_mode, split};
 use super::entry_error::{Doing, EntryResult};
+use super::{Directory, Writer};
 use crate::overlap::Inode;
 
 /// The directories that were opened.
@@ -25,8 +25,23 @@ struct Closed {
 }
 
 impl Directory {
+    /// Does something with a name; again, if its directory is closed and can be opened.
+    pub(super) fn in_opened<T>(
+        &self,
+        writer: &mut Writer,
+        path: &[u8],
+        mut act: impl FnMut(&mut Writer) -> EntryResult<T>,
+    ) -> EntryResult<T> {
+        match act(writer) {
+            Err(trouble) if trouble.is_denied() && self.open_parent(&mut writer.dirs, path).is_ok() => {
+                act(writer)
+            }
+            other => other,
+        }
+    }
+
     /// Opens the directory of a name. Its entry may be on the way.
-    pub(super) fn open_parent(&self, dirs: &mut Dirs, path: &[u8]) -> EntryResult {
+    fn open_parent(&self, dirs: &mut Dirs, path: &[u8]) -> EntryResult {
         let (parent, _) = split(path);
         let dir = dirs.find(parent).doing("open")?;
         self.before.iter().for_each(|before| before.note(dirs, parent));

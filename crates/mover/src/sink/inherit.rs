@@ -62,7 +62,7 @@ pub(super) fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> EntryResult {
             None => fs::fremovexattr(to, name),
         };
         match done {
-            // There is none, and none to remove.
+            // Neither directory has such a list.
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             Err(e) => return Err(e).doing("set the access list of"),
         }

@@ -72,21 +72,14 @@ impl Directory {
                 self.whole(staging, writer, &part.entry, path, None)
             }
             (Kind::File { .. }, _) => self.whole(staging, writer, &part.entry, path, Some(data)),
-            (Kind::Dir, _) => match self.directory(staging, writer, &part.entry, path) {
-                Err(trouble) if trouble.is_denied() && self.open_parent(&mut writer.dirs, path).is_ok() => {
-                    self.directory(staging, writer, &part.entry, path)
-                }
-                other => other,
-            },
+            (Kind::Dir, _) => {
+                self.in_opened(writer, path, |writer| self.directory(staging, writer, &part.entry, path))
+            }
             (Kind::HardLink { .. }, _) => staging.links.push(part.file, &part.entry),
             _ => {
-                let mut here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
-                if let Some(Err(trouble)) = &here
-                    && trouble.is_denied()
-                    && self.open_parent(&mut writer.dirs, path).is_ok()
-                {
-                    here = Some(self.same(&mut writer.dirs, &part.entry, path));
-                }
+                let here = (!self.place.fresh).then(|| {
+                    self.in_opened(writer, path, |writer| self.same(&mut writer.dirs, &part.entry, path))
+                });
                 if let Some(Ok(Existing::Same { differs: false } | Existing::Stays | Existing::LeftOut)) =
                     here
                 {
