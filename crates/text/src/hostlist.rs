@@ -94,11 +94,23 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Looks at `names` names.
+    /// [`Operator::apply`], counting the names that it looks at.
     ///
     /// # Errors
     /// [`ListError::TooMuch`].
-    pub fn take(&mut self, names: usize) -> Result<(), ListError> {
+    pub fn apply<T, K: Ord>(
+        &mut self,
+        operator: Operator,
+        before: &mut Vec<T>,
+        item: Vec<T>,
+        key: impl Fn(&T) -> K,
+    ) -> Result<(), ListError> {
+        self.take(item.len() + if operator == Operator::Join { 0 } else { before.len() })?;
+        operator.apply(before, item, key);
+        Ok(())
+    }
+
+    fn take(&mut self, names: usize) -> Result<(), ListError> {
         self.0 = self.0.checked_sub(names).ok_or(ListError::TooMuch)?;
         Ok(())
     }
@@ -222,9 +234,7 @@ pub fn names(list: &str, most: usize) -> Result<Vec<String>, ListError> {
         if at == 0 && operator != Operator::Join {
             return Err(ListError::Operator(list.into(), list.trim_start().chars().next().unwrap_or('!')));
         }
-        let item = expand(item, most)?;
-        budget.take(item.len() + if operator == Operator::Join { 0 } else { all.len() })?;
-        operator.apply(&mut all, item, String::clone);
+        budget.apply(operator, &mut all, expand(item, most)?, String::clone)?;
         if all.len() > most.saturating_mul(2) {
             return Err(ListError::TooMany(most));
         }

@@ -63,7 +63,7 @@ pub(super) fn read(line: &str, hosts: &mut Vec<Host>, budget: &mut Budget) -> Re
             let sign = line.trim_start().chars().next().unwrap_or('!');
             return Err(ListError::Operator(line.into(), sign).into());
         }
-        apply(operator, hosts, item, budget)?;
+        budget.apply(operator, hosts, item_hosts(item)?, |host| host.name.clone())?;
         if hosts.len() > 2 * MAX_HOSTS {
             return Err(ListError::TooMany(MAX_HOSTS).into());
         }
@@ -152,21 +152,9 @@ fn bracketed(name: &str) -> String {
 fn list(text: &str, budget: &mut Budget) -> Result<Vec<Host>, HostError> {
     let mut hosts = Vec::new();
     for (operator, item) in hostlist::split(text)? {
-        apply(operator, &mut hosts, item, budget)?;
+        budget.apply(operator, &mut hosts, item_hosts(item)?, |host| host.name.clone())?;
     }
     Ok(hosts)
-}
-
-fn apply(
-    operator: Operator,
-    hosts: &mut Vec<Host>,
-    item: &str,
-    budget: &mut Budget,
-) -> Result<(), HostError> {
-    let item = item_hosts(item)?;
-    budget.take(item.len() + if operator == Operator::Join { 0 } else { hosts.len() })?;
-    operator.apply(hosts, item, |host| host.name.clone());
-    Ok(())
 }
 
 /// `NAMES` or `NAMES=ADDRESSES`.
