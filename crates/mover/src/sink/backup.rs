@@ -262,7 +262,7 @@ impl Directory {
             let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             fs::fchown(&made, Some(uid), Some(gid)).doing("set the owner of")?;
         }
-        let list = xattr::of_dir(&*original, inherit::ACCESS);
+        let list = xattr::of_dir(&*original, acl::ATTRIBUTE);
         let mode = list.map_or(stat.st_mode, |list| acl::mode_without(&list, stat.st_mode)) & 0o7777;
         fs::fchmod(&made, Mode::from_raw_mode(mode)).doing("set the mode of")?;
         if self.owners.keeps_acls() { inherit::copy_lists(&original, &made) } else { Ok(()) }

@@ -4,12 +4,12 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
+use tidecast_paths::acl;
 
 use super::entry_error::{Doing, EntryResult};
 use crate::xattr;
 
 pub(super) const DEFAULT: &str = "system.posix_acl_default";
-pub(super) const ACCESS: &str = "system.posix_acl_access";
 /// Before the entries of a list, and of each entry.
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
@@ -45,18 +45,18 @@ impl DefaultAcl {
 
     /// Makes it the access list of a new file; a mode that is set later restricts it.
     pub(super) fn give(&self, file: &OwnedFd) -> Result<(), Errno> {
-        fs::fsetxattr(file, ACCESS, &self.0, XattrFlags::empty())
+        fs::fsetxattr(file, acl::ATTRIBUTE, &self.0, XattrFlags::empty())
     }
 
     /// The same for a name.
     pub(super) fn give_name(&self, dir: &OwnedFd, name: &str) -> Result<(), Errno> {
-        xattr::set_at(dir, name.as_bytes(), ACCESS.as_bytes(), &self.0)
+        xattr::set_at(dir, name.as_bytes(), acl::ATTRIBUTE.as_bytes(), &self.0)
     }
 }
 
 /// Gives a directory the access lists of another, and no others.
 pub(super) fn copy_lists(from: &OwnedFd, to: &OwnedFd) -> EntryResult {
-    for name in [ACCESS, DEFAULT] {
+    for name in [acl::ATTRIBUTE, DEFAULT] {
         let done = match xattr::of_dir(from, name) {
             Some(list) => fs::fsetxattr(to, name, &list, XattrFlags::empty()),
             None => fs::fremovexattr(to, name),
